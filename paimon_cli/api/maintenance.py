@@ -329,7 +329,8 @@ class Maintenance(OpenedTable):
         """Rewrite the table with another bucket count in one commit, and change its bucket option.
 
         With `partition`, only those partitions are rewritten and the option stays as it is. Raises `Conflict` if
-        another job writes in the meantime; nothing is changed then.
+        another job writes in the meantime; nothing is changed then. Stop other engines' writers first: those of Java that are
+        running keep the old count (`stale_files` of the result; `repair` moves the rows of such files).
         """
         self.check_commit()
         return self.plan_rescale(buckets, partition=partition).run()

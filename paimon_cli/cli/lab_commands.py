@@ -197,8 +197,8 @@ def check_lab(
 
     Every storage call that other actors can observe is a step; schedules that lead to the same state are explored once.
     With put-if-absent or the lock, no violations are expected, unless actors share rows (rival, counter, overwriter,
-    deleter, restorer) and the data conflict check is off. Each violation is printed with the command that replays it. Exits with 4 on violations,
-    even if they are expected.
+    deleter, restorer) and the data conflict check is off. Each violation is printed with the command that replays it.
+    Exits with 4 on violations, even if they are expected.
 
     paimon-cli lab check --actors writer,writer --store unsafe
 

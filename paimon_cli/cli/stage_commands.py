@@ -142,6 +142,10 @@ def rescale(
 ) -> bool:
     """Rewrite a table with another bucket count in one commit, and change its bucket option.
 
+    Stop other engines' writers first: running writers of Java keep the old bucket count, and their next commits are accepted,
+    so that keys are read twice. The command says if that has happened before it ended; later `health` finds it, and
+    `repair --apply` mends it.
+
     A table with dynamic buckets gets a fixed bucket count. If another job writes in the meantime, the command exits with 5
     and changes nothing. --partition rewrites only these partitions and does not change the option; writers refuse these
     partitions while their count differs from the option. With postponed buckets each partition has its own count, and the
@@ -161,6 +165,11 @@ def rescale(
         confirm(_headline(plan), yes)
     summary = planned.run()
     call.show(Item("RescaleSummary", opened.name, summary), _summary_text(summary))
+    if summary.stale_files:
+        opened.runtime.warn(
+            f"{counted(summary.stale_files, 'file')} with the old bucket count came in since, from writers of another engine: "
+            f"stop them, then run: paimon-cli repair {opened.context.layout.argument} --apply"
+        )
     return plan.is_needed
 
 
@@ -179,7 +188,8 @@ def _headline(plan: RescalePlan) -> str:
     held = f"{counted(rows, 'row')} in {counted(files, 'file')}, {human_size(plan.size)}"
     what = f"{counted(len(plan.partitions), 'partition')} ({held})"
     refused = f"; until `alter TABLE set bucket={plan.buckets}` writers will refuse them" if plan.differs_from_option else ""
-    return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}{refused}"
+    stop = "; stop other engines' writers first, they would go on with the old count"
+    return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}{refused}{stop}"
 
 
 def _summary_text(done: RescaleSummary) -> str:

@@ -222,7 +222,7 @@ def repair(
             "--only",
             metavar="KIND,...",
             help="Only these: damaged-versions, chain, hints, dead-files, damaged-files (all rows), dv, "
-            "hash-index (all keys), file-index (all rows), lost-commits.",
+            "hash-index (all keys), file-index (all rows), stale-buckets, lost-commits.",
         ),
     ] = None,
     older_than: Annotated[

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
+from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap
 from paimon_cli.lsm.sorted_runs import sorted_runs
@@ -61,8 +62,17 @@ class ExaminedTable:
         return list(self.context.snapshots.newest_first(RECENT))
 
     @cached_property
+    def _state(self) -> LazyBuckets:
+        return bucket_files(self.context, self.recent[0] if self.recent else None)
+
+    @cached_property
     def _all_buckets(self) -> list[BucketFiles]:
-        return list(bucket_files(self.context, self.recent[0] if self.recent else None).values())
+        return list(self._state.values())
+
+    @cached_property
+    def mixed_partitions(self) -> dict[bytes, tuple[int, ...]]:
+        """The partitions with files of several bucket counts, and these counts."""
+        return mixed_partitions(self._state.table.bucket_counts())
 
     @property
     def buckets(self) -> list[BucketFiles]:
@@ -224,11 +234,22 @@ def bucket_counts_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD024: partitions with another bucket count than the option, which writers refuse."""
     option = examined.context.options.bucket
     others = {bucket.partition for bucket in examined.buckets if bucket.total_buckets != option}
+    others -= examined.mixed_partitions.keys()
     if option > 0 and others:
         total = len({bucket.partition for bucket in examined.buckets})
         message = f"another bucket count than bucket={option} in {len(others)} of {counted(total, 'partition')}"
         command = f"paimon-cli rescale {examined.argument} --buckets {option}"
         yield Diagnosis("PD024", ERROR, "buckets", f"{message}; writers refuse {'it' if len(others) == 1 else 'them'}", command)
+
+
+def each_partition_has_one_count(examined: ExaminedTable) -> Iterator[Diagnosis]:
+    """PD026: partitions with files of several bucket counts, so that a key may be in two buckets."""
+    mixed = examined.mixed_partitions
+    if mixed:
+        counts = " and ".join(map(str, sorted({count for counts in mixed.values() for count in counts})))
+        message = f"{counted(len(mixed), 'partition')} with files for {counts} buckets, left by writers that ran during a rescale"
+        command = f"paimon-cli repair {examined.argument} --apply"
+        yield Diagnosis("PD026", ERROR, "buckets", f"{message}; a key may be read twice", command)
 
 
 def no_row_waits(examined: ExaminedTable) -> Iterator[Diagnosis]:
@@ -284,6 +305,7 @@ RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
     files_are_not_small,
     buckets_have_a_good_size,
     bucket_counts_agree,
+    each_partition_has_one_count,
     no_row_waits,
     no_flushed_row_waits,
     snapshots_are_few,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.bucket.file_indexes import FileFilters, without_index
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotExpired
 from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
+from paimon_cli.history.stale_buckets import StalePartition, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import RebuiltIndex, rebuilt_partitions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
@@ -28,7 +29,8 @@ from paimon_cli.options.option_text import counted
 
 VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
 DEAD_FILES, DAMAGED_FILES, HASH_INDEX, FILE_INDEX = "dead-files", "damaged-files", "hash-index", "file-index"
-KINDS = (VERSIONS, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, HASH_INDEX, FILE_INDEX, LOST_COMMITS)
+STALE_BUCKETS = "stale-buckets"
+KINDS = (VERSIONS, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, HASH_INDEX, FILE_INDEX, STALE_BUCKETS, LOST_COMMITS)
 BY_HAND = "by-hand"
 
 
@@ -54,6 +56,7 @@ class RepairPlan:
     missing_snapshots: list[int] = field(default_factory=list)
     messages: dict[BucketId, CommitMessage] = field(default_factory=dict)
     hash_indexes: list[RebuiltIndex] = field(default_factory=list)
+    stale: list[StalePartition] = field(default_factory=list)
     lost: list[LostCommit] = field(default_factory=list)
 
     @property
@@ -105,6 +108,8 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
             _plan_file_indexes(version, plan, FILE_INDEX in only)
         if HASH_INDEX in wanted:
             _plan_hash_indexes(version, plan, HASH_INDEX in only)
+        if STALE_BUCKETS in wanted:
+            _plan_stale_buckets(version, plan)
     except (DamagedFile, NotFound, NotSupported) as error:
         _plan_by_hand(context, plan, newest, error)
         return plan
@@ -297,6 +302,28 @@ def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
             command = f"paimon-cli write {version.context.layout.argument} ROWS --overwrite"
             loss = "the rows that are not written again"
             plan.steps.append(RepairStep(BY_HAND, partition.directory, action, loss, command))
+
+
+def _plan_stale_buckets(version: Version, plan: RepairPlan) -> None:
+    """Files that a writer has committed with the bucket count that its partition had before a rescale."""
+    if plan.messages:
+        return  # the files to move are damaged themselves
+    context = version.context
+    for found in stale_partitions(context, version.snapshot):
+        path = f"{context.layout.root}/{context.partition_path_of(found.partition)}".rstrip("/")
+        if found.can_be_mended:
+            rows = sum(file.entry.file.row_count for file in found.stale)
+            what = f"{counted(rows, 'row')} of {counted(len(found.stale), 'file')} that were written for another bucket count"
+            action = f"move {what} into its {counted(found.buckets or 0, 'bucket')}"
+            plan.steps.append(RepairStep(STALE_BUCKETS, path, action))
+            plan.stale.append(found)
+        else:
+            counts = " and ".join(map(str, found.counts))
+            action = (
+                f"it holds files of {counts} buckets, and the snapshots that show their order have expired: choose the right "
+            )
+            command = f"paimon-cli write {context.layout.argument} ROWS --overwrite"
+            plan.steps.append(RepairStep(BY_HAND, path, f"{action}rows, and overwrite the partition with them", "", command))
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:

@@ -18,6 +18,7 @@ from paimon_cli.invariants.hash_indexes import RebuiltIndex
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Version
+from paimon_cli.jobs.stale_buckets import move_stale_files
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
@@ -52,6 +53,11 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
         )
     if plan.hash_indexes:
         made += _rebuild_hash_indexes(context, plan.hash_indexes, plan.snapshot_id).snapshots
+    for found in plan.stale:
+        latest = context.snapshots.latest()
+        if latest is None or latest.id != max([plan.snapshot_id or 0, *(snapshot.id for snapshot in made)]):
+            raise Conflict("another job has committed since the plan", "it may have changed the files to move", "plan again")
+        made += move_stale_files(context, latest, found).snapshots
     for lost in plan.lost:
         made += (
             Committer(context)

@@ -15,9 +15,10 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.errors import Conflict, PaimonError, UsageError
+from paimon_cli.errors import Conflict, PaimonError, Refused, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
+from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
@@ -77,7 +78,10 @@ class RescalePlan:
 
 @dataclass(frozen=True, repr=False)
 class RescaleSummary(Summary):
-    """The result. `rows`: rows visible to readers, the same before and after; `files`, `size` (bytes): the new files."""
+    """The result. `rows`: rows visible to readers, the same before and after; `files`, `size` (bytes): the new files.
+
+    `stale_files`: files that other engines' writers have committed since with an older bucket count; `repair` moves their rows.
+    """
 
     buckets: int
     partitions: int = 0
@@ -86,6 +90,7 @@ class RescaleSummary(Summary):
     size: int = 0
     snapshots: tuple[Snapshot, ...] = ()
     option_changed: bool = False
+    stale_files: int = 0
     engine: str = ""
     engine_reason: str = ""
     seconds: float = 0.0
@@ -110,6 +115,13 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
     check_writable_table(_with_buckets(context, total))
     snapshot = context.snapshots.latest()
     chosen = PartitionSpec.parse_any(context, partitions)
+    if mixed := [partition for partition in _mixed(context, snapshot) if chosen.matches(partition)]:
+        where = partition_text(context, mixed[0]) or context.address
+        raise Refused(
+            f"{where} holds files of several bucket counts",
+            "a writer that ran during an earlier rescale has committed with the old count, so that a key may be in two buckets",
+            f"mend that first: paimon-cli repair {context.layout.argument} --apply",
+        )
     found = _partitions_to_move(context, snapshot, total, chosen)
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))
     differs = total != present and not postpones
@@ -160,8 +172,16 @@ def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress
     if plan.changes_option:
         _expect_nothing_left(context, plan.buckets)
         alter_table(table, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
+    stale = _stale_files(context, summary.snapshots)
     seconds = (context.clock.now_millis() - started) / 1000
-    return replace(summary, option_changed=plan.changes_option, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
+    return replace(
+        summary,
+        option_changed=plan.changes_option,
+        stale_files=stale,
+        engine=engine.name,
+        engine_reason=engine.reason,
+        seconds=seconds,
+    )
 
 
 def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
@@ -200,7 +220,8 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
 
 def _expect_nothing_left(context: TableContext, buckets: int) -> None:
     """Raise `Conflict` if another job has added a partition since the plan: it must be rescaled before the option changes."""
-    left = _partitions_to_move(context, context.snapshots.latest(), buckets, PartitionSpec.everything())
+    latest = context.snapshots.latest()
+    left = _partitions_to_move(context, latest, buckets, PartitionSpec.everything()).keys() - _mixed(context, latest).keys()
     if left:
         where = partition_text(context, min(left)) or "the table"
         raise Conflict(
@@ -208,6 +229,19 @@ def _expect_nothing_left(context: TableContext, buckets: int) -> None:
             "the table's option was not changed",
             f"stop the writers and run again: paimon-cli rescale {context.layout.argument} --buckets {buckets}",
         )
+
+
+def _mixed(context: TableContext, snapshot: Snapshot | None) -> dict[bytes, tuple[int, ...]]:
+    """The partitions with files of several bucket counts."""
+    return {} if snapshot is None else mixed_partitions(context.manifests.live_files(snapshot).bucket_counts())
+
+
+def _stale_files(context: TableContext, made: Sequence[Snapshot]) -> int:
+    """How many files with an older bucket count were committed after the rescale. Java's writers do not look at the count."""
+    latest = context.snapshots.latest()
+    if latest is None or not made or latest.id == made[-1].id or not _mixed(context, latest):
+        return 0
+    return sum(len(partition.stale) for partition in stale_partitions(context, latest))
 
 
 def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:

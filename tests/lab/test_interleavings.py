@@ -51,7 +51,7 @@ def test_every_kind_of_actor_beside_faults() -> None:
     kinds = [kind for kind in KINDS if kind != "counter"]
     for first in range(0, len(kinds), 2):
         actors = ",".join(["writer", "compactor", *kinds[first : first + 2]])
-        report = checked(actors, seed=7, schedules=12, faults=1)
+        report = checked(actors, seed=7, schedules=12, faults=1, data_conflict_check="bucket")
         assert report.is_safe and report.finds == [] and report.schedules >= 10, actors
 
 

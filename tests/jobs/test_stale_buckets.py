@@ -1,0 +1,242 @@
+"""Commits with an older bucket count after a rescale, as those of Java: they are seen, and their rows are moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.commit import files_conflict
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.errors import NotSupported, Refused
+from paimon_cli.history.stale_buckets import mixed_partitions
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.invariants.repair_plan import BY_HAND, STALE_BUCKETS, RepairPlan, plan_repair
+from paimon_cli.jobs import write_job
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.repair_job import apply_repair
+from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.metadata.data_file import CommitMessage
+from tests.cli.calling import Run
+from tests.cli.conftest import run  # noqa: F401
+from tests.maintain.test_tags import KEEP_ONE
+from tests.tables import Row, compact, data_files, make_table, named_files, rows, write
+
+KEYS = 40
+COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING", "n": "INT"}
+Commit = Callable[[], None]
+
+
+def made(folder: Path, options: Mapping[str, str] | None = None, *, keyed: bool = True) -> TableContext:
+    own = {"write-only": "true", **({} if keyed else {"bucket-key": "k"}), **(options or {})}
+    context = make_table(folder / "t", COLUMNS, ["p", "k"] if keyed else [], ["p"], 2, own)
+    write(context, [row(k, "old", p) for k in range(KEYS) for p in "ab"])
+    return context
+
+
+def row(k: int, v: str, p: str = "a", n: int | None = 1, op: str | None = None) -> Row:
+    return {"p": p, "k": k, "v": v, "n": n} | ({"_op": op} if op else {})
+
+
+def prepared(context: TableContext, given: Sequence[Row]) -> Commit:
+    """A commit that a writer has prepared, and that it makes later without looking at the bucket count."""
+    held: list[list[CommitMessage]] = []
+    real = write_job.write_input
+
+    def hold(*arguments: Any, **named: Any) -> Any:
+        written, _ = real(*arguments, **named)
+        held.append(list(written.messages))
+        raise _Held
+
+    if any("_op" in one for one in given):
+        given = [{"_op": "+I", **one} for one in given]
+    with patch.object(write_job, "write_input", hold), pytest.raises(_Held):
+        write(context, given)
+    (messages,) = held
+    assert {message.total_buckets for message in messages} == {context.options.bucket}
+
+    def commit() -> None:
+        with counts_unchecked():
+            Committer(context).commit(messages, fresh_identity(context))
+
+    return commit
+
+
+@contextmanager
+def counts_unchecked() -> Iterator[None]:
+    """Commits are accepted whatever their bucket count is, as those of Java are."""
+    with patch.object(files_conflict, "check_bucket_counts", lambda *_: None):
+        yield
+
+
+class _Held(BaseException):
+    """The writer stops before its commit, and leaves its files."""
+
+
+def rescale(context: TableContext, buckets: int = 4, **more: Any) -> RescaleSummary:
+    table = CatalogTable.open(locate_table(context.url))
+    return run_rescale(table, plan_rescale(table.context, buckets, **more), LocalEngine(), NoProgress())
+
+
+def mended(context: TableContext) -> TableContext:
+    """The table after a repair, of which every check passes."""
+    now = TableContext.open(context.url)
+    plan = plan_repair(now)
+    assert {step.kind for step in plan.steps} == {STALE_BUCKETS} and not any(step.loss for step in plan.steps)
+    apply_repair(now, plan)
+    latest = now.snapshots.latest()
+    assert latest is not None and latest.commit_kind == "COMPACT"
+    assert not mixed_partitions(now.manifests.live_files(latest).bucket_counts())
+    assert {v.code for v in check_table(now, rows=True)} <= {"PV022", "PV023"}, "of older snapshots"
+    assert data_files(now) == named_files(now)
+    assert plan_repair(now).steps == []
+    write(now, [row(1000, "on")])
+    return now
+
+
+def found(context: TableContext) -> list[tuple[str, int, str]]:
+    return sorted((r["p"], r["k"], r["v"]) for r in rows(context) if r["k"] < 1000)
+
+
+def expected(changes: Mapping[int, str | None]) -> list[tuple[str, int, str]]:
+    a: dict[int, str | None] = dict.fromkeys(range(KEYS), "old")
+    a.update(changes)
+    return sorted([("b", k, "old") for k in range(KEYS)] + [("a", k, v) for k, v in a.items() if v is not None])
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_rows_of_a_stale_commit_are_newer_than_the_rescale(tmp_path: Path, vectors: bool, twice: bool) -> None:
+    more = {"deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": "true"} if vectors else {}
+    context = made(tmp_path, more)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)] + [row(k, "", op="-D") for k in range(5)])
+    later = prepared(context, [row(k, "later") for k in range(20, 30)]) if twice else None
+    rescale(context)
+    late()
+    if later is not None:
+        later()
+    assert len(found(context)) > 2 * KEYS, "keys are read twice"
+    values: dict[int, str | None] = {k: "late" for k in range(10, 50)} | dict.fromkeys(range(5))
+    values |= {k: "later" for k in range(20, 30)} if twice else {}
+    now = mended(context)
+    assert found(now) == expected(values)
+    compact(now, strategy="full")
+    assert found(now) == expected(values)
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_what_was_written_after_the_stale_commit_stays_newer(tmp_path: Path, is_compacted: bool) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    rescale(context)
+    now = TableContext.open(context.url)
+    write_unchecked(now, [row(k, "before") for k in range(12, 16)])
+    late()
+    write_unchecked(now, [row(k, "after") for k in range(14, 22)] + [row(k, "", op="-D") for k in (30, 31)])
+    if is_compacted:
+        with counts_unchecked():
+            compact(now, buckets=(2, 3), strategy="full")
+    values: dict[int, str | None] = {k: "late" for k in range(10, 50)}
+    values |= {k: "after" for k in range(14, 22)}
+    assert found(mended(context)) == expected(values | {30: None, 31: None})
+
+
+def write_unchecked(context: TableContext, given: Sequence[Row]) -> None:
+    """A writer that knows the new count; ours would refuse the partition once a stale file is in it."""
+    prepared(context, given)()
+
+
+def test_rows_of_an_append_table_are_moved_without_those_that_are_marked(tmp_path: Path) -> None:
+    context = made(tmp_path, {"deletion-vectors.enabled": "true"}, keyed=False)
+    late = prepared(context, [row(k, "late") for k in range(100, 120)])
+    rescale(context)
+    late()
+    now = TableContext.open(context.url)
+    with counts_unchecked():
+        Table.open(context.url).delete("k in (3, 101, 102)")
+    before = found(now)
+    assert found(mended(context)) == before
+
+
+def test_engines_that_need_all_rows_in_order(tmp_path: Path) -> None:
+    context = made(tmp_path, {"merge-engine": "partial-update"})
+    late = prepared(context, [row(k, "late", n=None) for k in range(10, 20)])
+    rescale(context)
+    late()
+    assert found(mended(context)) == expected({k: "late" for k in range(10, 20)})
+
+
+def test_rows_that_cannot_be_put_in_order_stay_where_they_are(tmp_path: Path) -> None:
+    context = made(tmp_path, {"merge-engine": "partial-update"})
+    late = prepared(context, [row(k, "late", n=None) for k in range(10, 20)])
+    rescale(context)
+    late()
+    now = TableContext.open(context.url)
+    write_unchecked(now, [row(12, "after")])
+    before = found(now), data_files(now)
+    with pytest.raises(NotSupported, match="cannot be put in order"):
+        apply_repair(now, plan_repair(now))
+    assert (found(now), data_files(now)) == before
+
+
+def test_without_a_history_the_user_decides(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    rescale(context)
+    late()
+    expire_snapshots(context, KEEP_ONE)
+    plan: RepairPlan = plan_repair(TableContext.open(context.url))
+    assert [step.kind for step in plan.steps] == [BY_HAND] and plan.changes == 0
+
+
+def test_a_rescale_reports_what_came_before_it_ended(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    table = CatalogTable.open(locate_table(context.url))
+    plan = plan_rescale(table.context, 4)
+    real = Committer.overwrite
+
+    def beside(self: Committer, *arguments: Any, **named: Any) -> Any:
+        done = real(self, *arguments, **named)
+        late()
+        return done
+
+    with patch.object(Committer, "overwrite", beside):
+        done = run_rescale(table, plan, LocalEngine(), NoProgress())
+    assert (done.stale_files, done.option_changed) == (2, True)
+    assert found(mended(context)) == expected({k: "late" for k in range(10, 50)})
+
+
+def test_a_mixed_partition_is_not_rescaled_before_it_is_mended(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    rescale(context)
+    late()
+    with pytest.raises(Refused, match="p=a holds files of several bucket counts"):
+        rescale(context, 3)
+    mended(context)
+    assert rescale(context, 3).stale_files == 0
+
+
+def test_commands(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    assert "stop other engines' writers first" in run("rescale", context.url, "--buckets", "4", "--dry-run").out
+    run("rescale", context.url, "--buckets", "4", "--yes", "--engine", "local")
+    late()
+    out = run("health", context.url, code=4).out
+    assert "PD026" in out and "PD024" not in out
+    assert "stale-buckets" in run("repair", context.url).out
+    run("repair", context.url, "--apply", "--yes")
+    assert "PD026" not in run("health", context.url, code=None).out
+    assert found(context) == expected({k: "late" for k in range(10, 50)})
