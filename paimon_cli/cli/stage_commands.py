@@ -168,7 +168,7 @@ def rescale(
     if summary.stale_files:
         opened.runtime.warn(
             f"{counted(summary.stale_files, 'file')} with the old bucket count came in since, from writers of another engine: "
-            f"stop them, then run: paimon-cli repair {opened.context.layout.argument} --apply"
+            f"stop them, then move their rows, none of which is lost: paimon-cli repair {opened.context.layout.argument} --apply"
         )
     return plan.is_needed
 
