@@ -363,10 +363,16 @@ def _vector_ranges(listed: list[dict[str, Any] | None] | None, path: str) -> tup
 
 
 def partition_stats(entry_counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
-    """Statistics of the partition columns; `entry_counts` is the number of entries of each partition (a serialised row)."""
+    """Statistics of the partition columns; `entry_counts` is the number of entries of each partition (a serialised row).
+
+    Raises `DamagedFile` for a partition that cannot be decoded.
+    """
     if not types:
         return _NO_STATS
-    rows = [(deserialize_row(partition, types), count) for partition, count in entry_counts.items()]
+    try:
+        rows = [(deserialize_row(partition, types), count) for partition, count in entry_counts.items()]
+    except ValueError as error:
+        raise DamagedFile("a manifest holds a damaged partition", str(error)) from error
     least, greatest, nulls = [], [], []
     for column in range(len(types)):
         present = [row[column] for row, _ in rows if row[column] is not None]

@@ -11,6 +11,7 @@ import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import EMPTY_ROW, SimpleStats
 from paimon_cli.metadata.manifests import PartitionRange, may_hold_any, partition_stats
 
@@ -70,3 +71,9 @@ def test_unknown_statistics_exclude_nothing(stats: SimpleStats) -> None:
 
 def test_statistics_of_another_arity_give_no_range() -> None:
     assert PartitionRange.of(partition_stats({serialize_row([1, "a"], [INT, STRING]): 1}, [INT, STRING]), [INT]) is None
+
+
+@pytest.mark.parametrize("partition", [b"", b"\xff" * 12, bytes(3)])
+def test_a_partition_that_is_no_row_is_damage(partition: bytes) -> None:
+    with pytest.raises(DamagedFile, match="damaged partition"):
+        partition_stats({partition: 1}, [INT])
