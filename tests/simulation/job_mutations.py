@@ -194,7 +194,13 @@ def orphan_cleaning_knows_the_latest_snapshot_alone() -> Patch:
 
 @planted_in("writer-orphans")
 def orphan_cleaning_forgets_what_manifests_name() -> Patch:
-    return patch.object(used_names.MentionedFiles, "live_beside", lambda self, others: ())
+    real = used_names.UsedNames._take_in_files
+
+    def without_data(self: Any, snapshot: Snapshot, is_changelog: bool) -> None:
+        real(self, snapshot, is_changelog)
+        self.names = {name for name in self.names if not name.startswith("data-")}
+
+    return patch.object(used_names.UsedNames, "_take_in_files", without_data)
 
 
 @planted_in("writer-orphans")
