@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
+if TYPE_CHECKING:  # commands that read no rows do not load Arrow
+    import pyarrow as pa
 
 
 class NumberForm(NamedTuple):
@@ -26,10 +26,14 @@ class NumberForm(NamedTuple):
         return rf"^[+-]?({digits}({decimal}[0-9]*)?|{decimal}[0-9]+)([eE][+-]?[0-9]{{1,5}})?$"
 
     def matches(self, texts: pa.Array) -> pa.Array:
+        import pyarrow.compute as pc
+
         return pc.match_substring_regex(texts, self.pattern)
 
     def plain(self, texts: pa.Array) -> pa.Array:
         """Texts that match, in the plain form."""
+        import pyarrow.compute as pc
+
         if self.thousands:
             texts = pc.replace_substring(texts, self.thousands, "")
         return texts if self.decimal == "." else pc.replace_substring(texts, self.decimal, ".")

@@ -12,7 +12,6 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
 from paimon_cli.errors import NotFound
-from paimon_cli.lsm.aggregators.catalog import aggregate_functions
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import (
     HARMLESS,
@@ -181,6 +180,12 @@ class OptionExplanation:
     origin: str | None
 
 
+def _aggregate_functions() -> tuple[str, ...]:
+    from paimon_cli.lsm.aggregators.catalog import aggregate_functions  # loads Arrow, which other options do not need
+
+    return aggregate_functions()
+
+
 OF_FUNCTIONS = ("fields.<column>.aggregate-function", "fields.default-aggregate-function")
 
 
@@ -205,7 +210,7 @@ def explain_option(
         description=option.description,
         type=option.type,
         default=option.default,
-        choices=option.choices or (aggregate_functions() if option.key in OF_FUNCTIONS else ()),
+        choices=option.choices or (_aggregate_functions() if option.key in OF_FUNCTIONS else ()),
         since=option.since,
         group=option.group,
         immutable=option.immutable,

@@ -99,7 +99,6 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
         lambda t: call(Catalog().compare, t.url, t.url, snapshot_a="x"),
         "snapshot_a 'x': it must be a whole number or None",
     ),
-    ("tags", lambda t: t.tags.show("a\0b"), "a name or path holds a NUL character"),
     ("open", lambda t: type(t).open("a\0b"), "a name or path holds a NUL character"),
     ("stage", lambda t: t.stage.show("a\0b"), "a name or path holds a NUL character"),
     ("report", lambda t: t.report("a\0b"), "a name or path holds a NUL character"),

@@ -125,5 +125,5 @@ def test_the_exit_code_shows_whether_there_are_differences(run: Run, table: Tabl
 
 def test_an_aggregate_function_is_one_of_a_list(run: Run) -> None:
     for key in ("fields.x.aggregate-function", "fields.default-aggregate-function"):
-        choices = run("options", "explain", key, "-o", "json").json["choices"]
+        choices = run("options", "explain", key, "-o", "json").json["item"]["choices"]
         assert {"sum", "max", "listagg", "last_non_null_value"} <= set(choices)
