@@ -27,3 +27,26 @@ def test_the_named_tests_exist(name: str) -> None:
     names = {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)}
     assert any(found.startswith("test") for found in names)
     assert not function or function in names
+
+
+def test_the_figures_are_those_of_the_code() -> None:
+    from paimon_cli.datatypes import type_text
+    from paimon_cli.jobs import service_metrics
+    from paimon_cli.metadata import table_schema
+    from paimon_cli.metastore import rest_client
+    from paimon_cli.sql import expression_sql
+    from paimon_cli.storage.read_bounds import BOUNDS
+
+    megabytes = {name: bound >> 20 for name, bound in BOUNDS.items()}
+    for row in (
+        f"| a schema file | {megabytes['schema-']} MB, {table_schema.MAX_COLUMNS:,} columns |",
+        f"| a snapshot, tag or changelog file | {megabytes['snapshot-']} MB |",
+        f"| a manifest, manifest list or index manifest | {megabytes['manifest-']} MB |",
+        f"| an index file | {megabytes['index-'] >> 10} GB |",
+        f"| levels of an expression or type | {expression_sql.MAX_DEPTH} |",
+        f"{rest_client.MOST_PAGES:,} pages, {rest_client.MOST_ITEMS:,} names, {rest_client.LISTING_SECONDS // 60} minutes",
+        f"| {service_metrics.MOST_CONNECTIONS} connections; a request has {service_metrics.MOST_REQUEST_BYTES >> 10} kB and "
+        f"{service_metrics.REQUEST_SECONDS} s |",
+    ):
+        assert row in PAGE, row
+    assert type_text.MAX_DEPTH == expression_sql.MAX_DEPTH
