@@ -69,7 +69,24 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
     """The buckets with at least one live file. `snapshot`: None for a table without snapshots."""
     if snapshot is None:
         return LazyBuckets(FileTable.of([]), {})
-    return LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
+    buckets = LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
+    _check_vectors(context, snapshot, buckets)
+    return buckets
+
+
+def _check_vectors(context: TableContext, snapshot: Snapshot, buckets: LazyBuckets) -> None:
+    """Raise `DamagedFile` if vectors of a bucket without files mark rows of live files: these files are in another bucket.
+
+    Readers would show the rows that the vectors mark. Java leaves vectors of files that are no longer live, which is harmless.
+    """
+    vectors = {bucket_id for bucket_id, files in buckets.index_files.items() if any(f.deletion_vector_ranges for f in files)}
+    for stray in sorted(vectors - set(buckets)) if vectors else ():
+        marked = {v.data_file_name for f in buckets.index_files[stray] for v in f.deletion_vector_ranges or ()}
+        for other in (bucket_id for bucket_id in buckets if bucket_id.partition == stray.partition):
+            if found := next((file.file_name for file in buckets[other].files if file.file_name in marked), None):
+                path = context.layout.manifest(snapshot.index_manifest or "")
+                what = f"it lists deletion vectors of {found} in bucket {stray.bucket}, but that file is in bucket {other.bucket}"
+                raise DamagedFile(f"{path} is damaged", what, "restore the file, or go back to an older snapshot", path=path)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def index_faults(entry: Mapping[str, Any]) -> Faults:
     vectors = ranges or ()
     return {
         "_KIND": entry["_KIND"] != ADD,
-        "_BUCKET": entry["_BUCKET"] < 0,
+        "_BUCKET": not 0 <= entry["_BUCKET"] <= _MAX_INT,
         "_FILE_SIZE": size < 0,
         "_ROW_COUNT": entry["_ROW_COUNT"] < 0 or (ranges is not None and (entry["_ROW_COUNT"] > 0) != bool(ranges)),
         "_INDEX_TYPE": (entry["_INDEX_TYPE"] == DELETION_VECTORS) != (ranges is not None),

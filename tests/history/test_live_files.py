@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
@@ -16,6 +18,7 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, FileFilter, ManifestFileMeta
+from tests import tables
 from tests.commit import commit_tables
 from tests.tables import make_table, write
 
@@ -134,3 +137,20 @@ def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path: Path) -> Non
     assert columns.words("names", 8).tolist() == expected(8, 8, 8)
     assert columns.words("names", np.array([8, 0, 3])).tolist() == expected(8, 0, 3)
     assert list(columns.lengths("names")) == [16, 16, 16]
+
+
+def test_vectors_in_a_bucket_without_files_are_damage_if_their_files_live_elsewhere(tmp_path: Path) -> None:
+    """Readers would show the marked rows again."""
+    options = {"deletion-vectors.enabled": "true"}
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    tables.write(context, [{"k": k, "v": "x"} for k in range(5)])
+    tables.write(context, [{"k": 2, "v": "y", "_op": "-D"}])
+    assert len(tables.rows(context)) == 4
+    latest = context.snapshots.latest()
+    assert latest is not None
+    moved = [replace(entry, bucket=7) for entry in context.manifests.index_entries(latest)]
+    assert moved
+    name = MetadataWriter(context).index_manifest(moved)
+    Path(context.layout.snapshot(latest.id)).write_text(replace(latest, index_manifest=name).to_json())
+    with pytest.raises(DamagedFile, match="in bucket 7, but that file is in bucket 0"):
+        tables.rows(TableContext.open(context.url))
