@@ -84,6 +84,10 @@ _PARAMETER = re.compile(r"[?&;][\w.-]+=")
 def _with_login(url: str) -> URL:
     """The URL, whose password may contain @ and /: the last @ ends the login, unless it belongs to a parameter or the path."""
     scheme, mark, rest = url.partition("://")
+    address, question, parameters = rest.partition("?")
+    if "@" in address or _HOST.fullmatch(address.partition("/")[0]):  # the @ of a parameter is none of a login
+        rest = f"{address}{question}{parameters.replace('@', '%40')}"
+        url = f"{scheme}{mark}{rest}"
     login, at, server = rest.rpartition("@")
     if not at or _PARAMETER.search(login) or ("/" in login and _HOST.fullmatch(login.partition("/")[0])):
         return make_url(url)

@@ -18,8 +18,14 @@ import pytest
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.jobs.process import usable_cores
-from paimon_cli.storage import fsspec_storage
-from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options, store_options
+from paimon_cli.storage import fsspec_storage, sql_database
+from paimon_cli.storage.catalog_options import (
+    DatabaseAddress,
+    file_system_options,
+    is_catalog_option,
+    split_options,
+    store_options,
+)
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.injected import (
     BelatedClock,
@@ -324,3 +330,11 @@ def test_local_files_refuse_as_the_disk_does(tmp_path: Path, monkeypatch: pytest
 def test_urls_that_fsspec_does_not_know() -> None:
     with pytest.raises(UsageError, match="cannot open nosuch://h/t"):
         FsspecStorage("nosuch://me:hunter2@h/t?x=1")
+
+
+@pytest.mark.parametrize("login", ["", "v:x@y@"])
+def test_a_password_among_the_parameters_is_no_host(login: str) -> None:
+    """A name server must not be asked for the end of a password."""
+    address = DatabaseAddress(f"jdbc:postgresql://{login}127.0.0.1:1/db?user=u&password=HUN@TER2", None, None)
+    url = sql_database._url(address)
+    assert (url.host, url.port, url.database, url.username, url.password) == ("127.0.0.1", 1, "db", "u", "HUN@TER2")
