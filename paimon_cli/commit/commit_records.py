@@ -1,4 +1,4 @@
-"""Records of repeatable commits beside the snapshots, for histories that cannot tell whether a commit was made (FORMAT.md, 10.6).
+"""Records of repeatable commits beside the snapshots, for histories that cannot tell whether a commit was made (FORMAT.md, 13.3).
 
 Other tools do not carry on our record of users in the snapshots (`deduplication`), and snapshots expire. So every process that
 makes a repeatable commit has a file of its own, `commit-user/user-DIGEST/commit-N-UUID`. It is open before the publication and
