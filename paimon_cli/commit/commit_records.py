@@ -169,26 +169,22 @@ class CommitIntent:
         return CommitRecord(f"{directory}/commit-{self._identifier}-{self._context.random.uuid()}", self._identifier)
 
 
-def all_records(storage: Storage, layout: TableLayout) -> Iterator[CommitRecord]:
-    """The records of all users of a branch."""
-    for user in storage.list_directory(layout.commit_user_directory):
-        yield from _read(storage, _files(storage, user.path))
-
-
 def open_records_above(context: TableContext, target: int) -> None:
     """Open the records of this branch about snapshots above `target`. Called before these are removed, and again afterwards."""
-    for record in all_records(context.storage, context.layout):
-        opened = record.rolled_back_to(target)
-        if opened != record:
-            opened.write(context.storage)
+    for status in context.storage.list_directory(context.layout.commit_user_directory):
+        for record in _read(context.storage, _files(context.storage, status.path)):
+            opened = record.rolled_back_to(target)
+            if opened != record:
+                opened.write(context.storage)
 
 
 def copy_records(storage: Storage, source: TableLayout, target: TableLayout, up_to: int) -> None:
     """Copy the completed records of snapshots up to `up_to` to a branch that contains these snapshots, or builds on them."""
-    for record in all_records(storage, source):
-        if record.snapshot is not None and record.snapshot <= up_to:
-            path = target.commit_user_directory + record.path.removeprefix(source.commit_user_directory)
-            replace(record, path=path).write(storage)
+    for status in storage.list_directory(source.commit_user_directory):
+        for record in _read(storage, _files(storage, status.path)):
+            if record.snapshot is not None and record.snapshot <= up_to:
+                path = f"{target.commit_user_directory}/{status.name}/{record.path.rpartition('/')[2]}"
+                replace(record, path=path).write(storage)
 
 
 def needless(records: list[CommitRecord], versions: list[int]) -> list[CommitRecord]:

@@ -6,7 +6,6 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.commit.commit_records import all_records
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory
@@ -137,7 +136,6 @@ def _reachable(context: TableContext) -> set[str]:
     found = {layout.latest_hint, layout.earliest_hint, *(layout.schema(number) for number in context.schemas.ids())}
     for entry in context.storage.list_directory(layout.tag_directory):
         found.add(entry.path)
-    found |= {record.path for record in all_records(context.storage, layout) if record.snapshot is not None}
     for snapshot in context.snapshots.newest_first():
         found.add(layout.snapshot(snapshot.id))
         found |= _files_of(context, snapshot)

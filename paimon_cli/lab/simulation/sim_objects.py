@@ -63,10 +63,7 @@ _PAGES = ("list_page", "list_page_below")
 
 
 def _call(request: Request, replaced: tuple[str, ...]) -> Call:
-    """The call of an actor.
-
-    Only hints, records of commits, and snapshots that a lock protects, replace objects; all other puts are of new files.
-    """
+    """The call of an actor. Only hints, records of commits, and snapshots that a lock protects, replace objects; all other puts are of new files."""
     kind, url, data, after = request
     if kind == simulated_store.PUT:
         return Call("overwrite" if url.startswith(replaced) else "write_new", url, (data,))
