@@ -3,8 +3,7 @@
 1. read the latest snapshot; stop if it, or an earlier one, already holds this commit (`deduplication`).
 2. check that no other commit contradicts this one (`data_conflict`, `files_conflict`).
 3. prepare: write manifests and manifest lists, and build the snapshot in memory (`prepared_snapshot`).
-4. publish: create `snapshot-N`, only if it does not exist (`snapshot_publish`); after a lost race, start again at 1. A repeatable
-   commit writes its record before, and completes it afterwards (`commit_records`).
+4. publish: create `snapshot-N`, only if it does not exist (`snapshot_publish`); after a lost race, start again at 1.
 5. announce: write the LATEST hint.
 
 Steps 1 to 3 only write new files that no snapshot names, and step 4 is one atomic operation of the storage. So a commit happens
@@ -219,19 +218,16 @@ class Committer:
         Delta manifests are written once, unless the changes depend on the latest snapshot.
         """
         context, writer, attempts = self._context, MetadataWriter(self._context), RetryPolicy(self._context)
-        intent = deduplication.intent
         delta: DeltaManifests | None = None
         for attempt in attempts:
             try:
-                failures = PaimonError, Unpublished
-                with discarded_on(writer, *failures), intent.withdrawn_on(*failures), _unpublished():
+                with discarded_on(writer, PaimonError, Unpublished), _unpublished():
                     latest = self._latest(attempt)
                     changes = step.changes_on(latest)
                     self._check_table(changes, latest)
                     is_committed = deduplication.committed_since_begin(latest, changes.kind)
                     if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
-                        intent.withdraw()
                         return CommitResult(attempts=attempt, already_committed=is_committed)
                     self._check(step, changes, latest, attempt)
                     if delta is None or delta.changes is not changes:
@@ -241,20 +237,16 @@ class Committer:
                     prepared = prepare_snapshot(context, latest, delta, facts, writer)
                     if prepared.snapshot.schema_id != context.schema.id:
                         check_vectors_switch(context, changes, prepared.snapshot.schema_id)
-                    intent.announce(latest)
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue
-            refusals = Refused, StorageUnavailable, BeingDropped
-            with discarded_on(writer, *refusals), intent.withdrawn_on(*refusals):
+            with discarded_on(writer, Refused, StorageUnavailable, BeingDropped):
                 published = publish(context, prepared.snapshot, latest)
             if published:
                 announce(context, prepared.snapshot)
-                intent.complete(prepared.snapshot)
                 return CommitResult((prepared.snapshot,), attempt)
             writer.discard(prepared.files)
         writer.discard(writer.written)
-        intent.withdraw()
         raise attempts.exhausted()
 
     def _latest(self, attempt: int) -> Snapshot | None:

@@ -1,8 +1,7 @@
 """Recognises commits that were made before, so that a repeated commit happens exactly once (FORMAT.md, sections 3.2 and 10.2).
 
 The `properties` of snapshots record the highest commit identifier of each user, also after the user's own snapshots have expired.
-Other tools ignore these properties and do not copy them, so they are searched for from the newest snapshot backwards. If the
-history cannot tell, because other tools commit and snapshots expire, records beside the snapshots decide (`commit_records`).
+Other tools ignore these properties and do not copy them, so they are searched for from the newest snapshot backwards.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.commit.commit_records import CommitIntent, was_made
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
@@ -120,8 +118,8 @@ BATCH_IDENTIFIER = 2**63 - 1
 class CommitIdentity:
     """The user and identifier of a commit. Identifiers of a user must increase; a repeated one is recognised and does nothing.
 
-    `newer_than`: no snapshot up to this id can hold the commit. `assume_new`: if neither the history nor a record shows any more
-    whether the commit was made before, assume that it was not.
+    `newer_than`: no snapshot up to this id can hold the commit. `assume_new`: if the history does not show any more whether the
+    commit was made before, assume that it was not.
     """
 
     user: str
@@ -151,15 +149,13 @@ class Deduplication:
     def __init__(self, context: TableContext, identity: CommitIdentity) -> None:
         self._context = context
         self.identity = identity
-        self.intent = CommitIntent(context, identity.user, identity.identifier if identity.is_repeatable else None)
         self._checked = 0
 
     def already_committed(self) -> bool:
         """Whether this user has committed the identifier, or a higher one (Java filterCommitted).
 
         The newest snapshot of the user decides, or the newest snapshot with a record of users. A snapshot before a gap, or before
-        EARLIEST, proves nothing, because no other snapshot was built on it. If the history does not show it, the records beside
-        the snapshots decide. Raises `Refused` if they cannot tell either.
+        EARLIEST, proves nothing, because no other snapshot was built on it. Raises `Refused` if the history does not show it.
 
         A commit counts as made once its APPEND is published, even if its COMPACT is not: the rows are committed, and can be
         compacted again. Snapshots with the identifier of batch commits do not count.
@@ -174,35 +170,27 @@ class Deduplication:
             if oldest <= identity.newer_than:
                 return False
             if self._is_of_user(snapshot):
-                if snapshot.commit_identifier == identity.identifier:
-                    self.intent.confirm(snapshot)
                 return snapshot.commit_identifier >= identity.identifier
             users = CommitUsers.from_properties(snapshot.properties)
             if users is not None:
-                return self._is_recorded(users, snapshot.id)
+                return self._is_recorded(users)
         if oldest > max(identity.newer_than + 1, 1):
-            why = f"snapshots before {oldest} have expired, and the remaining ones do not record who committed in them"
-            return self._is_recorded_beside(oldest, why)
+            self._assume_new(
+                f"snapshots before {oldest} have expired, and the remaining ones do not record who committed in them"
+            )
         return False
 
-    def _is_recorded(self, users: CommitUsers, snapshot_id: int) -> bool:
+    def _is_recorded(self, users: CommitUsers) -> bool:
         highest = users.identifier_of(self.identity.user)
         if highest is not None:
             return highest >= self.identity.identifier
         if users.may_know(self.identity.user):
-            why = f"the table records its last {MAX_NAMED_USERS} users by name, and this is probably an older one"
-            return self._is_recorded_beside(snapshot_id, why, is_known=True)
-        if users.since > self.identity.newer_than + 1:
-            why = f"the users who committed before snapshot {users.since} had already expired when users were first recorded"
-            return self._is_recorded_beside(users.since, why)
+            self._assume_new(f"the table records its last {MAX_NAMED_USERS} users by name, and this is probably an older one")
+        elif users.since > self.identity.newer_than + 1:
+            self._assume_new(
+                f"the users who committed before snapshot {users.since} had already expired when users were first recorded"
+            )
         return False
-
-    def _is_recorded_beside(self, oldest: int, why: str, *, is_known: bool = False) -> bool:
-        """Whether the records beside the snapshots show the commit, which is not in the history from `oldest` on."""
-        made = was_made(self._context, self.identity.user, self.identity.identifier, oldest, is_known=is_known)
-        if made is None:
-            self._assume_new(why)
-        return bool(made)
 
     def _assume_new(self, why: str) -> None:
         if not self.identity.assume_new:
@@ -232,7 +220,6 @@ class Deduplication:
             if snapshot.commit_identifier > self.identity.identifier:
                 raise self._later_one_committed(snapshot)
             if (snapshot.commit_identifier, snapshot.commit_kind) == (self.identity.identifier, kind):
-                self.intent.complete(snapshot)
                 return True
         return False
 

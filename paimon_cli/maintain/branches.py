@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.commit.commit_records import copy_records, open_records_above
 from paimon_cli.errors import Conflict, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -55,7 +54,6 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
         content = context.tags.content(tag)
         if content is not None and Tag.from_json(content, context.layout.tag(tag)):
             storage.overwrite(layout.tag(tag), content)
-    copy_records(storage, context.layout, layout, snapshot.id)
     storage.overwrite(layout.snapshot(snapshot.id), text)
     # A job that expires the snapshot or deletes the tag reads the branches after deleting that file: see `create_tag`.
     if not storage.exists(holder):
@@ -149,7 +147,7 @@ def _files(context: TableContext, directory: str) -> list[FileStatus]:
 
 
 def _schemas_first(status: FileStatus) -> tuple[int, str]:
-    order = ("/schema/", "/tag/", "/changelog/", "/consumer/", "/commit-user/", "/snapshot/")
+    order = ("/schema/", "/tag/", "/changelog/", "/consumer/", "/snapshot/")
     return next((rank for rank, part in enumerate(order) if part in status.path), len(order)), status.path
 
 
@@ -237,12 +235,9 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     for number in plan.schemas:
         main.schemas.commit(branch.schemas.get(number))
     if plan.discarded_ids:
-        open_records_above(main, plan.discarded_ids[0] - 1)
         _take_over(main, branch, plan)
-        open_records_above(main, plan.discarded_ids[0] - 1)
     else:
         _go_forward(main, branch, plan)
-    copy_records(storage, branch.layout, main.layout, all_ids(branch)[-1])
     for name in plan.tags:
         content = branch.tags.content(name)
         if content is not None and Tag.from_json(content, branch.layout.tag(name)):

@@ -26,8 +26,7 @@ ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage"
 DAMAGED = "damaged"
 """The directory into which `repair` moves version files that cannot be read."""
 
-_USERS, _USER = "commit-user", "records of a commit user"
-_BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease", _USERS)
+_BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease")
 _TABLE_DIRECTORIES = ("branch", *_BRANCH_DIRECTORIES, "manifest", "index", "statistics", "service", DAMAGED)
 _ROUNDS = 5
 """How often files are looked for that other jobs have written meanwhile."""
@@ -43,7 +42,6 @@ _NAMES = {
     "tag": re.compile("tag-.+"),
     "consumer": re.compile("consumer-.+"),
     "lease": re.compile("compaction-[0-9]+"),
-    _USER: re.compile("commit-[0-9]+-.+"),
     "manifest": re.compile("(index-)?manifest-.+"),
     _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
 }
@@ -208,8 +206,6 @@ def _child(parent: _Directory, name: str, schema: TableSchema | None) -> _Direct
         return _Directory("Iceberg metadata") if schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE else None
     if parent.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
         return _Directory(_BRANCH)
-    if parent.kind == _USERS and name.startswith("user-"):
-        return _Directory(_USER)
     if parent.levels == () and _BUCKET.fullmatch(name):
         return _Directory(_DATA)
     if parent.levels and (name == parent.levels[0] or (parent.levels[0].endswith("=") and name.startswith(parent.levels[0]))):

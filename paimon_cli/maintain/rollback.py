@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.commit.commit_records import open_records_above
 from paimon_cli.errors import Conflict, DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
@@ -161,12 +160,9 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     """
     storage, layout, target = context.storage, context.layout, plan.target.id
     if isinstance(storage, ServesVersions):
-        open_records_above(context, target)
         storage.roll_back(target if plan.tag is None else plan.tag, max(plan.snapshots, default=target))
-        open_records_above(context, target)
         return 0
     needed_up_to(context, target)  # raises, before anything is changed, if it is not known which files may be deleted
-    open_records_above(context, target)
     if plan.restored is not None:
         _restore_snapshot(context, plan.target, plan.restored)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
@@ -177,7 +173,6 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
         what = f"{context.address} was not rolled back to snapshot {target}"
         raise Conflict(what, "it has expired meanwhile; later snapshots are unchanged", "choose a later one")
     storage.overwrite(layout.latest_hint, str(target).encode())  # a commit just before may have written another id
-    open_records_above(context, target)  # a commit that was just removed may have completed its record
     for name in plan.tags:
         storage.delete(layout.tag(name))
     _forget_changelogs(context, plan)

@@ -6,7 +6,6 @@ same directory name as its writer. File names in metadata must not lead outside 
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -43,9 +42,7 @@ POSTPONE_DIRECTORY = "bucket-postpone"
 class TableLayout:
     """Absolute paths below one table directory; `root` has no trailing slash.
 
-    A branch has schemas, snapshots, tags, changelogs, consumers and records of commits of its own.
-
-    It shares everything else with the table.
+    A branch has schemas, snapshots, tags, changelogs and consumers of its own, and shares everything else with the table.
     """
 
     def __init__(self, root: str, branch: str = MAIN_BRANCH) -> None:
@@ -65,8 +62,6 @@ class TableLayout:
         self.consumer_directory = f"{own}/consumer"
         self.lease_directory = f"{own}/lease"
         """Not part of Paimon: leases by which compaction services divide tables among themselves."""
-        self.commit_user_directory = f"{own}/commit-user"
-        """Not part of Paimon: records of repeatable commits (`commit.commit_records`)."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"
@@ -95,10 +90,6 @@ class TableLayout:
 
     def consumer(self, name: str) -> str:
         return f"{self.consumer_directory}/{CONSUMER_PREFIX}{name}"
-
-    def commit_user(self, user: str) -> str:
-        """The directory with the records of a commit user, whose name may be any text."""
-        return f"{self.commit_user_directory}/user-{hashlib.sha256(user.encode(errors='surrogatepass')).hexdigest()}"
 
     def manifest(self, name: str) -> str:
         """Path of a manifest, manifest list or index manifest: names are used as stored."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 from itertools import count, pairwise
@@ -605,12 +604,6 @@ def past(dice: random.Random) -> tuple[TableContext, list[Snapshot]]:
     return context, listed
 
 
-def begin_a_commit(context: TableContext, user: str, identifier: int) -> None:
-    """An open record beside the snapshots, since before the first one."""
-    text = json.dumps({"identifier": identifier, "after": 0})
-    context.storage.overwrite(f"{context.layout.commit_user(user)}/commit-{identifier}-x", text.encode())
-
-
 @pytest.mark.parametrize("seed", range(250))
 def test_earlier_commits_of_a_user(seed: int) -> None:
     dice = random.Random(seed)
@@ -640,10 +633,6 @@ def test_earlier_commits_of_a_user(seed: int) -> None:
         else:
             if proofs and proofs[-1].id > max(1, identity.newer_than + 1):
                 expected = "untold"
-        if dice.random() < 0.5:
-            begin_a_commit(context, "me", identity.identifier)
-        elif expected == "untold":
-            expected = False
         if expected == "untold" and identity.assume_new:
             expected = False
     own = Deduplication(context, identity)
@@ -803,7 +792,6 @@ def test_why_an_earlier_commit_cannot_be_ruled_out(users: CommitUsers | str | No
     for number in (5, 6):
         snapshot = Snapshot(number, 0, "base", "delta", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=properties)
         context.storage.overwrite(context.layout.snapshot(number), snapshot.to_json().encode())
-    begin_a_commit(context, "me", 4)
     with pytest.raises(Refused) as refusal:
         Deduplication(context, CommitIdentity("me", 4)).already_committed()
     assert refusal.value.what == "cannot determine whether commit 4 of user me was made before"
