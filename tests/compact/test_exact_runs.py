@@ -53,7 +53,7 @@ def test_tables_that_are_left_to_others(tmp_path: Path, options: dict[str, str],
 def test_compactions_are_refused_by_their_own_gates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Both what a compaction itself cannot do, and what its commit cannot."""
     context, asked = commit_tables.make_table(tmp_path), list[str]()
-    monkeypatch.setattr(table_context, "refuse", lambda at, options, table: asked.append(f"{at} {table}"))
+    monkeypatch.setattr(table_context, "refuse", lambda at, options, table, has_keys: asked.append(f"{at} {table}"))
     check_compactable(context)
     assert asked == [f"compact {context.address}", f"commit {context.address}"]
 

@@ -127,7 +127,7 @@ def test_config_show_prints_origins_and_no_secret(directory: str, run: Run, monk
 def test_flags_of_the_catalog_are_in_hints(directory: str, run: Run) -> None:
     os.mkdir("x y")
     answer = run("tables", "rename", "a.b", "a.c", "--profile", "prod", "--warehouse", "x y", code=3)
-    assert "hint: paimon-cli db create a --warehouse 'x y' --profile prod" in answer.err
+    assert "hint: paimon-cli db ls --warehouse 'x y' --profile prod" in answer.err
 
 
 HOSTS = "http-report.allowed-hosts"

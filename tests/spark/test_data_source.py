@@ -209,7 +209,7 @@ def test_instants_need_a_zone_for_a_column_without_one(session: SparkSession, tm
 
 def test_rows_that_do_not_fit_are_skipped_on_demand(session: SparkSession, table: Table) -> None:
     rows = session.range(8, 12).selectExpr("id", "'new' AS name", "if(id = 9, id << 40, id) AS qty")
-    with pytest.raises(PySparkException, match=r"outside the range of INT(.|\n)*on_error skip"):
+    with pytest.raises(PySparkException, match="outside the range of INT"):
         rows.write.format("paimon").mode("append").save(table.url)
     rows.write.format("paimon").option("on_error", "skip").mode("append").save(table.url)
     assert sorted(table.scan(["id"], "name = 'new'").to_arrow().column("id").to_pylist()) == [8, 10, 11]
