@@ -117,7 +117,7 @@ def _between(
     first = before.id + 1 if before else 1
     outlived = ChangelogHistory(context.storage, context.layout)
     commits = [readable.get(number) or outlived.find(number) for number in range(first, after.id + 1)]
-    there = [commit for commit in commits if commit is not None and commit.commit_kind != OVERWRITE]
+    there = [c for c in commits if c is not None and c.commit_kind != OVERWRITE and not c.changelog_has_expired]
     producers = {_producer(context, snapshot) for snapshot in (*there, *([before] if before else []))}
     if len(there) < len(commits) or len(producers) != 1 or producers == {"none"}:
         return

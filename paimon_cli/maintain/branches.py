@@ -14,8 +14,8 @@ from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, all_ids
 from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, remove_snapshots
-from paimon_cli.maintain.tags import snapshot_and_holder
-from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text
+from paimon_cli.maintain.tags import snapshot_and_holder, text_within_tag
+from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage import FileStatus, PutOutcome, ServesVersions, keep_deleted
@@ -108,7 +108,7 @@ def _start(context: TableContext, tag: str | None, snapshot_id: int | None) -> t
         snapshot, content = context.tags.get(tag).snapshot, context.tags.content(tag)
         if content is None:
             raise NotFound(f"tag '{tag}' was deleted meanwhile")
-        return snapshot, snapshot_text(content), context.layout.tag(tag)
+        return snapshot, text_within_tag(context, content), context.layout.tag(tag)
     text, holder = snapshot_and_holder(context, snapshot_id)
     return Snapshot.from_json(text, holder), text, holder
 

@@ -20,7 +20,7 @@ from paimon_cli.metadata.table_layout import (
     TableLayout,
     parse_numbered,
 )
-from paimon_cli.storage.guarded_storage import PROBE_PREFIX
+from paimon_cli.storage.guarded_storage import MARKER, PROBE_PREFIX
 from paimon_cli.storage.injected import BelatedClock
 from paimon_cli.storage.storage import FileStatus, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
@@ -61,6 +61,12 @@ def list_candidates(context: TableContext, older_than: int) -> Candidates:
     for name in (MAIN_BRANCH, *BranchList(storage, layout).directories()):
         found += _temporary_files(context, layout.of_branch(name))
     empty: list[str] = []
+    for probe in storage.list_directory(layout.root):
+        if probe.is_directory and probe.name.startswith(PROBE_PREFIX):  # left by a process that died in a probe
+            left = storage.list_directory(probe.path)
+            found += _of_kind([s for s in left if s.path != f"{layout.root}/{MARKER}"], TEMPORARY)
+            if not left and probe.modified_millis < older_than:
+                empty.append(probe.path)
     depth = len(context.schema.partition_keys)
     roots = dict.fromkeys((layout.root, context.data_root))  # the option may be younger than the first files
     buckets = [bucket for root in roots for bucket in _bucket_directories(context, root, depth, older_than, empty)]
@@ -180,7 +186,7 @@ def remove_orphans(
                 set_aside(file.path)
         delete(file.path for file in unused)
         deleted += unused
-    emptied = {file.path.rpartition("/")[0] for file in deleted if file.kind == "data"}
+    emptied = {file.path.rpartition("/")[0] for file in deleted if file.kind == DATA or PROBE_PREFIX in file.path}
     for directory in sorted({*orphans.empty_directories, *emptied}, key=lambda path: (-path.count("/"), path)):
         remove_empty_directory(context.storage, directory)
     return deleted

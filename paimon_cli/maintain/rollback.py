@@ -21,9 +21,9 @@ from paimon_cli.maintain.needed_files import (
     metadata_files,
     needed_by_other_branches,
 )
-from paimon_cli.maintain.tags import tags_above
+from paimon_cli.maintain.tags import tags_above, text_within_tag
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
-from paimon_cli.metadata.snapshot import Snapshot, snapshot_text
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
 
 
@@ -136,7 +136,7 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
         tuple(going),
         tuple(tags),
         tuple(changelogs),
-        None if held is None else snapshot_text(held),
+        None if held is None else text_within_tag(context, held),
         discarded_versions(context, snapshots, whole),
         target.tag,
     )

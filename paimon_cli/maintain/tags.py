@@ -6,13 +6,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paimon_cli.errors import CommitUnknown, Conflict, NotFound, StorageUnavailable, UsageError, cleaning_up
+from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
     DeleteFiles,
     FileToDelete,
     SharedManifests,
+    changelog_entries,
     data_files_to_delete,
+    file_paths,
     key_of_file,
     lean,
     metadata_files,
@@ -191,7 +193,21 @@ def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple
         held = None if holder is None else context.tags.content(holder)
         if holder is None or held is None:
             raise context.snapshots.missing(number) from None
-        return snapshot_text(held), context.layout.tag(holder)
+        return text_within_tag(context, held), context.layout.tag(holder)
+
+
+def text_within_tag(context: TableContext, content: bytes) -> bytes:
+    """The snapshot file within a tag file, to be published again.
+
+    A tag keeps the files of a state, not the changelog that led to it, which expires with the snapshot (as in Java): a snapshot
+    that still named it could not be read by streams, and would look damaged.
+    """
+    snapshot = Snapshot.from_json(content)
+    try:
+        files = [path for entry in changelog_entries(context, snapshot) for path in file_paths(context, entry)]
+    except (DamagedFile, NotFound):
+        return snapshot_text(content, has_changelog=False)
+    return snapshot_text(content, has_changelog=all(map(context.storage.exists, files)))
 
 
 def _tag_content(context: TableContext, text: bytes, retained_millis: int | None) -> bytes:

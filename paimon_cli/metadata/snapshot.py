@@ -35,6 +35,8 @@ ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli
 """Snapshot properties that paimon-cli sets: number of attempts, and milliseconds from the first attempt to publication."""
 WORK_PROPERTY = "paimon-cli.work-duration-ms"
 """Snapshot property of paimon-cli's compactions: milliseconds from planning to publication."""
+EXPIRED_CHANGELOG_PROPERTY = "paimon-cli.changelog-expired"
+"""Snapshot property of a snapshot that had expired with its changelog, and was published again from a tag."""
 SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
 """Snapshot property, the greatest sequence number of all files so far; set if a table option requires it."""
 
@@ -68,6 +70,11 @@ class Snapshot:
     properties: Mapping[str, str] | None = field(default=None, hash=False, repr=False)
     uuid: str | None = field(default=None, repr=False)
     version: int = field(default=CURRENT_VERSION, repr=False)
+
+    @property
+    def changelog_has_expired(self) -> bool:
+        """Whether this snapshot had expired with its changelog, and was published again from a tag, which keeps only its rows."""
+        return self.changelog_manifest_list is None and EXPIRED_CHANGELOG_PROPERTY in (self.properties or {})
 
     @property
     def commit_attempts(self) -> int | None:
@@ -236,6 +243,9 @@ class Tag:
         return Tag(snapshot, _created(content.get(_CREATED), path), _retained(content.get(_RETAINED), path))
 
 
+_CHANGELOG = ("changelogManifestList", "changelogManifestListSize", "changelogRecordCount")
+
+
 def tag_text(snapshot_text: bytes, created_millis: int, retained_millis: int) -> bytes:
     """The content of a tag file with a time to live. Without one, a tag file is a plain copy of the snapshot file."""
     content = json.loads(snapshot_text, parse_float=Decimal)
@@ -245,16 +255,21 @@ def tag_text(snapshot_text: bytes, created_millis: int, retained_millis: int) ->
     return dump_java_json(content).encode()
 
 
-def snapshot_text(tag: bytes) -> bytes:
+def snapshot_text(tag: bytes, *, has_changelog: bool = True) -> bytes:
     """The snapshot file within a tag file, with every field that its writer wrote (Java Tag.trimToSnapshot).
 
-    Raises `DamagedFile` if it does not hold a snapshot.
+    `has_changelog`: whether the changelog of the snapshot still exists; otherwise the text says so, and does not name it. Raises
+    `DamagedFile` if the file does not hold a snapshot.
     """
     Snapshot.from_json(tag)
     content = json.loads(tag, parse_float=Decimal)
-    if _CREATED not in content and _RETAINED not in content:
+    gone = {_CREATED, _RETAINED} if has_changelog else {_CREATED, _RETAINED, *_CHANGELOG}
+    if not content.keys() & gone:
         return tag
-    return dump_java_json({key: value for key, value in content.items() if key not in (_CREATED, _RETAINED)}).encode()
+    left = {key: value for key, value in content.items() if key not in gone}
+    if not has_changelog:
+        left["properties"] = {**(content.get("properties") or {}), EXPIRED_CHANGELOG_PROPERTY: "true"}
+    return dump_java_json(left).encode()
 
 
 def _created(parts: Any, path: str) -> int | None:

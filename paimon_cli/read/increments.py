@@ -240,6 +240,12 @@ def _changelog_splits(
     """A split for each changelog file of a snapshot, which is read unmerged, so that every change of a key is shown."""
     if snapshot.commit_kind == OVERWRITE and not with_overwrites:
         return
+    if snapshot.changelog_has_expired:
+        raise NotFound(
+            f"the changes of snapshot {snapshot.id} have expired",
+            "it was restored from a tag, which keeps its rows, not its changelog",
+            f"paimon-cli read {context.layout.argument} --snapshot {snapshot.id}",
+        )
     if snapshot.changelog_manifest_list is None:
         if snapshot.commit_kind == OVERWRITE:
             yield from _overwrite_splits(context, snapshot, predicate)

@@ -67,6 +67,7 @@ EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night"
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
+    Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, cores=2, minutes=60),
     Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
     Program("kills-s3", KILL, ("--store", "s3"), "--kills", 250, cores=2, minutes=40),
     *(Program(f"kills-{shape}", KILL, ("--shape", shape), "--kills", 60, cores=2) for shape in SHAPES if shape != "merged"),

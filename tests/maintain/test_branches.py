@@ -20,6 +20,7 @@ from paimon_cli.maintain.branches import (
 )
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -54,6 +55,19 @@ def test_a_branch_begins_at_a_snapshot_a_tag_or_nothing(tmp_path: Path) -> None:
     for name in ("main", "7", "a/b", "a$b"):
         with pytest.raises(UsageError):
             create_branch(main, name)
+
+
+def test_expiry_passes_the_gap_that_a_branch_with_expired_snapshots_left(tmp_path: Path) -> None:
+    """After a fast-forward to a branch that kept only its newest snapshot, ids are missing within the history of main."""
+    main, branch = branched(tmp_path, 2)
+    for number in range(6):
+        write(branch, [{"k": 1, "v": f"{number}"}])
+    expire_snapshots(branch, KEEP_ONE)
+    forward(main)
+    assert main.snapshots.ids() == [1, 2, 3, 4, 5, 8]
+    assert expire_snapshots(main, Retention(3, 3, 0, None)).snapshots == (1, 2, 3, 4, 5)
+    assert main.snapshots.ids() == [8] and main.snapshots.earliest_hint() == 8
+    assert named_files(main) <= files_on_disk(main)
 
 
 def test_expiry_of_one_spares_what_the_other_needs(tmp_path: Path) -> None:

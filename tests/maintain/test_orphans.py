@@ -164,6 +164,22 @@ def test_a_clock_that_is_ahead_makes_no_file_old(tmp_path: Path) -> None:
         find_orphans(checked, a_day_ago)
 
 
+def test_probes_of_processes_that_died_are_orphans(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    root = Path(context.url)
+    (root / ".commit-probe-passed").mkdir()
+    (root / ".commit-probe-passed" / "marker").write_bytes(b"")
+    for name in (".commit-probe-1", ".commit-probe-2"):
+        (root / name).mkdir()
+    (root / ".commit-probe-1" / "time").write_bytes(b"")
+    for path in (*root.glob(".commit-probe-*/*"), *root.glob(".commit-probe-*")):
+        os.utime(path, (0, 0))
+    orphans = find_orphans(context, 1000)
+    assert [file.path for file in orphans.files] == [str(root / ".commit-probe-1" / "time")]
+    remove_orphans(context, orphans, delete_files(context))
+    assert [path.name for path in root.glob(".commit-probe-*")] == [".commit-probe-passed"]
+
+
 def test_a_clock_that_agrees_or_lags_is_used(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     assert not_ahead_of_the_storage(context) is context

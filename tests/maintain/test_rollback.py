@@ -71,6 +71,28 @@ def test_to_a_tag_whose_snapshot_has_expired(tmp_path: Path) -> None:
     check_versions(context)
 
 
+@pytest.mark.parametrize("restore", ["rollback", "branch"])
+def test_a_tag_whose_snapshot_has_expired_is_restored_without_its_changelog(tmp_path: Path, restore: str) -> None:
+    """Expiry deletes the changelog of a snapshot, whoever tagged it; the restored one must not name it."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"changelog-producer": "input"})
+    for value in ("a", "b", "c"):
+        write(context, [{"k": 1, "v": value}])
+    create_tag(context, "two", 2)
+    expire_snapshots(context, KEEP_ONE)
+    if restore == "rollback":
+        back(context, "two")
+        restored = context
+    else:
+        create_branch(context, "b", tag="two")
+        restored = context.at_branch("b")
+    snapshot = restored.snapshots.get(2)
+    assert snapshot.changelog_manifest_list is None and snapshot.changelog_has_expired
+    assert rows(restored) == [{"k": 1, "v": "b"}]
+    with pytest.raises(NotFound, match="the changes of snapshot 2 have expired"):
+        Table.open(context.url, branch=restored.branch).changelog(2).to_arrow()
+    assert not [str(violation) for violation in check_table(restored, rows=True)]
+
+
 def test_branches_keep_what_they_began_with(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_branch(context, "b", snapshot_id=5)
