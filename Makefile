@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed$(if $(LOCKED),-locked)
 TYPES_OF = $(shell $(BIN)/python -c 'import sys; sys.version_info < (3, 12) or print("--python-version 3.12")')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check licences sbom docs nightly bench clean
+.PHONY: help setup lock demo test check licences sbom docs nightly proof bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ demo: $(STAMP) ## Run the tour on real data: 336,776 flights, upserts, deletes, 
 	@$(BIN)/python scripts/demo.py
 
 test: $(STAMP) ## Run all tests
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup --durations 10
 
 check: $(STAMP) ## Lint, type check, check the layers and the licences
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make check needs Python 3.11 or newer, whose numpy has types")'
@@ -62,6 +62,9 @@ docs: $(STAMP) ## Build the documentation into build/site; a warning is an error
 
 nightly: $(STAMP) ## Run every proof at full size (up to 90 minutes; best with LOCKED=1), figures into build/reliability.json
 	@$(BIN)/python -m scripts.nightly.run_all
+
+proof: $(STAMP) ## Run every proof without a limit of time; goes on where it was interrupted, as long as the commit is the same
+	@$(BIN)/python -m scripts.nightly.run_all --proof
 
 bench: $(STAMP) ## Measure against floors, side by side; figures into build/bench.json
 	@$(BIN)/python -m scripts.bench.run_all

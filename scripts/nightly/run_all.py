@@ -1,6 +1,7 @@
-"""`make nightly`: all long checks at their full size, several in parallel, within a budget of time.
+"""`make nightly`: all long checks at their full size, several in parallel, within a budget of time. `make proof`: without one.
 
     python -m scripts.nightly.run_all                            # everything
+    python -m scripts.nightly.run_all --proof                    # some of it larger; goes on where it was interrupted
     python -m scripts.nightly.run_all --only pairs --only kills  # those whose name contains one of the words
     python -m scripts.nightly.run_all --scale 0.01               # a rehearsal
 
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from tests.processes.place import SHAPES
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "reliability.json"
 LOGS = ROOT / "build" / "nightly"
+PASSED = ROOT / "build" / "proof.json"
+"""What has passed for a proof, by commit: a line for each program."""
 CANNOT_RUN = 77
 """The exit code of a program that cannot run on this machine, and prints why. It is not a failure, but is shown in the table."""
 HIDDEN = {"measure", "program", "at", "seconds", "seed", "exit_code", "result"}
@@ -39,7 +42,7 @@ class Program:
     """A program to run.
 
     `size`: the value of its option `size_option`, which `--scale` reduces, but not below `least`, with which the program still
-    finds what it looks for. `cores`: the number of cores that it keeps busy.
+    finds what it looks for; `proof`: its size for a proof, if that is another. `cores`: the number of cores that it keeps busy.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Program:
     size_option: str | None = None
     size: int = 0
     least: int = 1
+    proof: int | None = None
     cores: int = 1
     minutes: float = 30
 
@@ -67,7 +71,7 @@ EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night"
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
-    Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, cores=2, minutes=60),
+    Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, proof=1_000_000, cores=2, minutes=60),
     Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
     Program("kills-s3", KILL, ("--store", "s3"), "--kills", 250, cores=2, minutes=40),
     *(Program(f"kills-{shape}", KILL, ("--shape", shape), "--kills", 60, cores=2) for shape in SHAPES if shape != "merged"),
@@ -79,7 +83,7 @@ PROGRAMS = (
     Program("paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 40, least=20, cores=2),
     Program("fuzz-files", "scripts.nightly.fuzz_files", (), "--files", 2_000_000, cores=2, minutes=45),
     Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
-    Program("mutations", "scripts.nightly.mutations", ("--jobs", "2"), "--sample", 60, cores=2, minutes=60),
+    Program("mutations", "scripts.nightly.mutations", ("--jobs", "2"), "--sample", 60, proof=600, cores=2, minutes=60),
     Program("increments", "scripts.nightly.increments", ("--jobs", "2"), "--tables", 300, cores=2),
     Program("clock-jumps", "scripts.nightly.clock_jumps", ("--jobs", "2"), "--tables", 300, cores=2),
     Program("system-faults", "scripts.nightly.system_faults", (), "--faults", 1000, minutes=45),
@@ -178,6 +182,46 @@ def keep(started: Started) -> None:
     print(f"{started.program.name}: {started.result} after {started.seconds:.0f} s", flush=True)
 
 
+def for_a_proof(program: Program) -> Program:
+    """The program at the size of a proof, with all the time that it needs."""
+    return replace(program, size=program.proof or program.size, minutes=float("inf"))
+
+
+def passed(commit: str) -> set[str]:
+    """The programs that have passed for a proof of this commit."""
+    if not PASSED.exists():
+        return set()
+    lines = [json.loads(line) for line in PASSED.read_text(encoding="utf-8").splitlines()]
+    return {line["program"] for line in lines if line["commit"] == commit}
+
+
+def note_passed(commit: str, ended: Sequence[Started]) -> None:
+    with PASSED.open("a", encoding="utf-8") as sink:
+        for started in ended:
+            if started.result in ("ok", "cannot run here"):
+                sink.write(json.dumps({"commit": commit, "program": started.program.name, "seconds": started.seconds}) + "\n")
+
+
+def checked_out() -> str:
+    """The commit that is checked out. Raises `SystemExit` if files differ from it: a proof is of a commit."""
+    if subprocess.run(["git", "diff", "--quiet", "HEAD"], cwd=ROOT).returncode != 0:
+        raise SystemExit("a proof is of a commit, and files differ from it: commit the changes first")
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def prove(programs: Sequence[Program], cores: int) -> list[Started]:
+    """Run what has not passed yet for this commit, one after the other, so that an interruption loses little."""
+    commit = checked_out()
+    done, ended = passed(commit), list[Started]()
+    for program in programs:
+        if program.name in done:
+            print(f"{program.name}: has passed before", flush=True)
+            continue
+        ended += run([for_a_proof(program)], cores, float("inf"), 1.0)
+        note_passed(commit, ended[-1:])
+    return ended
+
+
 def table(programs: Sequence[Program], ended: Sequence[Started]) -> str:
     """A table with a line for each measure."""
     by_name = {started.program.name: started for started in ended}
@@ -210,10 +254,16 @@ def main() -> int:
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--minutes", type=float, default=90, help="start no program after this time")
     parser.add_argument("--scale", type=float, default=1.0, help="scale the size of each program that has one")
+    parser.add_argument("--proof", action="store_true", help="no limit of time; leave out what has passed at this commit")
     arguments = parser.parse_args()
     chosen = [p for p in PROGRAMS if not arguments.only or any(word in p.name for word in arguments.only)]
-    begun = time.monotonic()
-    ended = run([p for p in chosen if p.is_there], arguments.cores, arguments.minutes, arguments.scale)
+    begun, there = time.monotonic(), [p for p in chosen if p.is_there]
+    if arguments.proof:
+        done = passed(checked_out())
+        ended = prove(there, arguments.cores)
+        chosen = [program for program in chosen if program.name not in done]
+    else:
+        ended = run(there, arguments.cores, arguments.minutes, arguments.scale)
     minutes = (time.monotonic() - begun) / 60
     print(f"\n{table(chosen, ended)}\n\n{minutes:.1f} minutes; lines added to {RESULTS.relative_to(ROOT)}")
     return int(len(ended) < len(chosen) or any(started.result not in ("ok", "cannot run here") for started in ended))
