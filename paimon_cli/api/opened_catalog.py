@@ -15,7 +15,7 @@ from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.catalog_options import split_options
-from paimon_cli.storage.redaction import redact, without_user_info
+from paimon_cli.storage.redaction import redact, without_login
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -134,7 +134,7 @@ class TableChoice:
             for name in self.databases:
                 tables = tables_of_database(name, metastore)
                 if not tables:
-                    at = f" at {without_user_info(metastore.warehouse)}" if metastore.warehouse else ""
+                    at = f" at {without_login(metastore.warehouse)}" if metastore.warehouse else ""
                     why = f"the {metastore.kind} catalog{at} has none there"
                     raise NotFound(f"no tables in database {name}", why, "check --warehouse and the name of the database")
                 found += tables

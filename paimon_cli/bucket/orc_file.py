@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.orc_decoder import ANSWER, ASK, BYTES, PLACE, READ, receive, send
 from paimon_cli.datatypes.data_type import ArrayType, DataType, RowType
 from paimon_cli.errors import StorageUnavailable
+from paimon_cli.storage.redaction import environment_without_secrets
 
 
 def holds_chars(t: DataType) -> bool:
@@ -132,7 +133,7 @@ class OrcProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=os.sep,  # `-m` imports from the working directory first, which must not be the user's
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)},
+            env={**environment_without_secrets(), "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)},
             pipesize=PIPE_BYTES,
         )
 

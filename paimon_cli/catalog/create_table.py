@@ -18,7 +18,7 @@ from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.storage.injected import Clock, SystemClock
-from paimon_cli.storage.redaction import without_user_info
+from paimon_cli.storage.redaction import without_login
 
 PLAIN_PRECISION = 6
 """The largest precision of a TIMESTAMP that every file format can store."""
@@ -48,7 +48,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         raise UsageError(
             f"{location.name} is a branch",
             "a branch is created from an existing table",
-            f"paimon-cli branches create {shlex.quote(without_user_info(location.url))} {location.branch}",
+            f"paimon-cli branches create {shlex.quote(without_login(location.url))} {location.branch}",
         )
     schema = to_schema(definition, (clock or SystemClock()).now_millis())
     metastore, name = location.metastore, location.identifier

@@ -14,7 +14,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.filesystem import FileSystemMetastore, tables_in
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.redaction import without_user_info
+from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.threads import in_parallel
 
 OPENED_AT_ONCE = 16
@@ -68,7 +68,7 @@ def tables_of_warehouse(metastore: Metastore) -> list[TableLocation]:
 def tables_below(directory: str, metastore: Metastore) -> list[TableLocation]:
     """The tables in a directory and in its databases, named by their paths. Raises `NotFound` if it does not exist."""
     catalog = FileSystemMetastore(directory, metastore.storage_options)
-    prefix = f"{without_user_info(directory).rstrip('/')}/"
+    prefix = f"{without_login(directory).rstrip('/')}/"
     found = []
     for subdirectory, url in [("", directory), *((f"{name}{DATABASE_SUFFIX}/", url) for name, url in catalog.databases())]:
         storage, root = catalog.open_directory(url or directory)
@@ -79,7 +79,7 @@ def tables_below(directory: str, metastore: Metastore) -> list[TableLocation]:
 
 def database_rows(metastore: Metastore) -> list[DatabaseRow]:
     """The databases by name, including those without tables."""
-    return [DatabaseRow(name, len(metastore.tables(name)), url and without_user_info(url)) for name, url in metastore.databases()]
+    return [DatabaseRow(name, len(metastore.tables(name)), url and without_login(url)) for name, url in metastore.databases()]
 
 
 def table_rows(locations: Iterable[TableLocation]) -> list[TableRow]:
@@ -93,10 +93,10 @@ def _table_row(location: TableLocation) -> TableRow:
         schema, snapshot = table.schemas.latest(), table.snapshots.latest()
         waiting = _waiting_records(table, schema, snapshot)
     except PaimonError as error:
-        return TableRow(location.name, without_user_info(location.url), problem=error.message)
+        return TableRow(location.name, without_login(location.url), problem=error.message)
     return TableRow(
         table=location.name,
-        path=without_user_info(location.url),
+        path=without_login(location.url),
         primary_keys=schema.primary_keys,
         partition_keys=schema.partition_keys,
         bucket=schema.options.get("bucket", "-1"),

@@ -13,7 +13,7 @@ from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.metastore import Metastore, RegisteredTable, TableIdentifier
 from paimon_cli.metastore.settings import find_metastore
-from paimon_cli.storage.redaction import without_user_info
+from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -91,7 +91,7 @@ def locate_table(
         url = os.path.expanduser(plain).rstrip("/") or "/"
         if "://" in plain and "://" not in url:
             raise UsageError(f"{plain} names no table", "nothing follows the scheme", "complete it, such as s3://bucket/db.db/t")
-        location = TableLocation(url, without_user_info(plain), storage_options=metastore.storage_options, metastore=metastore)
+        location = TableLocation(url, without_login(plain), storage_options=metastore.storage_options, metastore=metastore)
     elif not metastore.has_names and os.path.isfile(plain):
         raise UsageError(f"{plain} is a file", "a table is a directory", f"paimon-cli write TABLE {shlex.quote(plain)}")
     else:
@@ -131,7 +131,7 @@ def _one_branch(table: str, in_name: str | None, given: str | None) -> str:
         check_branch_name(given)
     if in_name is not None and given is not None and in_name != given:
         raise UsageError(
-            f"'{without_user_info(table)}' and --branch {given} name different branches", hint="name the branch in one of the two"
+            f"'{without_login(table)}' and --branch {given} name different branches", hint="name the branch in one of the two"
         )
     return in_name or given or MAIN_BRANCH
 

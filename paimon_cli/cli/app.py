@@ -104,6 +104,9 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 _JSON_LOGS = ("--log-format json", "--log-format=json")
 _ASKS_FOR_COMPLETION = re.compile(r"--(show|install)-completion")
 INTERRUPTED = 130
+RUST_PANIC = "PanicException"
+"""What libraries in Rust raise for their own bugs; no module exports the class, which is no `Exception`."""
+_BUG_IN_LIBRARY = ("a library has failed", "this is a bug of it, or of paimon-cli", "--trace for details")
 SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
 """As fast as Arrow's default pool, but it returns freed memory: a write takes a third less memory."""
 
@@ -145,6 +148,10 @@ class BoundedGroup(HelpfulGroup):
             code = 0
         except Exception as error:
             code = report_failure(error, arguments)
+        except BaseException as error:
+            if type(error).__name__ != RUST_PANIC:
+                raise
+            code = report_failure(PaimonError(*_BUG_IN_LIBRARY), arguments)
         if code == INTERRUPTED:
             print("interrupted", file=sys.stderr)
         lost = flush_stdout()

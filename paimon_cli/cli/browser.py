@@ -26,7 +26,7 @@ from paimon_cli.inspect.file_report import FileRow, RowGroupRow
 from paimon_cli.inspect.lsm_report import RunRow
 from paimon_cli.inspect.version_report import SnapshotRow
 from paimon_cli.read.difference import FileChange
-from paimon_cli.storage.redaction import redact, without_user_info
+from paimon_cli.storage.redaction import redact, without_login
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
@@ -76,7 +76,7 @@ def tables_level(catalog: Catalog, place: str | None) -> Level:
         is_directory = place is not None and ("/" in place or os.path.isdir(place))
         return snapshots_level(catalog.table(row.path if is_directory else row.table))
 
-    return Level(f"tables of {place or without_user_info(catalog.url or 'the catalog')}", load, enter, follows=True)
+    return Level(f"tables of {place or without_login(catalog.url or 'the catalog')}", load, enter, follows=True)
 
 
 def snapshots_level(table: Table) -> Level:

@@ -32,7 +32,10 @@ from paimon_cli.cli.results import (
     WHOLE_TEXT,
     Kind,
 )
+from paimon_cli.storage.redaction import without_login
 
+PLACE = Kind(without_login, without_login)
+"""A path or URL as the user wrote it, without its password."""
 RECORD = Kind(lambda row: {name: getattr(row, name) for name in field_names(type(row))}, str)
 """A nested record: an object in JSON."""
 RECORDS = Kind(lambda rows: [RECORD.json(row) for row in rows], str)
@@ -74,6 +77,7 @@ NAMES_OF_KIND = {
     SPAN: "span",
     RECORDS: "differences tried fields findings finds health runs steps strategies",
     RECORD: "lookup",
+    PLACE: "external_path file html output_path path table url",
 }
 KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
     "Advice.figures": JSON,

@@ -235,8 +235,9 @@ def _option_keys(context: Any, incomplete: str) -> Iterator[Choice]:
 
 
 def _set_keys(context: Any, incomplete: str) -> Iterator[Choice]:
-    options = _table(context).options
-    yield from _starting((Choice(key, value) for key, value in options.items()), incomplete)
+    from paimon_cli.inspect.schema_report import shown_options
+
+    yield from _starting((Choice(key, value) for key, value in shown_options(_table(context).options).items()), incomplete)
 
 
 def _users(context: Any, incomplete: str) -> Iterator[Choice]:

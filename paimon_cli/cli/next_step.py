@@ -17,6 +17,7 @@ from paimon_cli.errors import (
     StorageUnavailable,
     UsageError,
 )
+from paimon_cli.storage.redaction import without_login
 
 LOOKS_AT_THE_TABLE = ((DamagedFile, "verify"), (StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
 """Commands that show what is wrong with a table, or what became of a commit."""
@@ -50,10 +51,10 @@ def next_step(error: PaimonError, context: Any) -> str:
 
 
 def table_argument(table: str, warehouse: str | None, profile: str | None, branch: str | None) -> str:
-    """A table as the argument of a command: quoted for the shell, with the flags that locate it."""
-    flags = {"--warehouse": warehouse, "--profile": profile, "--branch": branch}
+    """A table as the argument of a command: quoted for the shell, with the flags that locate it, and without passwords."""
+    flags = {"--warehouse": warehouse and without_login(warehouse), "--profile": profile, "--branch": branch}
     given = [(flag, value) for flag, value in flags.items() if value is not None]
-    return shlex.join([table, *(word for pair in given for word in pair)])
+    return shlex.join([without_login(table), *(word for pair in given for word in pair)])
 
 
 def _only_table(parameters: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import json_text
+from paimon_cli.storage.redaction import without_login
 
 API_VERSION = "paimon-cli/v1"
 
@@ -75,7 +76,8 @@ def check_fields(names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def envelope(kind: str, table: str | None, **content: Any) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": kind, "table": table, **content}
+    """`table`: as the user named it, perhaps by a URL with a password, which is left out."""
+    return {"apiVersion": API_VERSION, "kind": kind, "table": table and without_login(table), **content}
 
 
 def show_data(result: Listing | Item, output: OutputFormat) -> None:

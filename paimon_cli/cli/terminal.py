@@ -16,7 +16,7 @@ from paimon_cli.cli.results import note, rfc3339
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.injected import Clock, NoTrace, Step, StepTrace, SystemClock, Trace
-from paimon_cli.storage.redaction import redacted
+from paimon_cli.storage.redaction import environment_without_secrets, redacted
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -105,7 +105,7 @@ def paged(lines: int) -> Iterator[None]:
         return
     import subprocess
 
-    terminal, environment = sys.stdout, {"LESS": PAGER_OPTIONS, **os.environ}
+    terminal, environment = sys.stdout, {"LESS": PAGER_OPTIONS, **environment_without_secrets()}
     terminal.flush()
     process = subprocess.Popen(pager, shell=True, stdin=subprocess.PIPE, env=environment)
     assert process.stdin is not None

@@ -12,7 +12,7 @@ from paimon_cli.metastore.metastore import Metastore
 from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
 from paimon_cli.storage.commit_lock import break_lock, held_locks
 from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod
-from paimon_cli.storage.redaction import without_user_info
+from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import PublishesSnapshots, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -96,7 +96,7 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
     """
     settings = lock_settings(location.storage_options)
     if settings is None:
-        hint = f"paimon-cli locks ls {shlex.quote(without_user_info(location.url))}"
+        hint = f"paimon-cli locks ls {shlex.quote(without_login(location.url))}"
         raise UsageError(f"{location.name} has no commit lock", "neither lock.enabled nor metastore=jdbc is set", hint)
     held = held_locks(settings, lock_id(settings, root))
     if not held:

@@ -104,10 +104,15 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
         fields=tuple(FieldRow(f.id, f.name, type_to_json(f.type), f.description, f.default_value) for f in schema.fields),
         primary_keys=schema.primary_keys,
         partition_keys=schema.partition_keys,
-        options={key: _shown(key, value) for key, value in schema.options.items()},
+        options=shown_options(schema.options),
         comment=schema.comment,
         highest_field_id=schema.highest_field_id,
     )
+
+
+def shown_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a table without the secrets that other writers may have stored among them."""
+    return {key: _shown(key, value) for key, value in options.items()}
 
 
 def option_rows(options: Mapping[str, str], given: Mapping[str, str], *, every: bool) -> list[OptionRow]:

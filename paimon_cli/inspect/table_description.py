@@ -9,6 +9,7 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.inspect.bucket_report import BucketRow, bucket_rows, total_rows
 from paimon_cli.inspect.doctor_rules import RULES, ExaminedTable, no_file_is_left_over
+from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.table_schema import TableSchema
 
 
@@ -83,7 +84,7 @@ def describe_table(table: CatalogTable) -> TableDescription:
         merge_engine=schema.options.get("merge-engine", "deduplicate") if schema.primary_keys else None,
         schema_id=schema.id,
         columns=_columns(schema),
-        options=schema.options,
+        options=shown_options(schema.options),
         snapshot_id=None if snapshot is None else snapshot.id,
         time=None if snapshot is None else snapshot.time_millis,
         snapshots=len(ids),

@@ -144,15 +144,15 @@ class RestClient:
         try:
             status, text = pool.send(method, f"{self._server.path.rstrip('/')}{path}", body, headers)
         except NotSent as error:
-            raise StorageUnavailable(
-                f"the REST catalog at {self._shown} does not answer", self._why(error), "check uri"
-            ) from None
+            why = redact(str(error), options)
+            raise StorageUnavailable(f"the REST catalog at {self._shown} does not answer", why, "check uri") from None
         except NoAnswer as error:
             what = f"the REST catalog at {self._shown} gave no complete answer"
-            raise NoClearAnswer(what, self._why(error), "check whether it was carried out before trying again") from None
-        return self._content(status, text)
+            hint = "check whether it was carried out before trying again"
+            raise NoClearAnswer(what, redact(str(error), options), hint) from None
+        return self._content(status, text, options)
 
-    def _content(self, status: int, body: bytes) -> dict[str, Any]:
+    def _content(self, status: int, body: bytes, sent: Mapping[str, str]) -> dict[str, Any]:
         if 300 <= status < 400:
             what = f"the REST catalog at {self._shown} answered {status}"
             raise StorageUnavailable(what, "it redirects to another address, which is not followed", "check uri")
@@ -165,15 +165,12 @@ class RestClient:
             content, status = {"message": "it is not a JSON object"}, 502
         if status < 300:
             return content
-        message = redact(str(content.get("message") or "no reason was given").split("\n")[0], self.options)
+        message = redact(str(content.get("message") or "no reason was given").split("\n")[0], sent)
         raise _error_of(status, f"the REST catalog at {self._shown} answered {status}", message)
 
     @property
     def _shown(self) -> str:
         return shown_address(self.uri)
-
-    def _why(self, error: Exception) -> str:
-        return redact(str(error).split("\n")[0], self.options)
 
     @cached_property
     def _server(self) -> WebAddress:

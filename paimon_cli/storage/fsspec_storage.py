@@ -25,7 +25,7 @@ from fsspec.core import url_to_fs
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import bound_of, check_size
-from paimon_cli.storage.redaction import redact, without_user_info
+from paimon_cli.storage.redaction import redact, without_login
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 # Stores without directories, where makedirs would cost requests or even create a bucket.
@@ -53,7 +53,7 @@ def _find_libjvm(url: str) -> None:
             os.environ["JAVA_HOME"] = str(home)
             return
     raise UsageError(
-        f"cannot open {without_user_info(url)}",
+        f"cannot open {without_login(url)}",
         "Hadoop's client runs in a Java virtual machine, and none was found",
         "install Java, and set the environment variable JAVA_HOME to its directory",
     )
@@ -80,7 +80,7 @@ class FsspecStorage:
             self._fs = url_to_fs(url, use_listings_cache=False, **self._options)[0]
         except (ImportError, ValueError, TypeError) as error:
             raise UsageError(
-                f"cannot open {without_user_info(url)}",
+                f"cannot open {without_login(url)}",
                 redact(str(error), self._hidden),
                 "install the fsspec package of that store and check its options",
             ) from None
@@ -91,7 +91,7 @@ class FsspecStorage:
                 hint += (
                     ", and that HADOOP_HOME leads to Hadoop's client and CLASSPATH holds what `hadoop classpath --glob` prints"
                 )
-            raise StorageUnavailable(f"cannot reach {without_user_info(url)}", why, hint) from None
+            raise StorageUnavailable(f"cannot reach {without_login(url)}", why, hint) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self._url, self._options, self._random))
@@ -175,7 +175,7 @@ class FsspecStorage:
             self._fs.makedirs(self._inner(path.rpartition("/")[0]), exist_ok=True)
 
     def _errors_of(self, path: str) -> contextlib.AbstractContextManager[None]:
-        return _LibraryErrors(without_user_info(path), self._hidden)
+        return _LibraryErrors(without_login(path), self._hidden)
 
 
 class _LibraryErrors(contextlib.AbstractContextManager[None]):

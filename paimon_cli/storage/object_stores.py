@@ -23,7 +23,8 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
-from paimon_cli.storage.redaction import holds_secret, redact, secrets_of_environment, shown_value, without_user_info
+from paimon_cli.storage.redaction import holds_secret, redact, secrets_of_environment, shown_address, shown_value, without_login
+from paimon_cli.storage.web_address import WebAddress
 
 
 class Service(enum.Enum):
@@ -157,11 +158,25 @@ def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
     retries = {"max_retries": 0 if once else _RETRIES, "retry_timeout": _ALL_TRIES}
     try:
         name, config, is_plain_http, provider = configure(bucket, dict(settings.given))
+        _check_addresses(bucket, config)
         client = {**_CLIENT, "allow_http": is_plain_http}
         return make(name, config=config, client_options=client, retry_config=retries, credential_provider=provider)
     except (BaseError, ValueError, OSError) as error:
         why = redact(StoreError(error).text, settings.secrets)
         raise UsageError(f"cannot open {settings.service.value}", why, _HINTS[settings.service]) from None
+
+
+_BUCKET = re.compile(r"[\w$][\w.$-]*(?:@[\w.-]+)?", re.ASCII)
+_ENDPOINT = re.compile(r"[\w.:/~\[\]-]+", re.ASCII)
+
+
+def _check_addresses(bucket: str, config: Mapping[str, Any]) -> None:
+    """Raise `ValueError` where obstore would panic, which is no exception that could be handled and prints what it likes."""
+    if _BUCKET.fullmatch(bucket) is None:
+        raise ValueError("the name of the bucket has characters that none may have")
+    for endpoint in (config[name] for name in ("endpoint", "base_url") if config.get(name)):
+        if WebAddress.parse(endpoint) is None or _ENDPOINT.fullmatch(endpoint) is None:
+            raise ValueError(f"the endpoint {shown_address(endpoint)} does not have the form https://HOST:PORT, without a login")
 
 
 Configured = tuple[str, dict[str, Any], bool, Any]
@@ -306,7 +321,7 @@ class StoreErrors(contextlib.AbstractContextManager[None]):
     """Translates errors: a missing object is `FileNotFoundError`, any other error `StorageUnavailable` without secrets."""
 
     def __init__(self, path: str, settings: StoreSettings) -> None:
-        self._path = without_user_info(path)
+        self._path = without_login(path)
         self._settings = settings
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -7,6 +7,7 @@ Or the text contains a URL: user info and parameters are left out, whatever they
 
 from __future__ import annotations
 
+import base64
 import functools
 import html
 import json
@@ -93,8 +94,13 @@ def shown_address(url: str) -> str:
 
 
 def without_user_info(text: str) -> str:
-    """A URL, or a text with URLs, without `user:password@` and without queries."""
+    """A text with URLs, without `user:password@` and without queries. A URL in a text ends at the first space."""
     return _URL.sub(lambda found: _shown(found[0]), text)
+
+
+def without_login(url: str) -> str:
+    """A URL or path without `user:password@`, which may contain spaces, and without a query."""
+    return _shown(url) if _SCHEME.match(url) else without_user_info(url)
 
 
 def _shown(url: str) -> str:
@@ -187,8 +193,9 @@ _WORD = re.compile(r"[A-Za-z]+|[0-9]+")
 _SHORTEST = 3
 _LONG = 8
 """A word as long as this is hidden inside other words, too."""
-_BEFORE, _AFTER = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[ntr]))", r"(?![^\W_])"
-
+_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[ntr])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm))"
+_AFTER = r"(?![^\W_])"
+"""Where a word begins and ends, also after an escaped character and a change of colour."""
 
 _STORES = ("AWS_", "AZURE_", "GOOGLE_")
 
@@ -197,6 +204,11 @@ def secrets_of_environment() -> dict[str, str]:
     """The variables, with which clients of object stores log in, and those of proxies that hold a secret."""
     wanted = ((name, value) for name, value in os.environ.items() if name.startswith(_STORES) or name.lower().endswith("_proxy"))
     return {name: value for name, value in wanted if holds_secret(name, value)}
+
+
+def environment_without_secrets() -> dict[str, str]:
+    """The environment for a child process that logs in nowhere."""
+    return {name: value for name, value in os.environ.items() if not holds_secret(name, value)}
 
 
 def redact(text: str, options: Mapping[str, Any] | None = None) -> str:
@@ -224,8 +236,10 @@ def redacted(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    """Matches all spellings of the secrets, the longest first."""
-    return re.compile("|".join(map(_spellings, sorted(filter(None, secrets), key=lambda text: (-len(text), text)))))
+    """Matches all spellings of the secrets, the longest first, in any case: names of hosts are shown in lower case."""
+    longest_first = sorted(filter(None, secrets), key=lambda text: (-len(text), text))
+    spellings = [*map(_spellings, longest_first), *(form for secret in longest_first for form in _in_base64(secret))]
+    return re.compile("|".join(spellings), re.IGNORECASE)
 
 
 def _spellings(secret: str) -> str:
@@ -234,13 +248,27 @@ def _spellings(secret: str) -> str:
     return f"{_BEFORE}{pattern}{_AFTER}" if is_word or len(secret) < _SHORTEST else pattern
 
 
+def _in_base64(secret: str) -> Iterator[str]:
+    """Patterns for a secret in base64, as in `Authorization: Basic`, whatever precedes and follows it there."""
+    content = secret.encode("utf-8", "surrogatepass")
+    for shift in range(3) if len(content) >= _LONG else ():
+        text = base64.b64encode(bytes(shift) + content + bytes(2)).decode()
+        inner = text[-(-shift * 4 // 3) : (shift + len(content)) * 4 // 3]  # the characters that depend on nothing else
+        yield re.escape(inner).replace(r"\+", "[+-]").replace("/", "[/_]")
+
+
 @functools.cache
 def _spelled(character: str) -> str:
-    """A pattern for a character, percent-encoded perhaps twice, escaped as in JSON, Python, HTML and the shell, or as it is."""
+    """A pattern for a character, percent-encoded perhaps twice, escaped as in JSON, Python, HTML and the shell, or as it is.
+
+    Also its bytes, as Python escapes them, and as text if they were taken for Latin-1.
+    """
     if character.isascii() and character.isalnum():
         return character
-    percent = "".join(f"%(?:25)*(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogatepass"))
+    encoded = character.encode("utf-8", "surrogatepass")
+    percent = "".join(f"%(?:25)*{byte:02x}" for byte in encoded)
     escaped = {json.dumps(character)[1:-1], repr(character)[1:-1], ascii(character)[1:-1], html.escape(character)}
+    escaped |= {repr(encoded)[2:-1], encoded.decode("latin-1"), ascii(encoded.decode("latin-1"))[1:-1]}
     escaped |= {" ": {"+"}, "'": {"'\"'\"'", "&#39;"}}.get(character, set())
     plain = rf"\\*{re.escape(character)}" if character in "'\"\\" else re.escape(character)
     return f"(?:{'|'.join([percent, *map(re.escape, sorted(escaped, key=len, reverse=True)), plain])})"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paimon_cli.errors import UsageError
+from paimon_cli.storage.redaction import environment_without_secrets
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 OLDEST_JAVA = 17
@@ -81,6 +82,7 @@ def probe_java(java: Path) -> JavaRuntime | None:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
+            env=environment_without_secrets(),
             timeout=PROBE_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired):
