@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from email.message import Message
+from importlib import import_module
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from scripts.licences import EXCEPTIONS, findings, is_allowed
 from scripts.nightly.audit import verdict
@@ -30,11 +34,61 @@ def test_the_lock_file_names_no_index() -> None:
     assert "://" not in LOCK and not re.search(r"--(extra-)?index|--find-links|file:", LOCK)
 
 
-def test_the_lock_file_has_what_the_package_needs() -> None:
-    """A dependency that is added to pyproject.toml needs `make lock`."""
-    wanted = re.findall(r'^  "([A-Za-z0-9_.-]+)(?:\[[^]]*\])?[>=<]', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    locked = {name.lower() for name, *_ in REQUIREMENTS}
-    assert {name.lower().replace(".", "-") for name in wanted} - locked == set()
+def stale(project: str, lock: str) -> list[str]:
+    """What `make lock` would change in a lock file because of the dependencies that pyproject.toml names."""
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    metadata = toml.loads(project)["project"]
+    extras: dict[str, list[str]] = metadata["optional-dependencies"]
+    wanted: dict[str, list[Requirement]] = {}
+    waiting: list[str] = [*metadata["dependencies"], *extras["dev"]]
+    seen: set[str] = set()
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        if requirement.name != metadata["name"]:
+            wanted.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+        else:
+            waiting += [text for extra in requirement.extras - seen for text in extras[extra]]
+            seen |= requirement.extras
+    releases: dict[str, list[str]] = {}
+    direct = set()
+    for name, release, rest in re.findall(r"^(\S+?)(?:\[\S+\])?==(\S+)((?:.*\\\n)*.*(?:\n    #.*)*)", lock, re.MULTILINE):
+        releases.setdefault(name, []).append(release)
+        direct |= {name} if "(pyproject.toml)" in rest else set()
+    return [
+        *(f"{name} is not locked" for name in sorted(wanted.keys() - releases.keys())),
+        *(f"{name} is no longer needed" for name in sorted(direct - wanted.keys())),
+        *(
+            f"{requirement} does not allow {release}"
+            for name, requirements in sorted(wanted.items())
+            for requirement in requirements
+            for release in releases.get(name, [])
+            if not requirement.specifier.contains(release, prereleases=True)
+        ),
+    ]
+
+
+def test_the_lock_file_is_as_new_as_the_requirements() -> None:
+    """A change of the dependencies in pyproject.toml needs `make lock`."""
+    project = (ROOT / "pyproject.toml").read_text()
+    assert stale(project, LOCK) == []
+    oldest = re.search(r'requires-python = ">=([\d.]+)"', project)
+    assert oldest and f"--python-version {oldest[1]} " in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ('"typer>=0.29"', '"typer>=99"', "typer>=99 does not allow"),
+        ('"urllib3>=2.5"', '"urllib3<2"', "urllib3<2 does not allow"),
+        ('"ruff>=0.17"', '"ruff>=0.17", "new-package"', "new-package is not locked"),
+        ('rest = ["urllib3>=2.5"]', 'rest = ["Another_Package>=1"]', "another-package is not locked"),
+        ('  "pyroaring>=1.2",', "", "pyroaring is no longer needed"),
+    ],
+)
+def test_a_lock_file_that_is_older_is_noticed(old: str, new: str, found: str) -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    assert old in project
+    assert any(line.startswith(found) for line in stale(project.replace(old, new), LOCK))
 
 
 def package(**fields: Any) -> Distribution:

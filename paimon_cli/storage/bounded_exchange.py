@@ -14,6 +14,8 @@ from typing import Any
 
 from paimon_cli.options.option_text import human_size
 
+STATEMENT_SECONDS, MOST_BYTES = 60, 64 * 2**20
+"""Of a database: the total time of a statement, and the most bytes of its result."""
 _PIECE = 65536
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import psycopg
 
-STATEMENT_SECONDS, MOST_BYTES = 60, 64 * 2**20
-"""The total time of a statement, and the most bytes of its result."""
+from paimon_cli.storage.bounded_exchange import MOST_BYTES, STATEMENT_SECONDS
+
 _BYTES_RECEIVED = 128
 """The offset of `tcpi_bytes_received` in Linux' `struct tcp_info`."""
 _CHECK_SECONDS = 0.1

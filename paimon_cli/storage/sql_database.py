@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -46,15 +46,26 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
             )
         isolation = {} if in_transactions else {"isolation_level": "AUTOCOMMIT"}
         engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)
-        if engine.driver == "psycopg":
-            from paimon_cli.storage.bounded_postgres import connect
-
+        if (connect := _bounded_connect(engine.driver)) is not None:
             event.listen(engine, "do_connect", lambda _, __, arguments, options: connect(*arguments, **options))
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         why = str(error).splitlines()[0] if isinstance(error, ImportError) else "it is not the URL of a known database"
         hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"
         raise UsageError(f"cannot open the database of {what} {shown_address(address.uri)}", why, hint) from None
+
+
+def _bounded_connect(driver: str) -> Callable[..., Any] | None:
+    """How to connect so that answers are bounded; None for drivers without, which only the URL of SQLAlchemy can name."""
+    if driver == "psycopg":
+        from paimon_cli.storage import bounded_postgres
+
+        return bounded_postgres.connect
+    if driver == "pymysql":
+        from paimon_cli.storage import bounded_mysql
+
+        return bounded_mysql.connect
+    return None
 
 
 def _url(address: DatabaseAddress) -> URL:

@@ -17,7 +17,7 @@ from paimon_cli.maintain import http_report
 from paimon_cli.metastore import hive_client, rest_client
 from paimon_cli.metastore.hive_client import HiveAddress
 from paimon_cli.metastore.settings import find_metastore
-from paimon_cli.storage import bounded_postgres
+from paimon_cli.storage import bounded_mysql, bounded_postgres
 from paimon_cli.storage.peers import checked_addresses
 from paimon_cli.storage.web_address import WebAddress
 from paimon_cli.storage.web_client import Bounds, NoAnswer, NotSent, WebClient
@@ -238,6 +238,74 @@ def test_answers_of_a_database(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
         failure = bounded(find_metastore("/wh", options).databases)
     expected = "MB" if kind == "rows without an end" else "no complete answer"
     assert expected in str(failure) and "hunter2" not in str(failure)
+
+
+def packets(*contents: bytes, first: int = 1) -> bytes:
+    """MySQL's packets: a length of three bytes, a number, the content."""
+    return b"".join(
+        struct.pack("<I", len(content))[:3] + bytes([number % 256]) + content for number, content in enumerate(contents, first)
+    )
+
+
+def numbered(content: bytes, first: int) -> Iterator[bytes]:
+    """The packets of rows, with numbers that go on, in pieces."""
+    number = first
+    while True:
+        yield packets(*[content] * 256, first=number)
+        number += 256
+
+
+MYSQL_GREETING = packets(
+    b"\x0a8.0.0\0"
+    + struct.pack("<I", 1)
+    + b"saltsalt\0"
+    + struct.pack("<HBHHB", 0xF7FF, 45, 2, 0x8008, 21)
+    + bytes(10)
+    # the other half of the salt
+    + b"saltsaltsalt\0mysql_native_password\0",
+    first=0,
+)
+DONE = b"\0\0\0\2\0\0\0"
+MYSQL_COLUMN = b"\3def\0\0\0\1v\0\x0c" + struct.pack("<HIBHB", 45, 1000, 0xFD, 0, 0) + b"\0\0"
+MYSQL_HEAD = packets(b"\1", MYSQL_COLUMN, b"\xfe\0\0\2\0")
+MYSQL: Sent = {
+    "rows without an end": lambda stop: (MYSQL_HEAD, numbered(b"\xfc\xe8\3" + b"x" * 1000, 4)),
+    "small rows without an end": lambda stop: (MYSQL_HEAD, numbered(b"\xfb", 4)),
+    "columns without an end": lambda stop: (packets(b"\xfe" + b"\x7f" * 8), numbered(MYSQL_COLUMN, 2)),
+    "a row without an end": lambda stop: (MYSQL_HEAD + b"\xff\xff\xff\4\xfe" + b"\xff" * 8, without_end(b"x" * 65536, stop)),
+    "byte by byte": lambda stop: (MYSQL_HEAD, (bytes([b]) for b in paced(packets(b"\xfc\xe8\3" + b"x" * 1000, first=4)))),
+    "nothing": lambda stop: (b"", drop_by_drop(stop, b"")),
+    "a wrong length": lambda stop: (MYSQL_HEAD, [packets(b"\x05x", first=4)]),
+    "no text": lambda stop: (MYSQL_HEAD, [packets(b"\1\xff", first=4)]),
+    "an empty packet": lambda stop: (packets(b""), []),
+    "a wish for a file": lambda stop: (packets(b"\xfb/etc/passwd"), []),
+}
+
+
+@pytest.mark.parametrize("kind", MYSQL)
+def test_answers_of_mysql(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_mysql, "STATEMENT_SECONDS", 1)
+    monkeypatch.setattr(bounded_mysql, "MOST_BYTES", 4 * MEGABYTE)
+    sent: list[bytes] = []
+
+    def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:
+        yield MYSQL_GREETING
+        connection.recv(65536)
+        yield packets(DONE, first=2)
+        while (request := connection.recv(65536))[5:8].upper() == b"SET":  # the character set, autocommit
+            yield packets(DONE)
+        head, rest = MYSQL[kind](stop)
+        yield head
+        yield from rest
+        sent.append(connection.recv(65536))
+
+    with answering(answers) as port:
+        options = {"metastore": "jdbc", "uri": f"jdbc:mysql://127.0.0.1:{port}/d", "jdbc.user": "u", "jdbc.password": "hunter2"}
+        failure = bounded(find_metastore("/wh", options).databases)
+    expected = {"byte by byte": ("not complete",), "nothing": ("not complete",)}
+    ends = expected.get(kind, ("more than", "not complete") if "without an end" in kind else ("malformed",))
+    assert any(end in str(failure) for end in ends) and "hunter2" not in str(failure)
+    assert not any(b"root:" in received for received in sent), "no file of this machine is sent"
 
 
 @pytest.mark.parametrize("kind", REST)
