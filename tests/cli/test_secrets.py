@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 import json
 import shlex
 import shutil
@@ -25,7 +26,9 @@ from hypothesis import strategies as st
 
 from paimon_cli.bucket.orc_file import OrcProcess
 from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.cli.terminal import paged
 from paimon_cli.jobs.service_metrics import listening
+from paimon_cli.jobs.spark.java_runtime import probe_java
 from tests.cli.calling import Run
 from tests.cli.planted_secrets import Place, Planted, secrets_of, shown_forms
 from tests.hostile.false_fields import CHANGING, READING
@@ -281,7 +284,14 @@ def test_a_panic_of_a_library_is_an_error_without_secrets(run: Run, monkeypatch:
     assert answer.err.startswith("error: a library has failed") and "HUNTER2" not in answer.err
 
 
-def test_child_processes_that_log_in_nowhere_get_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_child_processes_that_log_in_nowhere_get_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "HUNTER2")
     monkeypatch.setenv("HTTPS_PROXY", "http://u:HUNTER2@proxy:1")
     monkeypatch.setenv("SEEN_BY_CHILDREN", "CANARY")
@@ -293,4 +303,14 @@ def test_child_processes_that_log_in_nowhere_get_no_secret(monkeypatch: pytest.M
             break
         time.sleep(0.05)
     decoder.end()
-    assert b"CANARY" in environment and b"HUNTER2" not in environment
+    (tmp_path / "java").write_text(f"#!/bin/sh\nenv > {tmp_path}/of-java\n")
+    (tmp_path / "java").chmod(0o755)
+    assert probe_java(tmp_path / "java") is None
+    monkeypatch.delenv("NO_PAGER", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("PAIMON_PAGER", f"env > {tmp_path}/of-pager; cat > /dev/null")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    with paged(1000):
+        print("a line")
+    for found in (environment, (tmp_path / "of-java").read_bytes(), (tmp_path / "of-pager").read_bytes()):
+        assert b"CANARY" in found and b"HUNTER2" not in found

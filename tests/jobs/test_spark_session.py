@@ -107,18 +107,39 @@ def test_local_masters(master: str, local: bool) -> None:
     assert SparkRequest(master).is_local is local
 
 
-def test_secrets_reach_the_jvm_but_not_its_command_line(tmp_path: Path) -> None:
+def test_secrets_reach_the_jvm_but_neither_a_command_line_nor_an_environment(tmp_path: Path) -> None:
     program = """
-import subprocess
+import os
 from pathlib import Path
 from paimon_cli.jobs.spark.session import SparkRequest, start_spark
+
+def environ_of(process):
+    try:
+        return Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+def parent_of(process):
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
 password = "@".join(("HUN", "TER2"))  # not in this text, which is on the command line of this process
 secrets = {"spark.hadoop.fs.s3a.secret.key": password, "spark.hadoop.fs.s3a.proxy": f"http://u:{password}@h:1"}
 given = {**secrets, "spark.hadoop.seen": "-".join(("CANARY", "1"))}
 context = start_spark(SparkRequest("local[1]", given)).context
+numbers = context.parallelize([0, 1], 2)
+table_options = {"s3.secret-key": password}  # reaches the tasks of a job, inside of them
+assert numbers.map(lambda number: len(table_options["s3.secret-key"])).collect() == [8, 8]
 lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
 print(any(b"CANARY-1" in line for line in lines), any(password.encode() in line for line in lines))
+below = {os.getpid()}
+while found := {p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(p) in below} - below:
+    below |= found
+environments = [environ_of(process) for process in below - {os.getpid()}]
+print(sum(b"SEEN_BY_CHILDREN" in text for text in environments) >= 2, any(password.encode() in text for text in environments))
 print(all(context._jsc.hadoopConfiguration().get(key.removeprefix("spark.hadoop.")) == value for key, value in given.items()))
 """
-    run = run_python(program, tmp_path)
-    assert run.stdout.split() == ["True", "False", "True"], run.stderr
+    run = run_python(program, tmp_path, SEEN_BY_CHILDREN="1")
+    assert run.stdout.split() == ["True", "False", "True", "False", "True"], run.stderr

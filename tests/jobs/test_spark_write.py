@@ -34,7 +34,7 @@ from paimon_cli.storage.injected import Step, StepTrace, SystemClock
 from paimon_cli.write.write_plan import WritePlan
 from tests.jobs.test_postponed_rows import BATCHES, bucket_counts, make, shown
 from tests.jobs.test_postponed_rows import row as waiting
-from tests.spark.canary import carriers
+from tests.spark.canary import check_engine
 from tests.tables import data_files, live_files, make_table, named_files, rows
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
@@ -248,14 +248,5 @@ def test_rows_are_postponed_without_a_shuffle_and_distributed_with_one(any_spark
     assert data_files(context) == named_files(context) and not any("postpone" in name for name in live_files(context))
 
 
-def test_texts_in_a_file_are_never_believed(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
-    text = "".join(carriers(tmp_path / "ran"))
-    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "CHAR(2)"}, ["k"], bucket=2)
-    (tmp_path / "in.jsonl").write_text(json.dumps({"k": 1, "v": text}) + "\n")
-    with pytest.raises(BadInput, match="column 'v' cannot take") as failed:
-        run_write(context, WriteRequest(FileRows((str(tmp_path / "in.jsonl"),), "json")), any_spark_engine, NoProgress())
-    assert (failed.value.details["row"], failed.value.details["value"]) == (1, text)
-    assert failed.value.hint.startswith("nothing was committed")
-    assert "\n" not in failed.value.what
-    assert not (tmp_path / "ran").exists()
-    assert data_files(context) == set()
+def test_texts_in_files_and_names_are_never_believed(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
+    check_engine(any_spark_engine, tmp_path)

@@ -292,7 +292,7 @@ def test_answers_of_mysql(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         yield MYSQL_GREETING
         connection.recv(65536)
         yield packets(DONE, first=2)
-        while (request := connection.recv(65536))[5:8].upper() == b"SET":  # the character set, autocommit
+        while connection.recv(65536)[5:8].upper() == b"SET":  # the character set, autocommit
             yield packets(DONE)
         head, rest = MYSQL[kind](stop)
         yield head

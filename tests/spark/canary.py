@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import glob
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,7 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, DamagedFile, NotFound, PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.spark.tasks import TASK_ERROR
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from tests.tables import data_files, make_table, named_files
 
 WRONG = "CommitUnknown"
@@ -45,6 +53,7 @@ class Canary:
         self.session = session
         self.folder = folder
         self.ran = folder / "ran"
+        self.checkpoints = 0
         self.all = "".join(carriers(self.ran))
         columns = {"id": "BIGINT NOT NULL", "v": "INT"}
         self.table = Table.open(make_table(folder / "t", columns, ["id"], bucket=2).url)
@@ -58,6 +67,7 @@ class Canary:
         self.check_paths()
         self.check_file_names()
         self.check_own_errors()
+        self.check_streams()
         assert not self.ran.exists(), "code in data has run"
         for table in (self.table, self.append):
             assert data_files(table.context) == named_files(table.context)
@@ -78,12 +88,7 @@ class Canary:
         self.is_shown(lambda: rows.write.format("paimon").mode("append").save(self.table.url), "ValueError")
 
     def raising(self, text: str) -> DataFrame:
-        def fail(batches: Any) -> Iterator[pa.RecordBatch]:
-            for _ in batches:
-                raise ValueError(text)
-            yield from ()
-
-        return self.session.range(2).mapInArrow(fail, "id long, v int")
+        return failing(self.session.range(2), text)
 
     def check_names(self) -> None:
         """A name of a column."""
@@ -143,6 +148,28 @@ class Canary:
                 assert failed.value.exit_code == 10 and "path" in failed.value.details
             self.is_shown(frame.collect, "errors.DamagedFile")
 
+    def check_streams(self) -> None:
+        """A cell, a message of a function, a name of a column, a path, and the name of a file, through streams."""
+        strings = Table.open(make_table(self.folder / "u", {"id": "BIGINT NOT NULL", "v": "CHAR(2)"}, ["id"], bucket=2).url)
+        source = str(self.folder / "source")
+        self.session.createDataFrame([(1, self.all)], "id bigint, v string").write.parquet(source)
+        rows = self.session.readStream.schema("id long, v string").parquet(source)
+        self.is_shown(lambda: self.stream(rows, strings.url), "errors.BadInput")
+        self.is_shown(lambda: self.stream(failing(rows, self.all), self.table.url), "ValueError")
+        self.is_shown(lambda: self.stream(rows.toDF("id", self.all), self.table.url), "the table has no column")
+        loaded = self.session.readStream.format("paimon")
+        self.is_shown(lambda: self.stream(loaded.load(str(self.folder / "n")), self.table.url), "errors.DamagedFile")
+        missing = str(self.folder / carriers(Path("ran"))[0].replace("/", "_"))
+        self.is_shown(lambda: self.stream(loaded.load(missing), self.table.url), "NotFound")
+        assert data_files(strings.context) == set()
+
+    def stream(self, rows: DataFrame, url: str) -> None:
+        self.checkpoints += 1
+        writer = rows.writeStream.format("paimon").option(
+            "checkpointLocation", str(self.folder / f"checkpoint{self.checkpoints}")
+        )
+        writer.trigger(availableNow=True).start(url).awaitTermination()
+
     def is_bad_input(self, act: Callable[[], object], hint: str) -> None:
         with pytest.raises(BadInput) as failed:
             act()
@@ -158,6 +185,43 @@ class Canary:
         assert needle in text
         if (ours := text.find("paimon_cli.errors.")) >= 0 and "errors." in needle:
             assert WRONG not in text[:ours]
+
+
+def failing(rows: DataFrame, text: str) -> DataFrame:
+    def fail(batches: Any) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            raise ValueError(text)
+        yield from ()
+
+    return rows.mapInArrow(fail, "id long, v int")
+
+
+def check_engine(engine: Engine, folder: Path) -> None:
+    """A cell, a name of a column, a path, and the name of a file in a manifest, through jobs of an engine."""
+    text = "".join(carriers(folder / "ran"))
+    context = make_table(folder / "e", {"k": "INT NOT NULL", "v": "CHAR(2)"}, ["k"], bucket=2)
+    for name in ("in.jsonl", *(f"{one.replace('/', '_')[:200]}.jsonl" for one in carriers(folder / "ran"))):
+        (folder / name).write_text(json.dumps({"k": 1, "v": text}) + "\n")
+        with pytest.raises(BadInput, match="column 'v' cannot take") as failed:
+            run_write(context, WriteRequest(FileRows((glob.escape(str(folder / name)),), "json")), engine, NoProgress())
+        assert (failed.value.details["row"], failed.value.details["value"]) == (1, text)
+        assert failed.value.hint.startswith("nothing was committed")
+        assert "\nhint:" not in failed.value.what, "no line of a name is taken for ours"
+    (folder / "named.jsonl").write_text(json.dumps({"k": 1, "v": "x", text: 1}) + "\n")
+    with pytest.raises(BadInput) as unknown:
+        run_write(context, WriteRequest(FileRows((str(folder / "named.jsonl"),), "json")), engine, NoProgress())
+    assert HINT not in unknown.value.hint
+    assert data_files(context) == set()
+    (folder / "good.jsonl").write_text(json.dumps({"k": 1, "v": "x"}) + "\n")
+    for _ in range(2):
+        run_write(context, WriteRequest(FileRows((str(folder / "good.jsonl"),), "json")), engine, NoProgress())
+    texts = carriers(Path("ran"))
+    rename_data_files(Path(context.url), f"{texts[0]}{texts[4]}{texts[5]}".replace("/", "_"))
+    with pytest.raises(PaimonError) as damaged:
+        run_compact(TableContext.open(context.url), CompactRequest(strategy="full"), engine, NoProgress())
+    assert (type(damaged.value), damaged.value.exit_code) == (DamagedFile, 10)
+    assert HINT not in damaged.value.hint
+    assert not (folder / "ran").exists(), "code in data has run"
 
 
 def rename_data_files(table: Path, name: str) -> None:

@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 from paimon_cli import Runtime, Table, spark
 from paimon_cli.errors import BadInput, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
 from tests.jobs.spark_cluster import QUICK_JVM
 from tests.spark.beating_rows import BeatingRows
-from tests.spark.canary import Canary
+from tests.spark.canary import Canary, check_engine
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
@@ -114,6 +115,23 @@ def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp
     before = set(remote.conf.getAll)
     Canary(remote, tmp_path).run()
     assert set(remote.conf.getAll) == before, "keys of jobs are removed"
+
+
+def test_texts_in_files_and_names_are_never_believed_over_connect(server: str, tmp_path: Path) -> None:
+    engine = ConnectEngine(server, {})
+    check_engine(engine, tmp_path)
+    engine.stop()
+
+
+def test_secrets_of_a_connection_reach_no_setting(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters of the URL are sent with each request. They are no settings of the session, nor variables of this process."""
+    monkeypatch.delenv(CONNECT_MODE, raising=False)
+    engine = ConnectEngine(f"{server}/;x-api-token=HUNTER2", {"spark.sql.shuffle.partitions": "2"})
+    settings = {**engine.session.conf.getAll, **{row.key: row.value for row in engine.session.sql("SET").collect()}}
+    assert settings["spark.sql.shuffle.partitions"] == "2"
+    assert "HUNTER2" not in f"{settings} {dict(os.environ)}"
+    engine.stop()
+    assert CONNECT_MODE not in os.environ
 
 
 def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path) -> None:
