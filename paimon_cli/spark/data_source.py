@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.read.time_travel import POSITION_OPTIONS
-from paimon_cli.spark.reading import check_types, read_partition, split_partitions
+from paimon_cli.spark.reading import check_types, planned, read_partition, split_partitions
 from paimon_cli.spark.source_options import TRAVEL_OPTIONS, SourceOptions
 
 if TYPE_CHECKING:
@@ -100,6 +100,9 @@ class PaimonReader(DataSourceReader):
 
     @called_by_spark()
     def partitions(self) -> Sequence[InputPartition]:
+        return planned(self._partitions)
+
+    def _partitions(self) -> Sequence[InputPartition]:
         table = self._options.table()
         if table.context.mode.merges_postponed and not table.catalog_table.read_optimized:
             return [InputPartition(PlannedInTask(table.catalog_table.snapshots.latest_id()))]

@@ -34,7 +34,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.jobs.spark.tasks import called_by_spark
@@ -290,8 +290,22 @@ def split_partitions(scan: RowScan) -> list[InputPartition]:
     return [InputPartition(part) for part in scan.parts()] or [InputPartition(None)]
 
 
+def planned(plan: Callable[[], Sequence[InputPartition]]) -> Sequence[InputPartition]:
+    """The partitions; after an error of the plan a single one, whose task raises the error.
+
+    The process in which Spark plans belongs to no job, and so cannot sign an error for the driver; a task can.
+    """
+    try:
+        return plan()
+    except PaimonError as error:
+        return [InputPartition(error)]
+
+
 def read_partition(partition: InputPartition, schema: T.StructType) -> Iterator[pa.RecordBatch]:
     """The rows of a partition of `split_partitions`, in the Arrow schema that Spark derives from `schema`."""
+    if isinstance(partition.value, PaimonError):
+        with called_by_spark():
+            raise partition.value
     return iter(()) if partition.value is None else _spark_rows(partition.value, to_arrow_schema(schema, timezone="UTC"))
 
 

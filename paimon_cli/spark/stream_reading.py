@@ -25,7 +25,7 @@ from paimon_cli.jobs.row_scan import ROW_KIND, RowScan
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.read.increments import changelog_level
 from paimon_cli.read.time_travel import POSITION_OPTIONS, parse_moment
-from paimon_cli.spark.reading import check_types, read_partition, split_partitions
+from paimon_cli.spark.reading import check_types, planned, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
 
 FULL, LATEST = "full", "latest"
@@ -139,6 +139,9 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @called_by_spark()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return planned(lambda: self._partitions(start, end))
+
+    def _partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         begin, last = start[SNAPSHOT], end[SNAPSHOT]
         if begin == last:
             return []
@@ -154,7 +157,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition. The batch with the whole table has no deletes, since nothing was shown before it."""
         shows_kinds = self._options.shows_kinds
-        is_whole_table = partition.value is not None and partition.value.request.increment is None
+        is_whole_table = isinstance(partition.value, RowScan) and partition.value.request.increment is None
         for rows in read_partition(partition, _with_kind(self._schema)):
             if is_whole_table or not shows_kinds:
                 rows = rows.filter(pc.is_in(rows.column(ROW_KIND), ADDED))

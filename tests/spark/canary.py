@@ -133,6 +133,15 @@ class Canary:
         assert (bad.value.details["column"], bad.value.details["row"], bad.value.exit_code) == ("v", 1, 2)
         assert bad.value.hint.startswith("nothing was committed"), bad.value.hint
         self.is_shown(lambda: typed.write.format("paimon").mode("append").save(strings.url), "errors.BadInput")
+        unplanned = Table.open(make_table(self.folder / "unplanned", {"id": "BIGINT NOT NULL", "v": "INT"}, ["id"], bucket=1).url)
+        unplanned.write(pa.table({"id": pa.array([1], pa.int64()), "v": pa.array([1], pa.int32())}))
+        frame = self.session.read.format("paimon").load(unplanned.url)
+        for manifest in Path(unplanned.url).glob("manifest/*"):
+            manifest.write_text(self.all)
+        with pytest.raises(DamagedFile) as of_plan:  # raised by the process that plans, which belongs to no job
+            spark.write(frame, self.table.url)
+        assert of_plan.value.exit_code == 10 and HINT not in of_plan.value.hint
+        self.is_shown(frame.collect, "errors.DamagedFile")
         lost = Table.open(make_table(self.folder / "lost", {"id": "BIGINT NOT NULL", "v": "INT"}, ["id"], bucket=1).url)
         lost.write(pa.table({"id": pa.array([1], pa.int64()), "v": pa.array([1], pa.int32())}))
         frames = [spark.read(self.session, lost.url, native=False), self.session.read.format("paimon").load(lost.url)]
