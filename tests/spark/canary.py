@@ -209,7 +209,7 @@ def check_engine(engine: Engine, folder: Path) -> None:
     """A cell, a name of a column, a path, and the name of a file in a manifest, through jobs of an engine."""
     text = "".join(carriers(folder / "ran"))
     context = make_table(folder / "e", {"k": "INT NOT NULL", "v": "CHAR(2)"}, ["k"], bucket=2)
-    for name in ("in.jsonl", *(f"{one.replace('/', '_')[:200]}.jsonl" for one in carriers(folder / "ran"))):
+    for name in ("in.jsonl", *(f"{one.replace('/', '_')[:200]}.jsonl" for one in carriers(folder / "ran")[2:5:2])):
         (folder / name).write_text(json.dumps({"k": 1, "v": text}) + "\n")
         with pytest.raises(BadInput, match="column 'v' cannot take") as failed:
             run_write(context, WriteRequest(FileRows((glob.escape(str(folder / name)),), "json")), engine, NoProgress())
