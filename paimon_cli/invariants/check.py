@@ -64,6 +64,7 @@ STEP_CHECKS: tuple[StepCheck, ...] = (
     snapshot_checks.base_is_what_lived_before,
     metadata_checks.sequence_numbers_rise,
     index_checks.vectors_do_not_shrink,
+    index_checks.new_vectors_mark_live_files,
 )
 """Checks that compare a version with the previous one."""
 

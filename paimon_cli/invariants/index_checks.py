@@ -28,13 +28,28 @@ def index_files_exist(version: Version, stored: StoredFiles | None = None) -> It
 
 
 def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
-    """PV016. A vector for a file that is not live has no effect, so rows that it should delete may be visible again."""
+    """PV016. A vector for a file that is not live has no effect. Java up to 1.4.2 keeps the vector of a file that it rewrites
+    alone, so rows may be right; PV065 tells when they are not.
+    """
     for entry in _fresh(version):
         alive = {e.file.file_name for e in version.at(entry.bucket_id)}
         for vector in entry.index_file.deletion_vector_ranges or ():
             if vector.data_file_name not in alive:
                 where = version.index_path(entry)
                 yield Violation("PV016", where, f"marks rows of {vector.data_file_name}, which is not in the bucket")
+
+
+def new_vectors_mark_live_files(before: Version, version: Version) -> Iterator[Violation]:
+    """PV065. Rows that a commit marks in a file that another commit has replaced remain visible in the new file."""
+    known = dict(_cardinalities(before))
+    for entry in _fresh(version):
+        bucket_id, alive = entry.bucket_id, {e.file.file_name for v in (before, version) for e in v.at(entry.bucket_id)}
+        for vector in entry.index_file.deletion_vector_ranges or ():
+            name, count = vector.data_file_name, vector.cardinality
+            is_kept = (bucket_id, name) in known and known[bucket_id, name] in (count, None)
+            if name not in alive and not is_kept:
+                why = f"snapshot {version.snapshot.id} marks {count or 'some'} rows of {name}, which was replaced before"
+                yield Violation("PV065", version.index_path(entry), why)
 
 
 def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:

@@ -50,7 +50,7 @@ INVARIANTS = (
     Invariant("PV013", STORED, FILES, "every live data file has the size of its metadata"),
     Invariant("PV014", CHAIN, META, "record counts of snapshots add up"),
     Invariant("PV015", VECTORS, FILES, "every index file of a snapshot exists with the size of its metadata"),
-    Invariant("PV016", VECTORS, META, "every deletion vector belongs to a live file"),
+    Invariant("PV016", VECTORS, META, "every deletion vector belongs to a live file", WARNING),
     Invariant(
         "PV018", METADATA, META, "a manifest holds as many entries as its list says, and the list has the size of its snapshot"
     ),
@@ -107,6 +107,7 @@ INVARIANTS = (
     Invariant("PV062", STATS, FULL, "a file index admits every value of its columns"),
     Invariant("PV063", STATS, FULL, "bounds of row groups and pages inside of a Parquet file cover its values"),
     Invariant("PV064", STATS, FULL, "a Bloom filter inside of a Parquet file admits every value of its column"),
+    Invariant("PV065", VECTORS, META, "a commit marks only rows of files that are live before or after it"),
     Invariant("PV061", METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
 )
 """All rules. A code is never reused for another rule."""

@@ -477,6 +477,12 @@ def a_vector_dangles(bench: Bench) -> None:
     relist(bench, entry, with_ranges(entry, *(replace(r, data_file_name="data-gone-0.parquet") for r in ranges)))
 
 
+@damage("PV065", "meta", "dv")
+def a_commit_marks_rows_of_a_replaced_file(bench: Bench) -> None:
+    bench.publish(replace(bench.newest, id=bench.newest.id + 1, commit_kind=COMPACT))
+    a_vector_dangles(bench)
+
+
 @damage("PV033", "full", "dv")
 def vectors_are_lost(bench: Bench) -> None:
     bench.reforge(indexes=lambda entries: [])

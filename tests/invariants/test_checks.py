@@ -131,9 +131,22 @@ def test_index_files(context: TableContext) -> None:
     vectors = (DeletionVectorRange("a", 1, 2, 1), DeletionVectorRange("gone", 3, 2, 1))
     index = IndexManifestEntry(0, EMPTY_ROW, 0, IndexFileMeta("DELETION_VECTORS", "index-1", 10, 2, vectors))
     forge(context, 3, [entry(A), entry(B)], [], [index])
-    assert codes(context) == ["PV015", "PV016"]
+    assert codes(context) == ["PV015", "PV016", "PV065"]
     found = [violation.message for violation in check_table(context) if violation.code == "PV016"]
     assert len(found) == 1 and "gone" in found[0]
+
+
+def test_the_vector_of_a_file_that_its_own_commit_replaced_is_a_warning(context: TableContext) -> None:
+    """Java up to 1.4.2 keeps it in a rewrite of a single file; it does not come from a commit that came too late."""
+    vectors = (DeletionVectorRange("a", 1, 2, 1),)
+    index = IndexManifestEntry(0, EMPTY_ROW, 0, IndexFileMeta("DELETION_VECTORS", "index-1", 10, 1, vectors))
+    Path(context.layout.index_directory).mkdir()
+    (Path(context.layout.index_directory) / "index-1").write_bytes(bytes(10))
+    forge(context, 3, [entry(A), entry(B)], [], [index])
+    assert codes(context) == []
+    forge(context, 4, [entry(A), entry(B)], [entry(A, DELETE), entry(B, DELETE), entry(MERGED)], [index], commit_kind=COMPACT)
+    forge(context, 5, [entry(MERGED)], [], [index])
+    assert {(v.code, v.severity) for v in check_table(context)} == {("PV016", WARNING)}
 
 
 def test_levels(context: TableContext) -> None:

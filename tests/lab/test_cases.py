@@ -106,11 +106,11 @@ class TestChoices:
         with pytest.raises(UsageError, match=f"has no granularity {check}"):
             run_case("lost-deletion-vectors", (check,))
 
-    @pytest.mark.parametrize(("case", "sign"), [("lost-deletion-vectors", "PV033"), ("dangling-deletion-vectors", "PV016")])
+    @pytest.mark.parametrize(("case", "sign"), [("lost-deletion-vectors", "PV033"), ("dangling-deletion-vectors", "PV065")])
     def test_vectors_are_lost_without_a_check(self, case: str, sign: str) -> None:
         """Two compactions that interrupt each other, on the shipped code without the check of vectors."""
         unchecked, checked = stories_of(case)
-        assert not unchecked.is_correct and unchecked.steps and sign in unchecked.violations[0]
+        assert not unchecked.is_correct and unchecked.steps and any(sign in found for found in unchecked.violations)
         assert checked.is_correct and checked.verdict.startswith("no damage in any of ") and not checked.violations
 
     def test_partial_update_cures_the_columns_not_the_counter(self) -> None:
