@@ -48,10 +48,24 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        return self._scan.schema
+        with self._remembering_failure():
+            return self._scan.schema
+
+    @contextlib.contextmanager
+    def _remembering_failure(self) -> Iterator[None]:
+        """Keep an error of the scan, because DuckDB would wrap it in its own."""
+        try:
+            yield
+        except PaimonError as error:
+            self.failure = error
+            raise
 
     def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any) -> ds.Scanner:
         """The rows that satisfy `filter`, with these columns; called by DuckDB."""
+        with self._remembering_failure():
+            return self._scanner(columns, filter)
+
+    def _scanner(self, columns: Sequence[str] | None, filter: Any) -> ds.Scanner:
         names = list(self.schema.names if columns is None else columns)
         text = None if filter is None else str(filter)
         read = [name for name in self.schema.names if name in names or (text is not None and _may_name(text, name))]
@@ -65,12 +79,8 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return ds.Scanner.from_batches(batches, columns=names, filter=filter)
 
     def _rows(self, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """The rows of the scan. Errors are remembered, because DuckDB would wrap them in its own."""
-        try:
+        with self._remembering_failure():
             yield from scan.to_batches()
-        except PaimonError as error:
-            self.failure = error
-            raise
 
 
 def _may_name(text: str, column: str) -> bool:

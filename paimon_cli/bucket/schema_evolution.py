@@ -36,6 +36,7 @@ class ColumnSource:
         """The column in the read schema's Arrow type. `stored`: as the file's reader returned it; `rows`: their number."""
         if self.file_field is None or stored is None:
             return pa.nulls(rows, arrow_type(self.field.type))
+        self._check_layout(stored.type)
         declared = as_declared(stored, self._stored_type)
         if self._is_as_stored:
             return declared
@@ -49,6 +50,15 @@ class ColumnSource:
                 problem.hint or "read a snapshot from before the change",
                 column=self.field.name,
             ) from problem
+
+    def _check_layout(self, stored: pa.DataType) -> None:
+        """Newer versions of Paimon can spread a MAP over columns (`map.storage-layout`), also where the option was taken back."""
+        if pa.types.is_map(self._stored_type) and pa.types.is_struct(stored):
+            raise NotSupported(
+                f"a data file does not store column '{self.field.name}' as a MAP",
+                "it stores it as shared-shredding, a layout of newer versions of Paimon",
+                column=self.field.name,
+            )
 
     @cached_property
     def _stored_type(self) -> pa.DataType:

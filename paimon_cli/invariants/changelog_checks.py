@@ -22,7 +22,7 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, SMALLEST_BATCH, batch_rows, max_merged_runs, read_bucket, rows_by_key
 from paimon_cli.bucket.spilled_runs import OpenRun, merge_in_passes
 from paimon_cli.datatypes.key_order import group_starts, order_words
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
@@ -169,7 +169,7 @@ def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
     where = context.bucket_directory(*replay.after.bucket_id)
     try:
         found = _wrong(context.at_schema(replay.schema_id), replay)
-    except (DamagedFile, NotFound, NotSupported) as error:
+    except (DamagedFile, NotFound) as error:
         yield Violation("PV031", str(error.details.get("path", where)), str(error))
         return
     span = f"of snapshot {replay.last}" if replay.first == replay.last else f"of snapshots {replay.first} to {replay.last}"

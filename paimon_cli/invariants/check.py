@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.invariants import (
     changelog_checks,
@@ -124,7 +124,7 @@ def _reporting_decode_errors(version: Version, violations: Iterable[Violation]) 
     """Pass violations on; if a partition or key cannot be decoded, the check ends with PV026."""
     try:
         yield from violations
-    except (DamagedFile, NotSupported) as error:
+    except DamagedFile as error:
         yield Violation("PV026", str(error.details.get("path", version.path)), f"snapshot {version.snapshot.id}: {error}")
 
 
@@ -157,7 +157,7 @@ def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterat
         for check in BUCKET_CHECKS:
             try:
                 yield from check(version, bucket_id)
-            except (DamagedFile, NotFound, NotSupported) as error:
+            except (DamagedFile, NotFound) as error:
                 yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from paimon_cli.bucket.data_file_reader import stored_row_count
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
@@ -45,7 +45,7 @@ def changelog_files_exist(version: Version, stored: StoredFiles) -> Iterator[Vio
     manifests = version.context.manifests
     try:
         entries = [e for found in manifests.entries(manifests.manifest_list(name)) for e in found]
-    except (DamagedFile, NotFound, NotSupported) as error:
+    except (DamagedFile, NotFound) as error:
         yield Violation("PV005", str(error.details.get("path", version.path)), f"snapshot {version.snapshot.id}: {error}")
         return
     for entry in entries:
@@ -72,7 +72,7 @@ def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[
     path = context.data_file_path(entry.partition, entry.bucket, entry.file)
     try:
         rows = stored_row_count(context, entry.bucket_id, entry.file)
-    except (DamagedFile, NotFound, NotSupported) as error:
+    except (DamagedFile, NotFound) as error:
         yield Violation("PV031", path, str(error))
         return
     if rows != entry.file.row_count:

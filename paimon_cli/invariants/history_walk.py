@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError
+from paimon_cli.errors import DamagedFile, NotFound, PaimonError
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
@@ -18,7 +18,7 @@ from paimon_cli.metadata.data_file import ADD, BucketId, FileIdentity, IndexMani
 from paimon_cli.metadata.snapshot import Snapshot
 
 Bucket = dict[FileIdentity, ManifestEntry]
-UNREADABLE = (DamagedFile, NotFound, NotSupported)
+UNREADABLE = (DamagedFile, NotFound)
 
 
 @dataclass(frozen=True)

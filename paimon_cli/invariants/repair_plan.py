@@ -110,7 +110,7 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
             _plan_hash_indexes(version, plan, HASH_INDEX in only)
         if STALE_BUCKETS in wanted:
             _plan_stale_buckets(version, plan)
-    except (DamagedFile, NotFound, NotSupported) as error:
+    except (DamagedFile, NotFound) as error:
         _plan_by_hand(context, plan, newest, error)
         return plan
     # The files of an unreadable tag or changelog would look like a lost commit.
@@ -393,7 +393,7 @@ def _plan_lost_commits(
 
 
 def _plan_by_hand(
-    context: TableContext, plan: RepairPlan, newest: Snapshot, error: DamagedFile | NotFound | NotSupported
+    context: TableContext, plan: RepairPlan, newest: Snapshot, error: DamagedFile | NotFound
 ) -> None:
     path = str(error.details.get("path", context.layout.snapshot(newest.id)))
     good = next(_readable_below(context, newest.id), None)

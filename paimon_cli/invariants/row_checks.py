@@ -18,7 +18,7 @@ from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, null_first_words, order_words, stable_order
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.pruning_checks import SkippedRows
@@ -43,7 +43,7 @@ def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Viol
         context = version.context.at_schema(entry.file.schema_id)
         rows = _RowsOfFile(context, version, entry, path)
         yield from rows.violations()
-    except (DamagedFile, NotFound, NotSupported) as error:
+    except (DamagedFile, NotFound) as error:
         yield Violation("PV031", path, str(error))
 
 
@@ -220,7 +220,7 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
     ]
     try:
         found = repeated_keys(context, buckets)
-    except (DamagedFile, NotFound, NotSupported) as error:
+    except (DamagedFile, NotFound) as error:
         yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
         return
     if found is not None:

@@ -74,7 +74,7 @@ def metadata_is_readable(version: Version) -> Iterator[Violation]:
     for read in ("base", "delta", "live", "index_entries"):
         try:
             getattr(version, read)
-        except (DamagedFile, NotFound, NotSupported) as error:
+        except (DamagedFile, NotFound) as error:
             yield Violation("PV005", str(error.details.get("path", version.path)), f"snapshot {version.snapshot.id}: {error}")
             return
 
@@ -109,7 +109,7 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
         path = context.layout.schema(number)
         try:
             schema = context.schemas.get(number)
-        except (DamagedFile, NotSupported) as error:
+        except DamagedFile as error:
             yield Violation("PV007", path, str(error))
             continue
         ids = [field.id for field in schema.fields]
@@ -214,19 +214,29 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
 
 
 def branches_are_readable(context: TableContext) -> Iterator[Violation]:
-    """PV053: schemas, snapshots and the newest version of each branch."""
+    """PV053: schemas, snapshots and the newest version of each branch.
+
+    A branch that this version does not support is not checked: it is no damage, and this table can be checked without it.
+    """
     for name in context.branches.names():
         root = context.layout.of_branch(name).version_root
         try:
-            branch = context.at_branch(name)
-            snapshots = [branch.snapshots.find(number) for number in branch.snapshots.ids()]
-        except (DamagedFile, NotFound, NotSupported) as error:
+            broken = list(_broken_in_branch(context, name))
+        except NotSupported:
+            continue
+        except (DamagedFile, NotFound) as error:
             yield Violation("PV053", str(error.details.get("path", root)), f"branch {name}: {error}")
             continue
-        newest = next((snapshot for snapshot in reversed(snapshots) if snapshot is not None), None)
-        if newest is not None:
-            for broken in metadata_is_readable(Version(branch, newest)):
-                yield Violation("PV053", broken.path, f"branch {name}: {broken.message}")
+        for violation in broken:
+            yield Violation("PV053", violation.path, f"branch {name}: {violation.message}")
+
+
+def _broken_in_branch(context: TableContext, name: str) -> Iterator[Violation]:
+    branch = context.at_branch(name)
+    snapshots = [branch.snapshots.find(number) for number in branch.snapshots.ids()]
+    newest = next((snapshot for snapshot in reversed(snapshots) if snapshot is not None), None)
+    if newest is not None:
+        yield from metadata_is_readable(Version(branch, newest))
 
 
 def changelogs_are_readable(context: TableContext) -> Iterator[Violation]:

@@ -167,7 +167,7 @@ def _expect_version(found: int, version: int, what: str, path: str) -> None:
         return
     if found < 1:
         raise DamagedFile(f"{path} is damaged", f"it has {what} version {found}", path=path)
-    raise NotSupported(f"{path} has {what} version {found}", f"only version {version} can be read", "recreate the table")
+    raise NotSupported(f"{path} has {what} version {found}", f"only version {version} can be read", path=path)
 
 
 def _refuse_nulls(values: tuple[Any, ...], path: str) -> None:

@@ -81,7 +81,10 @@ COLUMN_OPTIONS = (
     ),
     *(
         ColumnOption(f"fields.<column>.{name}", NOTHING, dropped=FOLLOWS)
-        for name in ("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode")
+        for name in (
+            *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode", "map.storage-layout"),
+            *("map.shared-shredding.max-columns", "map.shared-shredding.column-placement-policy"),
+        )
     ),
     ColumnOption("fields.<column>.<setting>", NOTHING, dropped=FOLLOWS),
     ColumnOption("parquet.<setting>#<column><path>", NOTHING, dropped=FOLLOWS),

@@ -58,6 +58,7 @@ def test_dynamic_options_override_those_of_the_schema(tmp_path: Path) -> None:
         ("pk-vector.index.columns", "v"),
         ("blob-field", "v"),
         ("vector-field", "v"),
+        ("fields.v.map.storage-layout", "shared-shredding"),
         ("type", "format-table"),
         ("branch", "b1"),
         ("manifest.format", "orc"),
@@ -70,7 +71,13 @@ def test_options_that_change_the_meaning_of_files_are_refused(tmp_path: Path, op
 
 
 def test_options_that_are_off_do_no_harm(tmp_path: Path) -> None:
-    options = {"row-tracking.enabled": "false", "type": "TABLE", "branch": "main", "bucket-function.type": "default"}
+    options = {
+        "row-tracking.enabled": "false",
+        "type": "TABLE",
+        "branch": "main",
+        "bucket-function.type": "default",
+        "fields.v.map.storage-layout": "default",
+    }
     assert make_table(tmp_path, options).options.bucket == 2
 
 
