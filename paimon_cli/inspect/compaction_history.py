@@ -31,9 +31,9 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class RewrittenFiles:
-    """The files that a compaction replaced and their replacements; `upgraded`: files that only changed their level.
+    """The files that a compaction read and those that it wrote. `upgraded`: further files, which only changed their level.
 
-    `levels`: the levels before and after, such as `0,3 -> 5`.
+    `levels`: the levels of all of them before and after, such as `0,3 -> 5`.
     """
 
     levels: str
@@ -167,10 +167,13 @@ class _Changes:
     def figures(self, entries: np.ndarray) -> RewrittenFiles:
         kinds = self.table.numbers("kinds")[entries]
         before, after = entries[kinds == DELETE], entries[kinds == ADD]
+        levels = f"{self._levels(before)} -> {self._levels(after)}" if len(entries) else ""
         upgraded = {self.names[row] for row in before.tolist()} & {self.names[row] for row in after.tolist()}
+        is_rewritten = np.array([self.names[row] not in upgraded for row in entries.tolist()], dtype=bool)
+        before, after = entries[is_rewritten & (kinds == DELETE)], entries[is_rewritten & (kinds == ADD)]
         rows, sizes = self.table.numbers("row_counts"), self.table.numbers("sizes")
         return RewrittenFiles(
-            f"{self._levels(before)} -> {self._levels(after)}" if len(entries) else "",
+            levels,
             len(before),
             len(after),
             len(upgraded),

@@ -15,7 +15,6 @@ from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.lsm_report import LsmRow, lsm_rows
 from paimon_cli.lsm.compaction_simulation import (
-    Figures,
     OnCommit,
     RunModel,
     SimulatedCommit,
@@ -26,6 +25,7 @@ from paimon_cli.lsm.compaction_simulation import (
     simulate,
 )
 from paimon_cli.lsm.leveled_compaction import FANOUT, simulate_leveled
+from paimon_cli.lsm.simulated_bucket import Figures
 from paimon_cli.lsm.sorted_runs import SortedRun, sorted_runs
 from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -143,7 +143,8 @@ def _runs_of(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunMo
 def run_model(context: TableContext, files: Sequence[DataFileMeta]) -> RunModel:
     """The model of a sorted run with these files, in key order."""
     run = SortedRun(0, tuple(files))
-    return RunModel(run.row_count, run.size, context.key_of(files[0].min_key), context.key_of(files[-1].max_key))
+    low, high = context.key_of(files[0].min_key), context.key_of(files[-1].max_key)
+    return RunModel(run.row_count, run.size, low, high, any(file.delete_row_count != 0 for file in files))
 
 
 def _merged(runs: Sequence[RunModel], buckets: int) -> RunModel:

@@ -1,34 +1,56 @@
 """Simulates the compaction of buckets over time, without data.
 
-The picker is the one that real compactions use; the runs that it picks from are only figures: rows, bytes, key ranges.
+The picker and the steps are those of real compactions; the files that they work on are only figures: rows, bytes, key ranges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 import numpy as np
 
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.lsm.compaction_picker import UNKNOWN, CompactionPicker
+from paimon_cli.lsm.simulated_bucket import Merge, R, Rolling, SimulatedRun, compacted
 from paimon_cli.lsm.universal_compaction import RunSize
+from paimon_cli.metadata.table_mode import KEYED_FILE_SIZE
 from paimon_cli.options.table_options import TableOptions
 
 
 @dataclass(frozen=True)
 class RunModel:
-    """One sorted run: rows, bytes, and the first and last key."""
+    """One sorted run, or a file of it: rows, bytes, the first and last key, and whether it may hold deletes."""
 
     rows: int
     size: int
     low: Key
     high: Key
+    has_deletes: bool = False
 
     @property
     def row_bytes(self) -> float:
         return self.size / self.rows if self.rows else 0.0
+
+    def parts(self, size: int) -> Sequence[RunModel]:
+        """Files of about `size` bytes; a single one if keys are not whole numbers, as it is not known where to divide them."""
+        space = _possible_keys(self.low, self.high, 1)
+        count = min(max(1, -(-self.size // size)), self.rows, space or 1)
+        if count <= 1 or space is None:
+            return [self]
+        low, ends = self.low[0], [number * space // count for number in range(count + 1)]
+        rows, sizes = ([n * total // count for n in range(count + 1)] for total in (self.rows, self.size))
+        return [
+            RunModel(rows[n + 1] - rows[n], sizes[n + 1] - sizes[n], (low + ends[n],), (low + ends[n + 1] - 1,), self.has_deletes)
+            for n in range(count)
+        ]
+
+    def joined(self, following: Sequence[RunModel]) -> RunModel:
+        """One run with the files, which have greater keys."""
+        files = (self, *following)
+        rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+        return RunModel(rows, size, self.low, files[-1].high, any(file.has_deletes for file in files))
 
 
 def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
@@ -45,7 +67,7 @@ def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
             absent *= 1 - min(run.rows, key_space) / key_space
         rows = max(min_rows, min(total, round(key_space * (1 - absent))))
     size = sum(run.size for run in runs)
-    return RunModel(rows, round(size * rows / total) if total else 0, low, high)
+    return RunModel(rows, round(size * rows / total) if total else 0, low, high, any(run.has_deletes for run in runs))
 
 
 def _possible_keys(low: Key, high: Key, buckets: int) -> int | None:
@@ -66,20 +88,7 @@ def _min_rows(runs: Sequence[RunModel]) -> int:
 SPACE_SAMPLES = 20
 
 
-class Figures(Protocol):
-    """What a simulation knows of a sorted run: its rows and bytes, and what its `Merge` needs."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-
-R = TypeVar("R", bound=Figures)
 OnCommit = Callable[[], None]
-Merge = Callable[[Sequence[R]], R]
-"""The result of merging runs, newest first."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +144,8 @@ def simulate(
 ) -> SimulationResult:
     """Run the commits. Each bucket may compact once every `rounds_every` commits, and when one of its flushes stalls.
 
-    A merge rewrites everything that is picked; a single run changes its level at no cost. `on_commit` is called after each
-    commit.
+    A compaction rewrites the files that real ones would rewrite; the others change their level at no cost. `on_commit` is called
+    after each commit.
     """
     state = _Simulation(workload, options, hour_of)
     space: list[float] = []
@@ -158,7 +167,13 @@ class _Simulation(Generic[R]):
     def __init__(self, workload: SimulatedWorkload[R], options: TableOptions, hour_of: Callable[[int], int]) -> None:
         self._merge, self._options, self._hour_of = workload.merge, options, hour_of
         self._commits = len(workload.commits)
-        self._buckets = {bucket_id: list(runs) for bucket_id, runs in workload.begin.items()}
+        target = options.target_file_size or KEYED_FILE_SIZE
+        rewrite_all = options.force_rewrite_all_files or options.record_level_expire_time is not None
+        self._rolling = Rolling(target, int(target * options.small_file_ratio), rewrite_all)
+        self._buckets = {
+            bucket_id: [SimulatedRun(level, tuple(run.parts(target) if level else (run,))) for level, run in runs]
+            for bucket_id, runs in workload.begin.items()
+        }
         self._states = dict.fromkeys(self._buckets, UNKNOWN)
         self._flushed = self._compacted = self._full = self._stalls = 0
         self._depths: list[int] = []
@@ -174,7 +189,7 @@ class _Simulation(Generic[R]):
                     self._stalls += 1
                     self._compact(bucket_id, commit.millis)
                     bucket = self._buckets[bucket_id]
-                bucket.insert(0, (0, run))
+                bucket.insert(0, SimulatedRun(0, (run,)))
                 self._flushed += run.size
             self._depths.append(len(bucket))
 
@@ -184,25 +199,22 @@ class _Simulation(Generic[R]):
 
     def _compact(self, bucket_id: Hashable, now: int) -> None:
         bucket = self._buckets[bucket_id]
-        max_level = max([self._options.num_levels - 1, *(level for level, _ in bucket)])
+        max_level = max([self._options.num_levels - 1, *(run.level for run in bucket)])
         picker = CompactionPicker.of(self._options, max_level, self._hour_of(now))
-        sizes = [RunSize(level, run.size) for level, run in bucket]
+        sizes = [RunSize(run.level, run.size) for run in bucket]
         pick, self._states[bucket_id] = picker.pick(sizes, now, self._states.get(bucket_id, UNKNOWN))
-        if pick is None or (pick.run_count == 1 and bucket[0][0] == pick.output_level):
+        if pick is None or (pick.run_count == 1 and bucket[0].level == pick.output_level):
             return
-        picked = [run for _, run in bucket[: pick.run_count]]
-        merged = picked[0]
-        if len(picked) > 1:
-            merged = self._merge(picked)
-            self._compacted += merged.size
+        result, written = compacted(bucket[: pick.run_count], pick.output_level, max_level, self._merge, self._rolling)
+        self._compacted += written
         self._full += pick.run_count == len(bucket)
         self._reasons[pick.reason] = self._reasons.get(pick.reason, 0) + 1
-        self._buckets[bucket_id] = [(pick.output_level, merged), *bucket[pick.run_count :]]
+        self._buckets[bucket_id] = [result, *bucket[pick.run_count :]]
 
     def space_amplification(self) -> float:
         """Bytes stored, divided by bytes if fully merged: 1.0 if no key is stored twice."""
-        kept = sum(run.size for bucket in self._buckets.values() for _, run in bucket)
-        fully_merged = sum(self._merge([run for _, run in bucket]).size for bucket in self._buckets.values() if bucket)
+        kept = sum(run.size for bucket in self._buckets.values() for run in bucket)
+        fully_merged = sum(self._merge([run.whole for run in bucket]).size for bucket in self._buckets.values() if bucket)
         return kept / fully_merged if fully_merged else 1.0
 
     def result(self, space: Sequence[float]) -> SimulationResult:
@@ -256,6 +268,27 @@ class KeySetRun:
     def size(self) -> int:
         return self.rows * self.row_bytes
 
+    @property
+    def low(self) -> Key:
+        return (int(self.keys[0]),)
+
+    @property
+    def high(self) -> Key:
+        return (int(self.keys[-1]),)
+
+    @property
+    def has_deletes(self) -> bool:
+        return False
+
+    def parts(self, size: int) -> Sequence[KeySetRun]:
+        rows = max(1, size // self.row_bytes)
+        return [KeySetRun(self.keys[begin : begin + rows], self.row_bytes) for begin in range(0, self.rows, rows)]
+
+    def joined(self, following: Sequence[KeySetRun]) -> KeySetRun:
+        if not following:
+            return self
+        return KeySetRun(np.concatenate([self.keys, *(file.keys for file in following)]), self.row_bytes)
+
 
 def synthetic_workload(shape: WorkloadShape, on_commit: OnCommit | None = None) -> SimulatedWorkload[KeySetRun]:
     """A workload of this shape. `on_commit` is called after each commit that was generated."""
@@ -267,8 +300,9 @@ def synthetic_workload(shape: WorkloadShape, on_commit: OnCommit | None = None) 
         new = np.arange(known, known + shape.rows - updates)
         known += shape.rows - updates
         keys = np.unique(np.concatenate([old, new]))
+        by_bucket = ((bucket, keys[keys % shape.buckets == bucket]) for bucket in range(shape.buckets))
         flushed: dict[Hashable, list[KeySetRun]] = {
-            bucket: [KeySetRun(keys[keys % shape.buckets == bucket], shape.row_bytes)] for bucket in range(shape.buckets)
+            bucket: [KeySetRun(own, shape.row_bytes)] for bucket, own in by_bucket if len(own)
         }
         commits.append(SimulatedCommit[KeySetRun](number * shape.commit_interval, flushed))
         if on_commit is not None:

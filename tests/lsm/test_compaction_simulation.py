@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
 import pytest
 
 from paimon_cli.lsm.compaction_simulation import (
@@ -16,7 +21,10 @@ from paimon_cli.lsm.compaction_simulation import (
     simulate,
     synthetic_workload,
 )
+from paimon_cli.lsm.simulated_bucket import Rolling, SimulatedRun, compacted
 from paimon_cli.options.table_options import TableOptions
+
+one_bucket = functools.partial(merged_run, buckets=1)
 
 
 def simulated(shape: WorkloadShape, options: dict[str, str] | None = None, every: int = 1) -> SimulationResult:
@@ -34,6 +42,58 @@ def test_counted_by_hand() -> None:
     assert result.most_runs == 5 and result.stalls == 0
     assert result.read_amplification == round((1 + 2 + 3 + 4 + 5 + 2 * (2 + 3 + 4 + 5)) / 13, 2)
     assert (result.write_amplification, result.space_amplification_at_end) == (round(16 / 13, 2), 1.0)
+
+
+FILES = {"target-file-size": "100 b", "compaction.small-file-ratio": "0.5"}
+"""Files of 100 bytes; those of 50 bytes and more need not be rewritten with their neighbours."""
+
+
+def flushes(*ranges: tuple[int, int]) -> list[SimulatedCommit[KeySetRun]]:
+    """Commits of 10 bytes for each key, from the first to the last."""
+    return [SimulatedCommit(n, {0: [KeySetRun(np.arange(low, high + 1), 10)]}) for n, (low, high) in enumerate(ranges)]
+
+
+def test_large_files_that_overlap_nothing_are_not_rewritten() -> None:
+    """Ten keys a commit, each greater than the last: compactions change levels, and write nothing."""
+    commits = flushes(*((10 * n, 10 * n + 9) for n in range(20)))
+    upgraded = simulate(SimulatedWorkload(commits, merged_keys), TableOptions(FILES), lambda _: 0)
+    assert upgraded.compactions and (upgraded.compacted_bytes, upgraded.write_amplification) == (0, 1.0)
+    rewritten = simulate(
+        SimulatedWorkload(commits, merged_keys),
+        TableOptions({**FILES, "compaction.force-rewrite-all-files": "true"}),
+        lambda _: 0,
+    )
+    small = simulate(SimulatedWorkload(commits, merged_keys), TableOptions({}), lambda _: 0)
+    assert rewritten.compacted_bytes and small.compacted_bytes
+
+
+def test_only_the_files_that_overlap_are_rewritten() -> None:
+    """Forty keys in four files at the top; four commits touch the third file, and the fifth run compacts them all."""
+    begin: dict[Hashable, Any] = {0: [(5, KeySetRun(np.arange(40), 10))]}
+    options = TableOptions({**FILES, "compaction.max-size-amplification-percent": "0"})
+    result = simulate(SimulatedWorkload(flushes(*[(22, 25)] * 4), merged_keys, begin), options, lambda _: 0)
+    assert (result.full_compactions, result.compacted_bytes) == (1, 100)
+    models: dict[Hashable, Any] = {0: [(5, RunModel(40, 400, (0,), (39,)))]}
+    commits = [SimulatedCommit[RunModel](n, {0: [RunModel(4, 40, (22,), (25,))]}) for n in range(4)]
+    assert simulate(SimulatedWorkload(commits, one_bucket, models), options, lambda _: 0).compacted_bytes == 100
+
+
+def test_files_with_deletes_are_rewritten_at_the_top_only() -> None:
+    """Two runs that overlap nothing become one, first above the top level, then at it."""
+    runs = [SimulatedRun(0, (RunModel(10, 100, (10 * n,), (10 * n + 9,), has_deletes=True),)) for n in range(2)]
+    rolling = Rolling(100, 50)
+    middle, none = compacted(runs, 4, 5, one_bucket, rolling)
+    top, all_bytes = compacted([middle], 5, 5, one_bucket, rolling)
+    assert (none, all_bytes) == (0, 200) and (middle.level, top.level, len(top.files)) == (4, 5, 2)
+    assert compacted([top], 5, 5, one_bucket, rolling)[1] == 0
+
+
+def test_a_run_is_divided_where_its_keys_are_whole_numbers() -> None:
+    parts = RunModel(10, 95, (0,), (99,)).parts(40)
+    assert [(part.low, part.high) for part in parts] == [((0,), (32,)), ((33,), (65,)), ((66,), (99,))]
+    assert (sum(part.rows for part in parts), sum(part.size for part in parts)) == (10, 95)
+    assert parts[0].joined(parts[1:]) == RunModel(10, 95, (0,), (99,))
+    assert len(RunModel(10, 95, ("a",), ("z",)).parts(40)) == 1
 
 
 def test_without_compaction_writers_stall() -> None:

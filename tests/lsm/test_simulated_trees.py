@@ -47,6 +47,25 @@ class Keys:
     def size(self) -> int:
         return ROW_BYTES * len(self.keys)
 
+    @property
+    def low(self) -> tuple[int]:
+        return (min(self.keys),)
+
+    @property
+    def high(self) -> tuple[int]:
+        return (max(self.keys),)
+
+    @property
+    def has_deletes(self) -> bool:
+        return False
+
+    def parts(self, size: int) -> Sequence[Keys]:
+        ascending, rows = sorted(self.keys), max(1, size // ROW_BYTES)
+        return [Keys(frozenset(ascending[n : n + rows])) for n in range(0, len(ascending), rows)]
+
+    def joined(self, following: Sequence[Keys]) -> Keys:
+        return united([self, *following])
+
 
 def united(runs: Sequence[Keys]) -> Keys:
     return Keys(frozenset().union(*(run.keys for run in runs)))
