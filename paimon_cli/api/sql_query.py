@@ -309,7 +309,8 @@ def _translated_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
             why = "a query reads tables only, unless the call allows it files"
             hint = "if you trust the query, add --allow-files; or name a table as db.table, or by its path in double quotes"
             raise Refused(_KIND_OF_ERROR.sub("", what), why, hint) from error
-        raise UsageError(_KIND_OF_ERROR.sub("", what), why) from error
+        hint = "write strings in single quotes: 'tea'" if isinstance(error, duckdb.BinderException) else ""
+        raise UsageError(_KIND_OF_ERROR.sub("", what), why, hint) from error
 
 
 def _unique(names: Sequence[str]) -> list[str]:

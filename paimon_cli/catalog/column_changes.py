@@ -13,7 +13,7 @@ from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapTy
 from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import boolean, read_option
+from paimon_cli.options.option_text import boolean, did_you_mean, read_option
 
 Path = tuple[str, ...]
 """The path of a column or nested field: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""
@@ -157,7 +157,9 @@ def position_of(fields: Fields, name: str) -> int:
     for position, candidate in enumerate(fields):
         if candidate.name == name:
             return position
-    raise UsageError(f"no column '{name}'", f"the columns are {', '.join(field.name for field in fields)}", column=name)
+    known = [field.name for field in fields]
+    hint = did_you_mean(name, known).strip()
+    raise UsageError(f"no column '{name}'", f"the columns are {', '.join(known)}", hint, column=name)
 
 
 def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> DataType:

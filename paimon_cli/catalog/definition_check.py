@@ -13,6 +13,7 @@ from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.column_options import named_columns
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.table_options import HASHED, NULLABLE_KEYS, TableOptions
 
 
@@ -280,7 +281,9 @@ def _check_option_values(definition: TableDefinition) -> None:
 def _expect_columns(what: str, names: Iterable[str], definition: TableDefinition) -> None:
     for name in names:
         if name not in definition.field_names:
-            raise UsageError(f"{what} names an unknown column '{name}'", f"the columns are {', '.join(definition.field_names)}")
+            known = definition.field_names
+            hint = did_you_mean(name, known).strip()
+            raise UsageError(f"{what} names an unknown column '{name}'", f"the columns are {', '.join(known)}", hint)
 
 
 def _refuse_duplicates(what: str, names: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from paimon_cli.storage.redaction import names_secret
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 """Options that Paimon documents as numbers, but passes to Parquet's writer, which expects true or false."""
-NEARLY, FARTHER = 0.85, 0.6
+NEARLY, FARTHER = 0.8, 0.6
 """Minimum similarity of a misspelled key to a known one: for warnings (engines store other keys in tables), and for errors."""
 
 _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {

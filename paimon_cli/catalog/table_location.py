@@ -115,7 +115,7 @@ def _identifier(name: str) -> TableIdentifier:
 
 def _in_catalog(identifier: TableIdentifier, metastore: Metastore, is_new: bool) -> TableLocation:
     if not is_new:
-        return TableLocation.of(metastore.table(identifier), metastore)
+        return TableLocation.of(_found(identifier, metastore), metastore)
     try:
         url = metastore.url_of_new_table(identifier)
     except NotFound as missing:
@@ -123,6 +123,16 @@ def _in_catalog(identifier: TableIdentifier, metastore: Metastore, is_new: bool)
             missing.set_hint(metastore.creating(identifier.database))
         raise
     return TableLocation.of(RegisteredTable(identifier, url), metastore)
+
+
+def _found(identifier: TableIdentifier, metastore: Metastore) -> RegisteredTable:
+    try:
+        return metastore.table(identifier)
+    except UsageError as error:
+        path = f"./{identifier.database}/{identifier.table}"
+        if metastore.warehouse is None and os.path.isdir(f"{path}/schema"):
+            error.set_hint(f"the table in {path} is named by its path: {shlex.quote(path)}")
+        raise
 
 
 def _one_branch(table: str, in_name: str | None, given: str | None) -> str:

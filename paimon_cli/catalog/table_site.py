@@ -13,10 +13,8 @@ from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.options.option_text import nearest
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
-from paimon_cli.storage.storage import FileStatus, Storage, ancestors, first_entries
+from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries
 
-MAX_SIMILAR = 10_000
-"""The most directories that are compared with a name that does not exist."""
 MAX_NAMED = 5
 """The most directory entries that a message names."""
 

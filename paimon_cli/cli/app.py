@@ -78,7 +78,9 @@ def _command_line_error(error: Any) -> UsageError:
     command = command_path(error.ctx) if error.ctx is not None else "paimon-cli"
     message = _plain(error.format_message().replace("\n", " "))
     if SEVERAL_WORDS in message:
-        return UsageError(message, "quote arguments that contain spaces, such as 'price INT'", f"{command} --help")
+        return UsageError(
+            message, "the command takes fewer; quote one that contains spaces, such as 'price INT'", f"{command} --help"
+        )
     option = getattr(error, "option_name", None)
     hints = (hint for (name, flag), hint in HINTS_FOR_OPTIONS.items() if command.endswith(name) and option == flag)
     hint = next(hints, f"{command} --help")

@@ -118,7 +118,8 @@ def _no_type(ctx: Any) -> str | None:
     return None
 
 
-LISTING = "ls"
+SHOWS_A_TABLE = ("ls", "show")
+"""The command of a group that is meant by `GROUP TABLE`; the first of them that the group has."""
 GIVEN = "paimon-cli.given"
 """Key in the `meta` of a context for the raw arguments of the command."""
 
@@ -184,9 +185,8 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             known = WORDS_OF_OTHERS.get(args[0].lower())
             return None if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
         is_table = "/" in args[0] or "." in args[0] or os.path.isdir(args[0])
-        if not is_table or self.get_command(ctx, LISTING) is None:
-            return None
-        return f"{ctx.command_path} {LISTING} {shlex.join(args)}"
+        shown_by = next((name for name in SHOWS_A_TABLE if self.get_command(ctx, name) is not None), None)
+        return f"{ctx.command_path} {shown_by} {shlex.join(args)}" if is_table and shown_by is not None else None
 
 
 class CommandsOnDemand(Mapping[str, Any]):

@@ -15,6 +15,7 @@ from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable, split_buckets, split_partitions
 from paimon_cli.cli.results import counted, human_size
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import did_you_mean
 
 manifests = group("Manifests of a snapshot: which files they add and delete.")
 files = group("Data files of a snapshot, with levels, keys and sequence numbers.")
@@ -218,7 +219,8 @@ def _chosen_columns(names: str | None) -> Sequence[Column]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        raise UsageError(f"--columns {names}: no column '{', '.join(unknown)}'", f"the columns are {', '.join(known)}")
+        hint = did_you_mean(unknown[0], known).strip() if unknown else ""
+        raise UsageError(f"--columns {names}: no column '{', '.join(unknown)}'", f"the columns are {', '.join(known)}", hint)
     return [known[name] for name in wanted]
 
 

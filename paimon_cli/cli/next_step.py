@@ -30,8 +30,14 @@ LIMITS = "what this version does not support is listed in README.md, under Limit
 
 
 def command_path(context: Any) -> str:
-    """The command as it is typed, such as `paimon-cli alter TABLE set`; Typer puts arguments into braces."""
-    return str(context.command_path).replace("{", "").replace("}", "")
+    """The command as it is typed, such as `paimon-cli alter shop/orders set`; Typer puts names of arguments into braces."""
+    path, above = str(context.command_path), context.parent
+    while above is not None:
+        for name, value in above.params.items():
+            if isinstance(value, str):
+                path = path.replace(f"{{{name.upper()}}}", shlex.quote(value))
+        above = above.parent
+    return path.replace("{", "").replace("}", "")
 
 
 def next_step(error: PaimonError, context: Any) -> str:

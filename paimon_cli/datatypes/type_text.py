@@ -38,6 +38,7 @@ from paimon_cli.datatypes.data_type import (
     is_java_whitespace,
 )
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import did_you_mean
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>:]|[^\s(),<>'`:]+|\S")
 _PLAIN: dict[str, DataType] = {
@@ -112,7 +113,8 @@ class _Reader:
             return _SIZED[word](word, self._argument(1, 1, MAX_LENGTH))
         special = self._special_types().get(word)
         if special is None:
-            raise self._error("unknown type" if word else "a type is missing")
+            known = (*_PLAIN, *_SIZED, *self._special_types())
+            raise self._error("unknown type" if word else "a type is missing", did_you_mean(word, known))
         self._advance()
         return special()
 
@@ -258,7 +260,7 @@ class _Reader:
             if not self._take(word):
                 raise self._error(f"'{word}' is missing")
 
-    def _error(self, why: str) -> UsageError:
+    def _error(self, why: str, question: str = "") -> UsageError:
         at_end = self._next >= len(self._tokens)
         position = len(self._text) if at_end else self._tokens[self._next].position
         found = "the end of the text" if at_end else f"'{self._tokens[self._next].text}'"
@@ -266,7 +268,7 @@ class _Reader:
         return UsageError(
             f"cannot read the type '{shown}'",
             f"{why}: found {found} at position {position}",
-            "write types like BIGINT NOT NULL, DECIMAL(10, 2), STRING or TIMESTAMP(3)",
+            f"{question}write types like BIGINT NOT NULL, DECIMAL(10, 2), STRING or TIMESTAMP(3)",
             type=self._text,
             position=position,
         )

@@ -21,6 +21,7 @@ from paimon_cli.metadata.table_layout import (
     is_plain_name,
     parse_numbered,
 )
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.storage import Storage
 
 
@@ -52,7 +53,7 @@ class BranchList:
         return NotFound(
             f"no branch '{name}' in {self.layout.root}",
             why,
-            f"paimon-cli branches ls {shlex.quote(self.layout.root)}",
+            f"{did_you_mean(name, (MAIN_BRANCH, *names))}paimon-cli branches ls {shlex.quote(self.layout.root)}",
             branch=name,
         )
 
@@ -95,9 +96,8 @@ class TagHistory:
         if tag is None:
             names = self.names()
             why = f"its tags are {', '.join(names)}" if names else "it has no tags"
-            raise NotFound(
-                f"no tag '{name}' in {self.layout.version_root}", why, f"paimon-cli tags ls {self.layout.argument}", tag=name
-            )
+            hint = f"{did_you_mean(name, names)}paimon-cli tags ls {self.layout.argument}"
+            raise NotFound(f"no tag '{name}' in {self.layout.version_root}", why, hint, tag=name)
         return tag
 
     def all(self) -> dict[str, Tag]:

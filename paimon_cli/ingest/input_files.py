@@ -5,6 +5,7 @@ The files of a table also hold rows that were deleted or replaced. Which rows ar
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -17,8 +18,9 @@ from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_directory import DELTA, HUDI, ICEBERG, PAIMON, TableDirectory, recognised_table
 from paimon_cli.ingest.text_blocks import compression_of, uncompressed_name
 from paimon_cli.ingest.text_form import TEXT
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import FileStatus, Storage, ancestors
+from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.threads import in_parallel
 from paimon_cli.storage.whole_file import ScratchDirectory
@@ -118,9 +120,18 @@ class _Search:
                     files.append(_source_file(self._storage, file, self._format))
                 except FileNotFoundError:
                     missing = self._source if entry is named and not entry.is_directory else file.path
-                    raise NotFound(f"no input at {missing}", "there is no such file or directory") from None
+                    raise NotFound(
+                        f"no input at {missing}", "there is no such file or directory", self._similar(file.path)
+                    ) from None
                 self._check_above(file.path)
         return files
+
+    def _similar(self, path: str) -> str:
+        """The question whether a file beside `path` was meant; empty if none has a similar name."""
+        directory, _, name = path.rpartition("/")
+        with contextlib.suppress(StorageUnavailable):
+            return did_you_mean(name, [entry.name for entry in first_entries(self._storage, directory, MAX_SIMILAR)]).strip()
+        return ""
 
     def _check_above(self, path: str) -> None:
         """Raise `UsageError` if the path, or the target of a link, lies within a table."""

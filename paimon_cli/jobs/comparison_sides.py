@@ -21,6 +21,7 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.sql.predicate import parse_predicate
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ def compared_fields(here: Side, there: Side, key: Sequence[str], columns: Sequen
     for name in (*key, *columns):
         for side, known in zip((here, there), sides, strict=True):
             if name not in known:
-                raise UsageError(f"{side.name} has no column '{name}'", f"its columns are {', '.join(known)}")
+                hint = did_you_mean(name, known).strip()
+                raise UsageError(f"{side.name} has no column '{name}'", f"its columns are {', '.join(known)}", hint)
     chosen = [name for name in (columns or sides[0]) if name in sides[1] and name not in key]
     if not chosen and not key:
         raise UsageError("there is nothing to compare", f"{here.name} and {there.name} have no column in common")

@@ -20,7 +20,7 @@ from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back
 from paimon_cli.metadata.data_file import BucketId, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import is_plain_name
-from paimon_cli.options.option_text import plain_number
+from paimon_cli.options.option_text import did_you_mean, plain_number
 from paimon_cli.read.time_travel import moment_of
 
 
@@ -141,7 +141,9 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
         millis = moment_of(text, context.clock.now_millis())
     except UsageError as error:
         raise NotFound(
-            f"no snapshot, tag or time '{text}' to roll back to", error.why, "list them with `snapshots ls` and `tags ls`"
+            f"no snapshot, tag or time '{text}' to roll back to",
+            error.why,
+            f"{did_you_mean(text, context.tags.names())}paimon-cli tags ls {context.layout.argument}",
         ) from error
     snapshot = context.snapshots.at_time(millis)
     if snapshot is None:

@@ -28,6 +28,7 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.option_text import did_you_mean
 
 MAX_PER_CODE = 1000
 LEVELS = (META, FILES, FULL)
@@ -326,4 +327,5 @@ def check_request(request: VerifyRequest) -> None:
     """Raise `UsageError` for an unknown check or code."""
     for name in request.only:
         if name not in CHECKS and name not in BY_CODE:
-            raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list")
+            hint = f"{did_you_mean(name, (*CHECKS, *BY_CODE))}paimon-cli verify --list"
+            raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", hint)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def find_case(name: str) -> Case:
     for case in CASES:
         if case.name.replace("-", "") == name.replace("-", ""):
             return case
-    raise UsageError(f"no case '{name}'", f"cases are {', '.join(case.name for case in CASES)}", "paimon-cli lab ls")
+    known = [case.name for case in CASES]
+    raise UsageError(f"no case '{name}'", f"cases are {', '.join(known)}", f"{did_you_mean(name, known)}paimon-cli lab ls")
 
 
 def run_case(

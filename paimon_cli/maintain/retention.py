@@ -10,6 +10,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, TAG_PREFIX, is_plain_name
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.table_options import TableOptions
 
 
@@ -187,9 +188,8 @@ def check_consumer(context: TableContext, name: str) -> None:
     if not is_plain_name(name) or not context.storage.exists(context.layout.consumer(name)):
         names = [consumer.name for consumer in consumers(context)]
         why = f"its consumers are {', '.join(names)}" if names else "it has no consumers"
-        raise NotFound(
-            f"no consumer '{name}' of {context.address}", why, f"paimon-cli consumers ls {context.layout.argument}", consumer=name
-        )
+        hint = f"{did_you_mean(name, names)}paimon-cli consumers ls {context.layout.argument}"
+        raise NotFound(f"no consumer '{name}' of {context.address}", why, hint, consumer=name)
 
 
 def expired_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:

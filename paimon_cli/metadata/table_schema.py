@@ -12,6 +12,7 @@ from paimon_cli.datatypes.data_type import DataField, DataType, check_field_name
 from paimon_cli.datatypes.field_types import field_from_json, field_to_json
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.snapshot import dump_java_json
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.table_options import TableOptions
 
 CURRENT_VERSION = 3
@@ -76,9 +77,8 @@ class TableSchema:
         """The column of that name. Raises `UsageError` if there is none."""
         found = self.find(name)
         if found is None:
-            raise UsageError(
-                f"no column '{name}'", "the table does not have it", f"columns: {', '.join(self.field_names)}", column=name
-            )
+            hint = f"{did_you_mean(name, self.field_names)}columns: {', '.join(self.field_names)}"
+            raise UsageError(f"no column '{name}'", "the table does not have it", hint, column=name)
         return found
 
     def find(self, name: str) -> DataField | None:

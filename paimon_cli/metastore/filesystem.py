@@ -12,7 +12,7 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, RegisteredTable, TableIdentifier
-from paimon_cli.storage.storage import FileStatus, Storage, directories_of, remove_empty_directory
+from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, directories_of, first_entries, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
 LISTED_AT_ONCE = 16
@@ -98,12 +98,18 @@ class FileSystemMetastore(Metastore):
         self.mover(old, old_url, new, new_url)()
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
-        """The error for a missing table, or for its missing database."""
+        """The error for a missing table, or for its missing database, whose directory may lack the suffix."""
+        beside = f"{self.root_url().rstrip('/')}/{identifier.database}/{identifier.table}"
         try:
             self.database(identifier.database)
         except NotFound as missing:
+            if self.has_schema(beside):
+                why = f"the directory of a database ends in {DATABASE_SUFFIX}; this table is named by its path"
+                return NotFound(missing.what, why, f"name it {shlex.quote(beside)}", **missing.details)
             return missing
-        return self.no_table(identifier)
+        storage, root = self.open_directory(self.directory_of(identifier.database))
+        names = [entry.name for entry in first_entries(storage, root, MAX_SIMILAR) if entry.is_directory]
+        return self.no_table(identifier, names)
 
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         """Nothing to do: the schema file is the only record."""

@@ -243,11 +243,12 @@ class Metastore(ABC):
         """The command that creates a database, for hints."""
         return f"paimon-cli db create {shlex.quote(name)}{self.flags}"
 
-    def no_table(self, identifier: TableIdentifier) -> NotFound:
+    def no_table(self, identifier: TableIdentifier, known: Iterable[str] = ()) -> NotFound:
+        """The error for an unknown table. `known`: tables of its database whose name may have been meant."""
         return NotFound(
             f"there is no table {identifier}",
             f"the {self.kind} catalog does not know it",
-            f"paimon-cli tables ls {shlex.quote(identifier.database)}{self.flags}",
+            f"{did_you_mean(identifier.table, known)}paimon-cli tables ls {shlex.quote(identifier.database)}{self.flags}",
         )
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:

@@ -243,6 +243,10 @@ def publish_snapshot(storage: Storage, path: str, data: bytes, base_uuid: str | 
     return storage.put_if_absent(path, data)
 
 
+MAX_SIMILAR = 10_000
+"""The most entries of a directory among which a mistyped name is looked for."""
+
+
 def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
     """At most `limit` of the direct entries; cheap on stores that list in pages."""
     if isinstance(storage, ListsInPages):
