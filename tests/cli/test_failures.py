@@ -129,7 +129,7 @@ def test_the_hint_of_an_unknown_commit_is_another_command(run: Run, monkeypatch:
 
 def test_hints_name_commands_as_they_are_typed(run: Run) -> None:
     answer = run("alter", "t", "add-column", "note", "STRING", code=2)
-    assert answer.err.splitlines()[-1] == "hint: paimon-cli alter TABLE add-column --help"
+    assert answer.err.splitlines()[-1] == "hint: paimon-cli alter t add-column --help"
 
 
 @pytest.mark.parametrize("command", [("version",), ("read", "t"), ("snapshots", "ls", "t")])

@@ -24,6 +24,7 @@ def folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("tags ./shop/orders", "paimon-cli tags ls ./shop/orders"),
         ("show shop/orders", "paimon-cli describe shop/orders"),
         ("history shop/orders", "paimon-cli snapshots ls shop/orders"),
+        ("lsm shop/orders", "paimon-cli lsm show shop/orders"),
     ],
 )
 def test_commands_in_other_words_can_be_pasted(run: Run, folder: Path, line: str, hint: str) -> None:
@@ -42,3 +43,30 @@ def test_tables_that_nearly_match_are_named(run: Run, folder: Path, command: str
 def test_columns_that_nearly_match_are_named(run: Run, folder: Path) -> None:
     assert "did you mean 'item'?" in run("read", "shop/orders", "-w", "itm = 'tea'", code=2).err
     assert "write strings in single quotes: 'tea'" in run("read", "shop/orders", "-w", "item = tea", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "meant"),
+    [
+        ("read shop/orders --tag v1", 3, "did you mean 'v12'?"),
+        ("rollback shop/orders --to v13 -y", 3, "did you mean 'v12'?"),
+        ("read 'shop/orders$branch_exq'", 3, "did you mean 'exp'?"),
+        ("read shop/orders --select itm", 2, "did you mean 'item'?"),
+        ("alter shop/orders drop-column itm", 2, "did you mean 'item'?"),
+        ("create t -C 'id INTEGR'", 2, "did you mean 'INTEGER'?"),
+        ("create t -C 'id INT' --primary-key idd", 2, "did you mean 'id'?"),
+        ("write shop/orders rows.jsn", 3, "did you mean 'rows.json'?"),
+        ("verify shop/orders --only dvv", 2, "did you mean 'dv'?"),
+        ("lab run lost-update-colums", 2, "did you mean 'lost-update-columns'?"),
+        ("read shop.oders --warehouse wh", 3, "did you mean 'orders'?"),
+        ("read shop.orders", 2, "named by its path: ./shop/orders"),
+        ("read shop.orders --warehouse .", 3, "name it ./shop/orders"),
+    ],
+)
+def test_other_names_that_nearly_match_are_named(run: Run, folder: Path, line: str, code: int, meant: str) -> None:
+    (folder / "rows.json").write_text('{"id": 1}')
+    run("write", "shop/orders", "rows.json")
+    run("tags", "create", "shop/orders", "v12")
+    run("branches", "create", "shop/orders", "exp")
+    run("create", "wh/shop.db/orders", "-C", "id INT")
+    assert meant in run(*shlex.split(line), code=code).err
