@@ -173,14 +173,21 @@ class Catalog(Compaction):
         return read_settings(self.url, self._options).rows()
 
     def health(
-        self, tables: Sequence[str] = (), *, database: str | None = None, argument: Callable[[str], str] = str
+        self,
+        tables: Sequence[str] = (),
+        *,
+        database: str | None = None,
+        advice: bool = False,
+        argument: Callable[[str], str] = str,
     ) -> list[HealthRow]:
         """The health of `tables`, of all tables of a database, or of the warehouse, most urgent first.
 
-        A table that cannot be opened gets a row too. Raises `NotFound` if one of `tables` does not exist. `argument`:
-        converts the name of a table into the argument for the commands of its findings.
+        A table that cannot be opened gets a row too. Raises `NotFound` if one of `tables` does not exist. `advice`: also
+        find what could be better, for which the commits of each history are replayed. `argument`: converts the name of a
+        table into the argument for the commands of its findings.
         """
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
+        from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.health_report import by_urgency, health_of, unreadable
 
         if tables and database is not None:
@@ -195,7 +202,8 @@ class Catalog(Compaction):
         def examined(location: TableLocation) -> HealthRow:
             name = argument(location.name)
             try:
-                return health_of(self._open(location).context, location.name, name)
+                table = ExaminedTable(self._open(location).context, name)
+                return health_of(table, location.name, with_advice=advice)
             except PaimonError as error:
                 if tables and isinstance(error, NotFound):
                     raise

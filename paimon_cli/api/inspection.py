@@ -13,11 +13,10 @@ from paimon_cli.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from paimon_cli.inspect.advice_rules import Advice
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
-    from paimon_cli.inspect.doctor_rules import Diagnosis
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow, RowGroupRow
+    from paimon_cli.inspect.findings.finding import Finding
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
     from paimon_cli.inspect.lsm_report import LsmRow
@@ -35,11 +34,14 @@ class Inspection(OpenedTable):
     Sizes are bytes, times epoch millis. `snapshot`: an id, default the latest; the methods raise `NotFound` if it does not exist.
     """
 
-    def describe(self) -> TableDescription:
-        """A summary of the table: columns, keys, options, contents, versions and pending maintenance."""
+    def describe(self, *, argument: str | None = None) -> TableDescription:
+        """A summary of the table: columns, keys, options, contents, versions and pending maintenance.
+
+        `argument`: the name of the table in the commands of findings.
+        """
         from paimon_cli.inspect.table_description import describe_table
 
-        return describe_table(self.catalog_table)
+        return describe_table(self.catalog_table, argument)
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index."""
@@ -85,16 +87,25 @@ class Inspection(OpenedTable):
         return partition_rows(self.context, self._snapshot(snapshot), done)
 
     def buckets(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, index_stats: bool = False
+        self,
+        *,
+        snapshot: int | None = None,
+        partition: Partitions | None = None,
+        index_stats: bool = False,
+        argument: str | None = None,
     ) -> Sequence[BucketRow]:
-        """Buckets with their files, sorted runs, rows, bytes and skew, and the command that would improve them.
+        """Buckets with their files, sorted runs, rows, bytes and skew, and the command that would improve them now.
 
         `index_stats`: return `IndexedBucketRow`, with the keys in hash indexes and the rows marked by deletion vectors.
+        `argument`: the name of the table in commands. At an older `snapshot` there are none: they would change the latest one.
         """
-        from paimon_cli.inspect.bucket_report import bucket_rows, indexed_bucket_rows
+        from paimon_cli.inspect.bucket_report import NO_ADVICE, bucket_rows, findings_by_bucket, indexed_bucket_rows
 
         rows = indexed_bucket_rows if index_stats else bucket_rows
-        return rows(self.context, self._snapshot(snapshot), self._partitions(partition))
+        shown, spec = self._snapshot(snapshot), self._partitions(partition)
+        is_latest = snapshot is None or self.context.snapshots.latest_id() == snapshot
+        name = argument or self.catalog_table.layout.argument
+        return rows(self.context, shown, spec, findings_by_bucket(self.context, name, spec) if is_latest else NO_ADVICE)
 
     def lsm(
         self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
@@ -135,7 +146,7 @@ class Inspection(OpenedTable):
         rows = vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), self._buckets(bucket))
         return [row for row in rows if row.level is None] if dangling else rows
 
-    def doctor(self, *, argument: str | None = None) -> list[Fact | Diagnosis]:
+    def doctor(self, *, argument: str | None = None) -> list[Fact | Finding]:
         """Facts and findings about the table and its storage.
 
         Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are removed
@@ -146,12 +157,17 @@ class Inspection(OpenedTable):
         self._expect_existing()
         return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
 
-    def health(self, *, argument: str | None = None) -> HealthRow:
-        """Figures, a verdict and findings, without writing anything. `argument`: the table's name in commands."""
+    def health(self, *, advice: bool = False, argument: str | None = None) -> HealthRow:
+        """Figures, a verdict and findings, without writing anything.
+
+        `advice`: also what could be better, as `advise` says it; `argument`: the table's name in commands.
+        """
+        from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.health_report import health_of
 
         self._expect_existing()
-        return health_of(self.context, self.name, argument or self.catalog_table.layout.argument)
+        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument)
+        return health_of(table, self.name, with_advice=advice)
 
     def state(self) -> TableState:
         """The current state that `watch` shows: files, buckets, sorted runs, and the newest commits."""
@@ -189,12 +205,14 @@ class Inspection(OpenedTable):
         findings = len(figures.health.findings)
         return WrittenReport(html, len(page), figures.health.verdict, findings, figures.bucket_count, len(figures.kinds))
 
-    def advise(self, *, only: Sequence[str] | None = None, argument: str | None = None) -> list[Advice]:
-        """Suggestions based on the table's own history. `only`: some of buckets, small-files, options and compaction.
+    def advise(self, *, only: Sequence[str] | None = None, argument: str | None = None) -> list[Finding]:
+        """Suggestions based on the table's own history. `only`: some of buckets, small-files, options, compaction and history.
 
         `argument`: the name of the table in the commands of suggestions.
         """
-        from paimon_cli.inspect.advice_rules import TOPICS, Case, advise
+        from paimon_cli.inspect.findings.examined_table import ExaminedTable
+        from paimon_cli.inspect.findings.finding import LISTING, METADATA, OK, REPLAY, TOPICS
+        from paimon_cli.inspect.findings.runner import by_topic, findings_of
 
         progress = self.runtime.new_progress()
 
@@ -202,10 +220,9 @@ class Inspection(OpenedTable):
             progress.start(f"Simulating compaction options, {number} of {count}", None)
             return progress.advance
 
-        case = Case(self.context, argument or self.catalog_table.layout.argument)
-        case.on_scenario = on_scenario
+        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument, on_scenario=on_scenario)
         try:
-            return advise(case, list(only) if only else TOPICS)
+            return by_topic(findings_of(table, OK, only or TOPICS, (METADATA, LISTING, REPLAY)))
         finally:
             progress.finish()
 
@@ -289,7 +306,7 @@ def simulate(
         progress.finish()
 
 
-def examine_installation() -> list[Fact | Diagnosis]:
+def examine_installation() -> list[Fact | Finding]:
     """Facts and findings about this machine and the installed libraries (`doctor` without a table)."""
     from paimon_cli.jobs.doctor_job import examine_machine
 

@@ -203,7 +203,7 @@ def describe(call: Call, table: TableName) -> None:
     from paimon_cli.inspect.table_description import TableDescription
 
     opened = call.open(table)
-    described = opened.describe()
+    described = opened.describe(argument=call.pasted(table))
     columns = columns_of(TableDescription)
     lists_findings = call.is_for_people and bool(described.health)
     call.show(Item("TableDescription", opened.name, described, columns[:-1] if lists_findings else columns))

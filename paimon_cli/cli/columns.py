@@ -40,6 +40,8 @@ RECORD = Kind(lambda row: {name: getattr(row, name) for name in field_names(type
 """A nested record: an object in JSON."""
 RECORDS = Kind(lambda rows: [RECORD.json(row) for row in rows], str)
 """A list of nested records: a list of objects in JSON, a separate table in text."""
+TO_DO = Kind(lambda findings: [{**RECORD.json(row), "finding": row.message} for row in findings], str)
+"""Findings as `describe` shows them: `finding` is an older name of their message."""
 
 NAMES_OF_KIND = {
     COUNT: "added attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
@@ -75,12 +77,13 @@ NAMES_OF_KIND = {
     CHANGE: "delta_record_count",
     PERCENT: "abort_rate",
     SPAN: "span",
-    RECORDS: "differences tried fields findings finds health runs steps strategies",
+    RECORDS: "differences tried fields findings finds runs steps strategies",
+    TO_DO: "health",
     RECORD: "lookup",
     PLACE: "external_path file html output_path path table url",
 }
 KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
-    "Advice.figures": JSON,
+    "Finding.figures": JSON,
     "CompactedBucketRow.levels": TEXT,
     "CompactionRow.levels": TEXT,
     "CompactionRow.partitions": NAMES,
@@ -188,6 +191,7 @@ TITLES: dict[str, str | None] = {
     "write_amplification": "Write amp",
     "BranchRow.name": "Branch",
     "BucketRow.advice": None,
+    "BucketRow.code": None,
     "BucketRow.max_level": "Top level",
     "BucketRow.reason": None,
     "BucketRow.sorted_runs": "Runs",
@@ -261,7 +265,6 @@ TITLES: dict[str, str | None] = {
 """Titles by field name, or by dataclass and field name, if the title is not the name itself; None: not in text tables."""
 
 SHOWN = {
-    "Advice": "topic severity code subject message command figures",
     "Case": "name title anomaly writers rounds honours",
     "CompactedTable": "table buckets files_before files_after bytes_before bytes_after snapshots conflicts waiting_records "
     "engine engine_reason seconds",

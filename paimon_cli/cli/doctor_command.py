@@ -40,7 +40,7 @@ def doctor(
     """
     from paimon_cli.api.inspection import examine_installation
     from paimon_cli.cli.text_view import say_findings, wrapped
-    from paimon_cli.inspect.doctor_rules import Diagnosis
+    from paimon_cli.inspect.findings.finding import Finding
     from paimon_cli.jobs.doctor_job import Fact
 
     results = examine_installation()
@@ -49,7 +49,7 @@ def doctor(
     passed = [item for item in results if isinstance(item, Fact)]
     findings = [item for item in results if not isinstance(item, Fact)]
     if not call.is_for_people:
-        call.show(Listing("DiagnosisList", table, Diagnosis, findings, summary={"passed": [vars(fact) for fact in passed]}))
+        call.show(Listing("DiagnosisList", table, Finding, findings, summary={"passed": [vars(fact) for fact in passed]}))
     else:
         for fact in passed:
             say(wrapped(f"ok       {fact.subject}: {fact.message}", indent=9))
@@ -91,6 +91,9 @@ def health(
         typer.Argument(metavar="[TABLE]...", help="Tables; default all of the warehouse.", show_default=False),
     ] = None,
     database: Annotated[str | None, typer.Option("--database", metavar="DB", help="All tables of this database.")] = None,
+    advice: Annotated[
+        bool, typer.Option("--advice", help="Also show what could be better, as `advise` does; it does not change the exit code.")
+    ] = False,
 ) -> None:
     """Show the health of tables: figures, a verdict, and the command that fixes each finding. Exits with 4 on findings.
 
@@ -103,15 +106,15 @@ def health(
     from paimon_cli.cli.text_view import say_findings
     from paimon_cli.inspect.health_report import HealthRow
 
-    rows = call.catalog().health(tables or (), database=database, argument=call.pasted)
-    unhealthy = [row for row in rows if row.findings]
+    rows = call.catalog().health(tables or (), database=database, advice=advice, argument=call.pasted)
+    unhealthy = [row for row in rows if row.problems]
     columns = columns_of(HealthRow)
     if call.is_for_people:
         columns = columns[:-1]
     footer = f"{counted(len(rows), 'table')}, {len(unhealthy)} with findings"
     call.show(Listing("HealthList", tables[0] if tables and len(tables) == 1 else None, columns, rows, footer=footer))
     if call.is_for_people:
-        for row in unhealthy:
+        for row in (row for row in rows if row.findings):
             say(f"{row.table}: {row.verdict}")
             say_findings(row.findings, margin="  ")
     if unhealthy:
@@ -125,6 +128,7 @@ class Topic(str, enum.Enum):
     SMALL_FILES = "small-files"
     OPTIONS = "options"
     COMPACTION = "compaction"
+    HISTORY = "history"
 
 
 @command(commands, "advise")
@@ -135,20 +139,21 @@ def advise(
 ) -> None:
     """Suggest changes based on the table's own history: bucket count, small files, options, compaction triggers.
 
-    Each suggestion shows its figures and the command that applies it. Nothing is changed, and the exit code is 0 (`doctor`
-    exits with 4 on findings). Triggers are compared by replaying the commits that are still in the history.
+    Each suggestion shows its figures and the command that applies it; the findings of `health` are among them. Nothing is
+    changed, and the exit code is 0 (`health` exits with 4 on findings). Triggers are compared by replaying the commits that
+    are still in the history.
 
     paimon-cli advise ./wh/shop.db/orders --only buckets
 
     paimon-cli advise shop.orders --warehouse ./wh -o json
     """
     from paimon_cli.cli.text_view import wrapped
-    from paimon_cli.inspect.advice_rules import Advice
+    from paimon_cli.inspect.findings.finding import Finding
 
     topics = [topic.value for topic in only or ()]
     found = call.open(table).advise(only=topics, argument=call.pasted(table))
     if not call.is_for_people:
-        call.show(Listing("AdviceList", table, Advice, found))
+        call.show(Listing("AdviceList", table, Finding, found))
         return
     topic = ""
     for advice in found:

@@ -203,7 +203,9 @@ def list_buckets(
     from paimon_cli.inspect.bucket_report import BucketRow, IndexedBucketRow
 
     opened = call.open(table)
-    rows = opened.buckets(snapshot=snapshot, partition=split_partitions(partition), index_stats=index_stats)
+    rows = opened.buckets(
+        snapshot=snapshot, partition=split_partitions(partition), index_stats=index_stats, argument=call.pasted(table)
+    )
     advised = Counter((row.reason, row.advice) for row in rows if row.advice)
     advice = [f"{counted(number, 'bucket')}, {reason}: {command}" for (reason, command), number in advised.items()]
     footer = "\n".join([counted(len(rows), "bucket"), *advice])

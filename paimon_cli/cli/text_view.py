@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from paimon_cli.cli.columns import RECORDS, field_names
+from paimon_cli.cli.columns import RECORDS, TO_DO, field_names
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.results import ABSENT, View, cell_text, printable, say
 from paimon_cli.cli.terminal import paged
@@ -79,14 +79,14 @@ def _show_listing(listing: Listing, view: View) -> None:
 
 def _show_item(item: Item, view: View) -> None:
     titled = [column for column in item.columns if column.title is not None]
-    lines = [column for column in titled if column.kind is not RECORDS]
+    lines = [column for column in titled if column.kind not in (RECORDS, TO_DO)]
     width = max((cell_len(str(column.title)) for column in lines), default=0)
     for column in lines:
         text, indent = column.kind.text(getattr(item.row, column.name)), width + len(GAP)
         line = f"{column.title:<{indent}}{text}".rstrip()
         has_long_word = indent + max(map(cell_len, text.split()), default=0) > shutil.get_terminal_size().columns
         print(line if has_long_word else wrapped(line, indent))
-    lists = [column for column in titled if column.kind is RECORDS]
+    lists = [column for column in titled if column.kind in (RECORDS, TO_DO)]
     for number, column in enumerate(lists):
         _show_records(str(column.title), getattr(item.row, column.name), view, is_first=not lines and number == 0)
 

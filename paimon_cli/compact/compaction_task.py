@@ -9,7 +9,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.append_compaction import Pack
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState, Rewrite, Step, compaction_steps, steps_one_by_one
-from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
+from paimon_cli.lsm.sorted_runs import SortedRun, count_runs, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
@@ -104,6 +104,11 @@ class SkippedBucket:
     @property
     def runs_before(self) -> int:
         return self.runs
+
+
+def left_to_expiry(bucket: BucketFiles) -> SkippedBucket:
+    """The decision about a bucket whose partition is about to expire."""
+    return SkippedBucket(*bucket.bucket_id, count_runs(bucket.files), "its partition is past partition.expiration-time")
 
 
 @dataclass(frozen=True)

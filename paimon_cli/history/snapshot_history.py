@@ -6,7 +6,7 @@ Hints are checked against the files (FORMAT.md, section 1.3; Java SnapshotManage
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -227,10 +227,16 @@ class SnapshotHistory:
         hidden = [number for gap in gaps(listed) if len(gap) <= LONGEST_GAP for number in gap]
         return sorted([*listed, *hidden])
 
-    def newest_first(self, limit: int | None = None, even_if_dropped: bool = False) -> Iterator[Snapshot]:
+    def newest_first(
+        self,
+        limit: int | None = None,
+        even_if_dropped: bool = False,
+        on_damage: Callable[[DamagedFile], object] | None = None,
+    ) -> Iterator[Snapshot]:
         """The snapshots, newest first, read one at a time. The iteration ends at expired ones, even if they expire during it.
 
-        `even_if_dropped`: if a drop has ended the history, the snapshots that it has not deleted yet.
+        `even_if_dropped`: if a drop has ended the history, the snapshots that it has not deleted yet. `on_damage`: receives the
+        errors of older snapshots that cannot be read, which are left out; without it they are raised.
         """
         try:
             snapshot = self.latest() if limit != 0 else None
@@ -245,7 +251,7 @@ class SnapshotHistory:
             if yielded == limit:
                 return
             older = snapshot.id - 1
-            snapshot = (self.find(older) or self._next_below(older)) if older else None
+            snapshot = (self._find(older, on_damage) or self._next_below(older, on_damage)) if older else None
 
     def at_time(self, millis: int) -> Snapshot | None:
         """The newest snapshot committed at or before this time (epoch millis); None if all are later."""
@@ -261,13 +267,22 @@ class SnapshotHistory:
                 high = middle
         return self.find(ids[low - 1]) if low else None
 
-    def _next_below(self, snapshot_id: int) -> Snapshot | None:
+    def _next_below(self, snapshot_id: int, on_damage: Callable[[DamagedFile], object] | None = None) -> Snapshot | None:
         """The next older snapshot, across gaps that an interrupted expiry has left."""
         for number in reversed([number for number in self.ids() if number < snapshot_id]):
-            snapshot = self.find(number)
+            snapshot = self._find(number, on_damage)
             if snapshot is not None:
                 return snapshot
         return None
+
+    def _find(self, snapshot_id: int, on_damage: Callable[[DamagedFile], object] | None) -> Snapshot | None:
+        try:
+            return self.find(snapshot_id)
+        except DamagedFile as damage:
+            if on_damage is None:
+                raise
+            on_damage(damage)
+            return None
 
     def exists(self, snapshot_id: int) -> bool:
         """Whether the file of this snapshot exists. Takes one request."""

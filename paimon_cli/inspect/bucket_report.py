@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket, why_not_compactable
-from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
+from paimon_cli.inspect.findings.bucket_rules import SIZES
+from paimon_cli.inspect.findings.examined_table import DUE, HIDDEN, POSTPONED, STALLED, ExaminedTable
+from paimon_cli.inspect.findings.finding import ADVICE, BUCKETS, COMPACTION, METADATA, Finding
+from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.lsm.sorted_runs import count_runs, highest_level
 from paimon_cli.maintain.mark_done import done_times
-from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, DataFileMeta, FileFilter
+from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, BucketId, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
-from paimon_cli.options.option_text import human_size
-from paimon_cli.options.table_options import MB
 
-SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
-"""Paimon's recommended range for the bytes of a bucket, and the target size of suggestions."""
+NO_ADVICE: Mapping[BucketId, Finding] = MappingProxyType({})
 
 MAX_MARKS = 1000
 """The most partitions whose directories a listing searches for success files."""
@@ -36,8 +35,8 @@ class BucketRow:
     `rows`: counted before merging; `delete_rows`: None if a file does not record them. `sorted_runs`: what a reader merges;
     None in append tables and for postponed rows. `skew`: bytes divided by the average of the partition's buckets, including
     empty ones. `updated`: creation time of the newest file, epoch millis of the writer's wall clock. `advice`: the command
-    that would improve the bucket; `reason`: why. `waiting_records`: those of `rows` that reads do not show before a compaction.
-    `visible_rows`: how many rows a read shows; None if only a merge can tell.
+    that would improve the bucket; `reason`: why; `code`: of the finding that says so. `waiting_records`: those of `rows` that
+    reads do not show before a compaction. `visible_rows`: how many rows a read shows; None if only a merge can tell.
     """
 
     partition: str
@@ -56,6 +55,7 @@ class BucketRow:
     waiting_records: int = 0
     advice: str | None = None
     reason: str | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,29 +90,45 @@ class PartitionRow:
     visible_rows: int | None = None
 
 
-def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
-    """The buckets by partition and number."""
-    return [row for row, _ in _rows_with_files(context, snapshot, partition)]
+def bucket_rows(
+    context: TableContext,
+    snapshot: Snapshot | None,
+    partition: PartitionSpec | None = None,
+    advice: Mapping[BucketId, Finding] = NO_ADVICE,
+) -> list[BucketRow]:
+    """The buckets by partition and number. `advice`: the finding about each bucket, as by `findings_by_bucket`."""
+    return [row for row, _ in _rows_with_files(context, snapshot, partition, advice)]
 
 
 def indexed_bucket_rows(
-    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None
+    context: TableContext,
+    snapshot: Snapshot | None,
+    partition: PartitionSpec | None = None,
+    advice: Mapping[BucketId, Finding] = NO_ADVICE,
 ) -> list[IndexedBucketRow]:
     """The buckets with their indexes. Index files are read only if the index manifest lacks the counts (Java 0.9)."""
-    return [_with_indexes(context, row, state) for row, state in _rows_with_files(context, snapshot, partition)]
+    return [_with_indexes(context, row, state) for row, state in _rows_with_files(context, snapshot, partition, advice)]
+
+
+def findings_by_bucket(context: TableContext, argument: str, partition: PartitionSpec | None = None) -> dict[BucketId, Finding]:
+    """The finding that calls for work on each bucket: a compaction, or else another bucket count of the whole table."""
+    wanted = FileFilter(None if partition is None else partition.matches)
+    table = ExaminedTable(context, argument, wanted)
+    found = {finding.code: finding for finding in findings_of(table, ADVICE, (COMPACTION, BUCKETS), (METADATA,))}
+    advice: dict[BucketId, Finding] = {}
+    if partition is None and (size := next((found[code] for code in SIZES if code in found), None)) is not None:
+        advice = {bucket.bucket_id: size for bucket in table.buckets}
+    if found.keys() & {POSTPONED, HIDDEN, STALLED, DUE}:
+        advice |= {bucket_id: found[code] for bucket_id, code in table.needs.items() if code in found}
+    return advice
 
 
 def _rows_with_files(
-    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None
+    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None, advice: Mapping[BucketId, Finding]
 ) -> Iterator[tuple[BucketRow, BucketFiles]]:
-    partitions = _by_partition(context, snapshot, partition)
-    why_not = why_not_compactable(context)
-    advice = _rescaling(context, [sum(map(_size, states)) for states in partitions.values()])
-    for states in partitions.values():
+    for states in _by_partition(context, snapshot, partition).values():
         for state, skew in zip(states, skews(states), strict=True):
-            due = why_not is None and snapshot is not None and _is_due(context, state, snapshot.id)
-            command, reason = _compaction(context) if due else advice
-            yield _bucket_row(context, state, skew, command, reason), state
+            yield _bucket_row(context, state, skew, advice.get(state.bucket_id)), state
 
 
 def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks: bool = False) -> list[PartitionRow]:
@@ -146,7 +162,7 @@ def _by_partition(
     return {key: sorted(found[key], key=lambda state: state.bucket) for _, key in named}
 
 
-def _bucket_row(context: TableContext, state: BucketFiles, skew: float, advice: str | None, reason: str | None) -> BucketRow:
+def _bucket_row(context: TableContext, state: BucketFiles, skew: float, finding: Finding | None) -> BucketRow:
     files = state.files
     merges = context.mode.has_keys and state.bucket != POSTPONE_BUCKET
     return BucketRow(
@@ -164,8 +180,9 @@ def _bucket_row(context: TableContext, state: BucketFiles, skew: float, advice: 
         updated=_newest(file.creation_time_millis for file in files),
         visible_rows=visible_rows(context, state),
         waiting_records=waiting_rows(context.mode, state.bucket, files),
-        advice=advice,
-        reason=reason,
+        advice=None if finding is None else finding.command,
+        reason=None if finding is None else "compaction is due" if finding.code in (STALLED, DUE) else finding.message,
+        code=None if finding is None else finding.code,
     )
 
 
@@ -210,44 +227,6 @@ def skews(states: Sequence[BucketFiles]) -> list[float]:
     real = [state for state in states if state.bucket != POSTPONE_BUCKET]
     average = sum(map(_size, real)) / max(1, len(real), *(state.total_buckets for state in real))
     return [round(_size(state) / average, 2) if average and state.bucket != POSTPONE_BUCKET else 1.0 for state in states]
-
-
-def _is_due(context: TableContext, state: BucketFiles, snapshot_id: int) -> bool:
-    """Whether a minor compaction would pick files of the bucket now."""
-    options = context.options
-    least = options.compaction_trigger if context.mode.has_keys else options.compaction_min_file_num
-    if state.bucket != POSTPONE_BUCKET and len(state.files) < least:
-        return False
-    return not isinstance(plan_bucket(context, state, MINOR_STRATEGY, snapshot_id), SkippedBucket)
-
-
-def _compaction(context: TableContext) -> tuple[str, str]:
-    return f"paimon-cli compact {context.layout.argument} --strategy minor", "compaction is due"
-
-
-def _rescaling(context: TableContext, sizes: Sequence[int]) -> tuple[str, str] | tuple[None, None]:
-    """The command for a better bucket count, and the reason; None if the count is not fixed, or is good."""
-    total = context.options.bucket
-    good = better_bucket_count(total, sizes) if total > 0 else None
-    if good is None:
-        return None, None
-    held = f"up to {human_size(max(sizes) // total)} per bucket"
-    why = f"{held}, {human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is recommended"
-    return f"paimon-cli rescale {context.layout.argument} --buckets {good}", why
-
-
-def better_bucket_count(total: int, sizes: Sequence[int]) -> int | None:
-    """The bucket count that the largest partition should have; None if its buckets have a good size.
-
-    `sizes`: bytes of each partition.
-    """
-    largest, good = max(sizes, default=0) // total, good_bucket_count(sizes)
-    return good if largest > BIGGEST_BUCKET or (0 < largest < SMALLEST_BUCKET and good < total) else None
-
-
-def good_bucket_count(sizes: Sequence[int]) -> int:
-    """The bucket count that gives the largest partition buckets of the target size; `sizes`: bytes of each partition."""
-    return max(1, math.ceil(max(sizes, default=0) / GOOD_BUCKET))
 
 
 def _with_indexes(context: TableContext, row: BucketRow, state: BucketFiles) -> IndexedBucketRow:

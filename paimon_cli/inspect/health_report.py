@@ -1,23 +1,34 @@
 """`health`: figures, a verdict, and the command that fixes each finding, for one table or all tables of a warehouse.
 
-The findings are those of `doctor` about the table itself. Nothing is written, not even a probe of the storage.
+Nothing is written, not even a probe of the storage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.doctor_rules import ERROR, Diagnosis, ExaminedTable, findings_of
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import (
+    ADVICE,
+    ERROR,
+    LISTING,
+    METADATA,
+    REPLAY,
+    WARNING,
+    Finding,
+    is_at_least,
+)
+from paimon_cli.inspect.findings.runner import findings_of, unopened
 
 HEALTHY, NEEDS_CARE, CRITICAL, UNREADABLE = "healthy", "needs care", "critical", "unreadable"
 
 
 @dataclass(frozen=True)
 class HealthRow:
-    """The state of a table; figures are None if it cannot be read. `most_runs`: the most sorted runs of any bucket.
+    """The state of a table. A figure is None if it cannot be read. `most_runs`: the most sorted runs of any bucket.
 
     `uncompacted_seconds`: age of the oldest recent commit that no compaction followed; None if there is none.
     """
@@ -30,33 +41,54 @@ class HealthRow:
     most_runs: int | None = None
     snapshots: int | None = None
     uncompacted_seconds: float | None = None
-    findings: tuple[Diagnosis, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def urgency(self) -> tuple[int, int, int]:
         """The sort key of a warehouse, most urgent first: errors, findings, sorted runs."""
         errors = sum(finding.severity == ERROR for finding in self.findings)
-        return -errors, -len(self.findings), -(self.most_runs or 0)
+        return -errors, -len(self.problems), -(self.most_runs or 0)
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings about which something should be done: all but advice."""
+        return tuple(finding for finding in self.findings if is_at_least(finding, WARNING))
 
 
-def health_of(context: TableContext, name: str, argument: str) -> HealthRow:
-    """Examine a table. `argument`: the name of the table in the commands of findings."""
-    examined = ExaminedTable(context, argument)
-    findings = tuple(findings_of(examined))
-    verdict = CRITICAL if any(f.severity == ERROR for f in findings) else NEEDS_CARE if findings else HEALTHY
+def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False) -> HealthRow:
+    """Examine a table. `with_advice`: also what could be better, for which the commits of the history are replayed."""
+    costs: Collection[str] = (METADATA, LISTING, REPLAY) if with_advice else (METADATA, LISTING)
+    findings = tuple(findings_of(table, ADVICE if with_advice else WARNING, costs=costs))
+    has_keys = bool(table.context.schema.primary_keys)
+    row = HealthRow(
+        table=name,
+        verdict=HEALTHY,
+        files=_known(lambda: sum(len(bucket.files) for bucket in table.all_buckets)),
+        size=_known(lambda: sum(file.file_size for bucket in table.all_buckets for file in bucket.files)),
+        buckets=_known(lambda: len(table.buckets)),
+        most_runs=_known(lambda: max(table.runs, default=0)) if has_keys else None,
+        snapshots=_known(lambda: len(table.ids)),
+        uncompacted_seconds=_known(lambda: _uncompacted_seconds(table)),
+        findings=findings,
+    )
+    verdict = CRITICAL if any(f.severity == ERROR for f in findings) else NEEDS_CARE if row.problems else HEALTHY
+    return replace(row, verdict=verdict)
+
+
+T = TypeVar("T")
+
+
+def _known(figure: Callable[[], T]) -> T | None:
+    """A figure; None if it cannot be read, which is a finding as well."""
     try:
-        files = [file for bucket in (*examined.buckets, *examined.postponed) for file in bucket.files]
-        runs = max(examined.runs, default=0) if context.schema.primary_keys else None
-        figures = (len(files), sum(file.file_size for file in files), len(examined.buckets), runs, len(examined.ids))
-        return HealthRow(name, verdict, *figures, _uncompacted_seconds(examined), findings)
+        return figure()
     except PaimonError:
-        return HealthRow(name, verdict, findings=findings)
+        return None
 
 
 def unreadable(name: str, argument: str, error: PaimonError) -> HealthRow:
     """The row of a table that cannot be opened."""
-    finding = Diagnosis("PD030", ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
-    return HealthRow(name, UNREADABLE, findings=(finding,))
+    return HealthRow(name, UNREADABLE, findings=(unopened(argument, error),))
 
 
 def by_urgency(rows: Iterable[HealthRow]) -> list[HealthRow]:
@@ -64,11 +96,11 @@ def by_urgency(rows: Iterable[HealthRow]) -> list[HealthRow]:
     return sorted(rows, key=lambda row: (*row.urgency, row.table))
 
 
-def _uncompacted_seconds(examined: ExaminedTable) -> float | None:
+def _uncompacted_seconds(table: ExaminedTable) -> float | None:
     """The age of the oldest recent commit after the last compaction; older snapshots are not searched."""
     since = None
-    for snapshot in examined.recent:
-        if examined.context.manifests.compacted_files(snapshot):
+    for snapshot in table.recent:
+        if table.compacts(snapshot):
             break
         since = snapshot.time_millis
-    return None if since is None else max(0.0, (examined.context.clock.now_millis() - since) / 1000)
+    return None if since is None else max(0.0, (table.context.clock.now_millis() - since) / 1000)

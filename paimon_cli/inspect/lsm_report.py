@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket, why_not_compactable
+from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.compact.compaction_task import CompactionTask, Decision
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.errors import UsageError
@@ -16,6 +16,7 @@ from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import percent_above
 from paimon_cli.inspect.file_report import key_values
+from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
 from paimon_cli.metadata.data_file import ADD, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -98,7 +99,10 @@ def lsm_rows(
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     full = last_full_compactions(context, snapshot, states)
     refusal = why_not_compactable(context)
-    rows = (_lsm_row(context, state, snapshot.id, full.get(state.bucket_id), refusal) for state in states)
+    plans = {} if refusal is not None else next_compactions(context, states, snapshot.id)
+    rows = (
+        _lsm_row(context, state, snapshot.id, full.get(state.bucket_id), plans.get(state.bucket_id), refusal) for state in states
+    )
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
 
 
@@ -140,10 +144,16 @@ def _newest_of_level(state: BucketFiles, level: int) -> int:
     return max(moment_of_wall_clock(file.creation_time_millis or 0) for file in state.files if file.level == level)
 
 
-def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None, refusal: str | None) -> LsmRow:
+def _lsm_row(
+    context: TableContext,
+    state: BucketFiles,
+    snapshot_id: int,
+    full: LastFull | None,
+    plan: Decision | None,
+    refusal: str | None,
+) -> LsmRow:
     key_of = context.key_of
     runs = sorted_runs(() if state.bucket == POSTPONE_BUCKET else state.files, key_of)
-    plan = None if refusal is not None else plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)
     picked = plan.runs_before - plan.runs_after + 1 if isinstance(plan, CompactionTask) else 0
     oldest, highest = (runs[-1].size, runs[-1].level) if runs else (0, 0)
     return LsmRow(

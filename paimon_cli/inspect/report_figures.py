@@ -7,22 +7,24 @@ snapshots are not read.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket, why_not_compactable
-from paimon_cli.compact.compaction_task import Decision, SkippedBucket
+from paimon_cli.compact.compaction_plan import why_not_compactable
+from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows, percent_above
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.health_report import HealthRow, health_of
 from paimon_cli.inspect.lsm_report import RunRow, run_rows
+from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.inspect.table_description import TableDescription, describe_table
 from paimon_cli.inspect.version_report import SnapshotRow, snapshot_rows
 from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
@@ -144,7 +146,8 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
     context, snapshot = table.context, table.snapshots.latest()
     states = sorted(bucket_files(context, snapshot).values(), key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
-    snapshots = list(islice(table.snapshots.newest_first(), MAX_SNAPSHOTS))
+    damaged: list[DamagedFile] = []  # `health` reports them
+    snapshots = list(islice(table.snapshots.newest_first(on_damage=damaged.append), MAX_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
     worst = sorted(range(len(states)), key=lambda n: _most_to_merge_first(levels[n]))
@@ -154,8 +157,8 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
         name=name,
         millis=context.clock.now_millis(),
         has_keys=has_keys,
-        description=describe_table(table),
-        health=health_of(context, name, argument),
+        description=describe_table(table, argument),
+        health=health_of(ExaminedTable(context, argument), name),
         buckets=tuple(shown),
         bucket_count=len(states),
         runs_of_buckets=Counter(row.runs if row.runs is not None else row.files for row in levels),
@@ -225,7 +228,7 @@ def _debt(context: TableContext, snapshot: Snapshot | None, states: Sequence[Buc
     refusal = why_not_compactable(context)
     if refusal is not None or snapshot is None:
         return CompactionDebt(0, len(states), 0, 0, level_0, (), refusal)
-    decisions: Iterator[Decision] = (plan_bucket(context, state, MINOR_STRATEGY, snapshot.id) for state in states)
+    decisions = next_compactions(context, states, snapshot.id).values()
     rows = decision_rows(context, [decision for decision in decisions if not isinstance(decision, SkippedBucket)])
     largest = sorted(rows, key=lambda row: -row.read_bytes)[:MAX_BUCKETS]
     totals = (sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows))
@@ -320,7 +323,7 @@ def _history(
         if number == MAX_CHANGES:
             return tuple(reversed(moments)), f"the newest {MAX_CHANGES:,} of {len(snapshots):,} snapshots"
         if number and snapshot.id + 1 != snapshots[number - 1].id:
-            return tuple(reversed(moments)), f"only snapshots after the missing snapshot {snapshot.id + 1}"
+            return tuple(reversed(moments)), f"only snapshots after snapshot {snapshot.id + 1}, which is missing or damaged"
         moments.append(state.moment(snapshot))
         try:
             state.undo(context.manifests.delta_entries(snapshot))

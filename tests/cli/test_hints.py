@@ -191,8 +191,8 @@ SAYS_SO = re.compile(
     r"|look for its rows)\b"
 )
 SAID_BESIDE = {
-    "inspect/advice_rules.py": "an advice says what its command does, and why",
-    "inspect/doctor_rules.py": "a diagnosis says what its command does, and why",
+    "inspect/findings/bucket_rules.py": "a finding says what its command does, and why",
+    "inspect/findings/history_rules.py": "a finding says what its command does, and why",
     "invariants/repair_plan.py": "a step of a repair says what is lost (`loss`)",
 }
 """Modules whose commands are shown beside a text that says what they do."""

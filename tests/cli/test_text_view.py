@@ -154,7 +154,8 @@ def test_commands_that_mend_are_never_cut(run: Run, terminal: Width, tmp_path: P
     table = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], options={"write-only": "true"})
     for number in range(9):
         write(table, [{"id": number}])
-    assert f"         run: paimon-cli compact {table.url} --dedicated" in run("describe", table.url).out.splitlines()
+    command = f"paimon-cli compact {table.url} --dedicated --strategy minor"
+    assert f"         run: {command}" in run("describe", table.url).out.splitlines()
 
 
 def test_long_texts_of_an_item_hang_and_long_words_stay(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:

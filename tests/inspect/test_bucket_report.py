@@ -8,14 +8,8 @@ import pytest
 
 from paimon_cli.api.table import Table
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.bucket_report import (
-    BIGGEST_BUCKET,
-    SMALLEST_BUCKET,
-    better_bucket_count,
-    bucket_rows,
-    indexed_bucket_rows,
-    partition_rows,
-)
+from paimon_cli.inspect.bucket_report import bucket_rows, indexed_bucket_rows, partition_rows
+from paimon_cli.inspect.findings.bucket_rules import BIGGEST_BUCKET, MANY_BUCKETS, SMALLEST_BUCKET, better_bucket_count
 from paimon_cli.options.table_options import MB
 from tests.goldens import golden_table
 from tests.tables import make_table, rows, write
@@ -67,14 +61,15 @@ def test_a_compaction_that_is_due_is_advised(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=1, options={"write-only": "true"})
     for _ in range(4):
         write(context, [{"k": 1}])
-    (row,) = bucket_rows(context, context.snapshots.latest())
-    assert row.advice is None
+    table = Table.open(context.url)
+    assert [row.advice for row in table.buckets()] == [None]
     write(context, [{"k": 1}])
-    (row,) = bucket_rows(context, context.snapshots.latest())
-    assert (row.advice, row.reason) == (f"paimon-cli compact {context.url} --strategy minor", "compaction is due")
-    Table.open(context.url).compact(strategy="minor")
-    (row,) = bucket_rows(context, context.snapshots.latest())
-    assert row.advice is None
+    (row,) = table.buckets()
+    command = f"paimon-cli compact {context.url} --dedicated --strategy minor"
+    assert (row.advice, row.reason, row.code) == (command, "compaction is due", "PD027")
+    table.compact(strategy="minor")
+    assert [row.advice for row in table.buckets()] == [None]
+    assert [row.advice for row in table.buckets(snapshot=5)] == [None], "the command would not change that snapshot"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +78,9 @@ def test_a_compaction_that_is_due_is_advised(tmp_path: Path) -> None:
         (1, [], None),
         (4, [0], None),
         (1, [100], None),
+        (3, [100], None),
+        (MANY_BUCKETS, [SMALLEST_BUCKET - 1], None),
+        (MANY_BUCKETS + 1, [100], 1),
         (2, [SMALLEST_BUCKET], 1),
         (2, [2 * SMALLEST_BUCKET, 5], None),
         (2, [2 * BIGGEST_BUCKET], None),

@@ -9,6 +9,7 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_history import FILES, MANIFESTS, POSTPONED_ROWS, compacted_buckets, compaction_rows
 from paimon_cli.inspect.compaction_report import guards
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.health_report import health_of
 from paimon_cli.metadata.snapshot import COMPACT
 from tests.goldens import golden_table
@@ -69,4 +70,4 @@ def test_a_compaction_of_manifests_does_not_count_as_one_of_files(tmp_path: Path
         write(context, [{"id": 1, "dt": "a", "n": number}])
     Committer(context).compact_manifests(fresh_identity(context))
     assert guards(context).compactors == ()
-    assert health_of(context, "t", "t").uncompacted_seconds is not None
+    assert health_of(ExaminedTable(context, "t"), "t").uncompacted_seconds is not None

@@ -1,0 +1,54 @@
+"""How many files the recent commits of a table wrote, to how many buckets, and how often."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import median
+
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import Figure
+from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+
+DAY_MILLIS = 86_400_000
+MIN_RHYTHM_MILLIS = 3_600_000
+"""The shortest history from which a number of files per day is derived: a shorter one may be a burst of commits."""
+
+
+def commit_rhythm(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
+    """Average files, buckets and partitions per commit, and the median time between commits: as figures and in words."""
+    added = [entries for snapshot in table.writes if (entries := _added(table, snapshot)) is not None]
+    if not added:
+        return {}, ""
+    commits = len(added)
+    files = sum(map(len, added)) / commits
+    figures: dict[str, Figure] = {
+        "commits_looked_at": commits,
+        "files_per_commit": round(files, 1),
+        "buckets_per_commit": round(sum(len({e.bucket_id for e in entries}) for entries in added) / commits, 1),
+        "partitions_per_commit": round(sum(len({e.partition for e in entries}) for entries in added) / commits, 1),
+    }
+    said = (
+        f"; a commit adds {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
+        f"{figures['partitions_per_commit']} partitions"
+    )
+    times = [snapshot.time_millis for snapshot in table.writes]
+    if len(times) < 2:
+        return figures, said
+    interval, seen = median(newer - older for newer, older in pairwise(times)), times[0] - times[-1]
+    seconds, looked_at = round(interval / 1000, 1), round(seen / 1000, 1)
+    figures |= {"commit_interval_seconds": seconds, "seconds_looked_at": looked_at}
+    if seen < MIN_RHYTHM_MILLIS or interval <= 0:
+        return figures, f"{said}; {commits} commits within {looked_at} s are too few for a daily rate"
+    per_day = round(files * DAY_MILLIS / interval)
+    return figures | {"files_per_day": per_day}, f"{said}, one every {seconds} s: {per_day:,} files a day"
+
+
+def _added(table: ExaminedTable, snapshot: Snapshot) -> list[ManifestEntry] | None:
+    """The files that a commit added; None if its manifests cannot be read."""
+    try:
+        return [entry for entry in table.context.manifests.delta_entries(snapshot) if entry.kind == ADD]
+    except (DamagedFile, NotFound) as error:
+        table.note_damage(error)
+        return None

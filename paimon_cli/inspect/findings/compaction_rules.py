@@ -1,0 +1,234 @@
+"""Rules about compactions: what is due, who compacts, small files, and rows that wait for a compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, plan_bucket
+from paimon_cli.compact.compaction_task import SkippedBucket
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
+from paimon_cli.inspect.findings.commit_rhythm import commit_rhythm
+from paimon_cli.inspect.findings.examined_table import DUE, HIDDEN, POSTPONED, RECENT, STALLED, ExaminedTable
+from paimon_cli.inspect.findings.finding import (
+    ADVICE,
+    COMPACTION,
+    ERROR,
+    OK,
+    OPTIONS,
+    REPLAY,
+    SMALL_FILES,
+    WARNING,
+    Figure,
+    Finding,
+    rule,
+    well,
+)
+from paimon_cli.metadata.snapshot import APPEND, COMPACT
+from paimon_cli.options.option_text import counted, human_size
+
+MANY_SMALL_FILES = 10
+MIN_COMMITS = 10
+"""The fewest commits from which compaction is simulated."""
+WORTH_IT = 0.8
+"""A setting is suggested only if it saves at least a fifth of what it affects."""
+
+
+def _minor(table: ExaminedTable) -> str:
+    """The command that compacts what is due: as a dedicated job where writers leave that to one."""
+    dedicated = " --dedicated" if table.context.options.write_only else ""
+    return f"paimon-cli compact {table.argument}{dedicated} --strategy minor"
+
+
+@rule(COMPACTION, STALLED)
+def writers_need_not_wait(table: ExaminedTable) -> Iterator[Finding]:
+    """Due buckets whose sorted runs have reached the stop trigger, at which writers wait."""
+    over = table.in_need(STALLED)
+    if over:
+        stop, most = table.context.options.stop_trigger, max(table.due[bucket.bucket_id].runs_before for bucket in over)
+        figures = {"buckets": len(over), "most_sorted_runs": most, "stop_trigger": stop}
+        message = f"{len(over)} of {len(table.buckets)} buckets have up to {most} sorted runs; writers wait from {stop} on"
+        threshold = f"{stop} sorted runs (num-sorted-run.stop-trigger)"
+        yield Finding(STALLED, WARNING, "sorted runs", message, _minor(table), figures=figures, threshold=threshold)
+
+
+@rule(COMPACTION, DUE)
+def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
+    """Buckets in which the triggers of the table pick files to compact, as `compact --dry-run --strategy minor` shows."""
+    due = table.in_need(DUE)
+    options, has_keys = table.context.options, table.context.mode.has_keys
+    trigger = options.compaction_trigger if has_keys else options.compaction_min_file_num
+    most = max((decision.runs_before for decision in table.decisions.values()), default=0)
+    unit = "sorted run" if has_keys else "file"
+    figures: dict[str, Figure] = {"due": len(table.due), "buckets": len(table.all_buckets), f"most_{unit}s": most}
+    figures = {name.replace(" ", "_"): value for name, value in figures.items()} | {"trigger": trigger}
+    if not due:
+        why_not = table.why_not_compactable
+        said = f"not compacted by this version: {why_not}" if why_not else f"{len(table.due)} of {len(table.all_buckets)} are due"
+        yield Finding("", OK, "compaction", f"buckets: {said}", figures=figures)
+        return
+    reasons = sorted({table.due[bucket.bucket_id].reason for bucket in due})
+    message = (
+        f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {', '.join(reasons)}; up to {counted(most, unit)}"
+    )
+    threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
+    yield Finding(DUE, WARNING, "compaction", message, _minor(table), figures=figures, threshold=threshold)
+
+
+@rule(OPTIONS, "PD013")
+def something_compacts(table: ExaminedTable) -> Iterator[Finding]:
+    """A write-only table without a compaction job."""
+    commits = len(table.recent)
+    if table.context.options.write_only and commits >= RECENT and not table.was_compacted and table.due:
+        message = f"write-only=true, and none of the last {commits} commits was a compaction"
+        command = f"paimon-cli compact {table.argument} --dedicated --watch"
+        figures = {"recent_commits": commits, "due": len(table.due)}
+        yield Finding("PD013", ERROR, "compaction", message, command, figures=figures, threshold=f"{RECENT} commits")
+
+
+@rule(OPTIONS, "PD014")
+def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
+    """Several users compact concurrently, so that their compactions conflict.
+
+    Users whose commits do not interleave ran one after the other.
+    """
+    spans: dict[str, tuple[int, int]] = {}
+    for snapshot in table.recent:
+        first, last = spans.get(snapshot.commit_user, (snapshot.id, snapshot.id))
+        spans[snapshot.commit_user] = min(first, snapshot.id), max(last, snapshot.id)
+    compacting = {s.commit_user for s in table.recent if s.commit_kind == COMPACT}
+    writing = {s.commit_user for s in table.recent if s.commit_kind == APPEND}
+
+    def overlaps_another(user: str) -> bool:
+        first, last = spans[user]
+        return any(first < spans[other][1] and spans[other][0] < last for other in compacting & writing if other != user)
+
+    users = sorted(filter(overlaps_another, compacting & writing))
+    if not table.context.options.write_only and users:
+        message = f"{len(users)} users compact concurrently: {', '.join(users[:5])}; their compactions may conflict"
+        command = f"paimon-cli alter {table.argument} set write-only=true"
+        figures = {"recent_commits": len(table.recent), "compacting_users": len(users)}
+        yield Finding("PD014", WARNING, "compaction", message, command, figures=figures, threshold="1 user")
+
+
+@rule(COMPACTION, POSTPONED)
+def no_row_waits_for_its_bucket(table: ExaminedTable) -> Iterator[Finding]:
+    """Postponed rows, which plain reads do not show until a compaction."""
+    waiting = [file for bucket in table.in_need(POSTPONED) for file in bucket.files]
+    if waiting:
+        rows, files = sum(file.row_count for file in waiting), len(waiting)
+        message = f"{counted(rows, 'row')} in {counted(files, 'file')} wait for their buckets; plain reads do not show them"
+        yield _waiting(table, POSTPONED, "postponed rows", message, rows, files)
+
+
+@rule(COMPACTION, HIDDEN)
+def no_flushed_row_waits(table: ExaminedTable) -> Iterator[Finding]:
+    """Rows of level 0 that reads do not show until a compaction, in tables with deletion vectors or first-row."""
+    mode = table.context.mode
+    waiting = [f for bucket in table.in_need(HIDDEN) for f in bucket.files if mode.hides(bucket.bucket, f.level)]
+    if waiting:
+        rows, files = sum(file.row_count for file in waiting), len(waiting)
+        message = f"{counted(rows, 'stored record')} in {counted(files, 'file')} of level 0 wait; reads do not show them"
+        yield _waiting(table, HIDDEN, "level 0", message, rows, files)
+
+
+def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: int, files: int) -> Finding:
+    figures = {"waiting_records": rows, "files": files}
+    command = f"paimon-cli compact {table.argument}"
+    return Finding(code, WARNING, subject, message, command, figures=figures, threshold="0 records")
+
+
+@rule(SMALL_FILES, "PD011")
+def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
+    """Buckets with many small files that a full compaction would combine.
+
+    The answer says how many files a commit writes, to how many buckets, and how many files that makes per day.
+    """
+    target = table.context.mode.target_file_size
+    files = [file for bucket in table.buckets for file in bucket.files]
+    small = sum(file.file_size < target // 10 for file in files)
+    figures: dict[str, Figure] = {
+        "files": len(files),
+        "small_files": small,
+        "average_bytes": sum(file.file_size for file in files) // max(1, len(files)),
+        "target_bytes": target,
+    }
+    rhythm, said = commit_rhythm(table)
+    message = f"{small} of {len(files)} files are smaller than a tenth of {human_size(target)}{said}"
+    crowded = _crowded(table, target)
+    if not crowded:
+        yield Finding("", OK, "small files", message, figures=figures | rhythm)
+        return
+    held = sum(len(bucket.files) for bucket in crowded)
+    message = (
+        f"{len(crowded)} of {len(table.buckets)} buckets hold {counted(held, 'file')} far smaller than {human_size(target)}; "
+        f"{message}; fewer buckets and longer commit intervals make fewer files"
+    )
+    command = f"paimon-cli compact {table.argument} --strategy full"
+    threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
+    yield Finding("PD011", WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
+
+
+def _crowded(table: ExaminedTable, target: int) -> list[BucketFiles]:
+    """The buckets with many small files that a full compaction would change."""
+    latest = table.latest
+    if latest is None or table.why_not_compactable is not None:
+        return []
+
+    def is_crowded(bucket: BucketFiles) -> bool:
+        count = len(bucket.files)
+        if count <= MANY_SMALL_FILES or sum(file.file_size for file in bucket.files) >= target * count // 10:
+            return False
+        return not isinstance(plan_bucket(table.context, bucket, FULL_STRATEGY, latest.id), SkippedBucket)
+
+    return list(filter(is_crowded, table.buckets))
+
+
+@rule(COMPACTION, "PA005", cost=REPLAY)
+def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
+    """Replay the table's commits with other compaction options, one at a time."""
+    if not table.context.schema.primary_keys:
+        yield well("triggers", "a table without a primary key has no sorted runs to compact", snapshots=len(table.ids))
+        return
+    if len(table.ids) < MIN_COMMITS:
+        message = f"{len(table.ids)} snapshots are too few to simulate other triggers (at least {MIN_COMMITS})"
+        yield well("triggers", message, snapshots=len(table.ids))
+        return
+    workload = history_workload(table.context)
+    as_is, *others = scenarios(workload, table.context.options, {}, True, 1, table.on_scenario)
+    message = (
+        f"replaying {as_is.commits} commits: write amplification {as_is.write_amplification}, "
+        f"{as_is.read_amplification} runs to read, space amplification {as_is.space_amplification}, {as_is.stalls} stalls"
+    )
+    better = _better(as_is, others)
+    if better is None:
+        said = f"{message}; none of the {len(others)} other settings is clearly better"
+        yield Finding("", OK, "triggers", said, figures=_figures("", as_is))
+        return
+    message = (
+        f"{message}; with {better.scenario}: {better.write_amplification}, {better.read_amplification} runs, "
+        f"space {better.space_amplification}, {better.stalls} stalls"
+    )
+    figures = {**_figures("", as_is), **_figures("suggested_", better)}
+    command = f"paimon-cli alter {table.argument} set {better.scenario}"
+    threshold = f"at most {WORTH_IT:.0%} of the bytes written or the runs read"
+    yield Finding("PA005", ADVICE, "triggers", message, command, figures=figures, threshold=threshold)
+
+
+def _better(as_is: ScenarioRow, others: Sequence[ScenarioRow]) -> ScenarioRow | None:
+    """The scenario that writes least, among those that clearly save writes or reads at little cost; None if there is none."""
+
+    def cheaper(row: ScenarioRow) -> bool:
+        harmless = row.stalls <= as_is.stalls and row.space_amplification <= max(1.5, as_is.space_amplification * 1.2)
+        writes_less = row.write_amplification <= WORTH_IT * as_is.write_amplification
+        reads_as_well = row.read_amplification <= as_is.read_amplification * 1.25 + 0.5
+        reads_less = row.read_amplification <= WORTH_IT * as_is.read_amplification
+        writes_as_well = row.write_amplification <= as_is.write_amplification * 1.1
+        return harmless and ((writes_less and reads_as_well) or (reads_less and writes_as_well))
+
+    return min((row for row in others if cheaper(row)), key=lambda row: row.write_amplification, default=None)
+
+
+def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
+    names = ("commits", "compactions", "write_amplification", "read_amplification", "space_amplification", "stalls")
+    return {f"{prefix}{name}": getattr(row, name) for name in names}

@@ -1,0 +1,152 @@
+"""A table under examination: its parts, each read once, and the damage that was met on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from paimon_cli.compact.compaction_plan import why_not_compactable
+from paimon_cli.compact.compaction_task import Decision, SkippedBucket
+from paimon_cli.errors import DamagedFile, NotFound, PaimonError
+from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
+from paimon_cli.history.stale_buckets import mixed_partitions
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.next_compaction import next_compactions
+from paimon_cli.lsm.compaction_simulation import OnCommit
+from paimon_cli.lsm.sorted_runs import count_runs
+from paimon_cli.metadata.data_file import ALL_FILES, BucketId, FileFilter
+from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+
+RECENT = 20
+"""The number of recent commits that are examined."""
+POSTPONED, HIDDEN, STALLED, DUE = "PD023", "PD025", "PD012", "PD027"
+"""Codes of the findings that call for a compaction: rows wait for their buckets, or at level 0; writers wait; triggers fire."""
+
+
+class ExaminedTable:
+    """A table under examination at its latest snapshot. `argument`: the name of the table in commands.
+
+    `wanted`: only these files. `on_scenario`: receives the progress of the simulation. An older snapshot that cannot be read is
+    left out of what depends on several; `damage` holds the reason.
+    """
+
+    def __init__(
+        self,
+        context: TableContext,
+        argument: str,
+        wanted: FileFilter = ALL_FILES,
+        on_scenario: Callable[[int, int], OnCommit] | None = None,
+    ) -> None:
+        self.context = context
+        self.argument = argument
+        self.wanted = wanted
+        self.on_scenario = on_scenario
+        self.damage: dict[str, PaimonError] = {}
+
+    def note_damage(self, error: PaimonError) -> None:
+        self.damage.setdefault(error.message, error)
+
+    @cached_property
+    def ids(self) -> list[int]:
+        return self.context.snapshots.ids()
+
+    @cached_property
+    def latest(self) -> Snapshot | None:
+        return self.context.snapshots.latest()
+
+    @cached_property
+    def recent(self) -> list[Snapshot]:
+        """The recent snapshots that can be read, newest first."""
+        if self.latest is None:
+            return []
+        return list(self.context.snapshots.newest_first(RECENT, on_damage=self.note_damage))
+
+    @cached_property
+    def writes(self) -> list[Snapshot]:
+        """The recent commits that wrote rows, newest first."""
+        return [snapshot for snapshot in self.recent if snapshot.commit_kind in (APPEND, OVERWRITE)]
+
+    def compacts(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot compacted files; no if its manifests cannot be read."""
+        try:
+            return self.context.manifests.compacted_files(snapshot)
+        except (DamagedFile, NotFound) as error:
+            self.note_damage(error)
+            return False
+
+    @cached_property
+    def was_compacted(self) -> bool:
+        """Whether a recent commit was a compaction."""
+        return any(map(self.compacts, self.recent))
+
+    @cached_property
+    def state(self) -> LazyBuckets:
+        return bucket_files(self.context, self.latest, self.wanted)
+
+    @cached_property
+    def all_buckets(self) -> list[BucketFiles]:
+        return list(self.state.values())
+
+    @cached_property
+    def buckets(self) -> list[BucketFiles]:
+        return [bucket for bucket in self.all_buckets if bucket.bucket != POSTPONE_BUCKET]
+
+    @cached_property
+    def postponed(self) -> list[BucketFiles]:
+        """The postponed files of each partition."""
+        return [bucket for bucket in self.all_buckets if bucket.bucket == POSTPONE_BUCKET]
+
+    @cached_property
+    def mixed_partitions(self) -> dict[bytes, tuple[int, ...]]:
+        """The partitions with files of several bucket counts, and these counts."""
+        return mixed_partitions(self.state.table.bucket_counts())
+
+    @cached_property
+    def partition_sizes(self) -> dict[bytes, int]:
+        sizes: dict[bytes, int] = {}
+        for bucket in self.buckets:
+            sizes[bucket.partition] = sizes.get(bucket.partition, 0) + sum(file.file_size for file in bucket.files)
+        return sizes
+
+    @cached_property
+    def runs(self) -> list[int]:
+        """The number of sorted runs of each bucket; empty for append tables."""
+        return [count_runs(bucket.files) for bucket in self.buckets] if self.context.schema.primary_keys else []
+
+    @cached_property
+    def why_not_compactable(self) -> str | None:
+        return why_not_compactable(self.context)
+
+    @cached_property
+    def decisions(self) -> dict[BucketId, Decision]:
+        """What a minor compaction would do to each bucket now; empty if this version cannot compact the table."""
+        if self.latest is None or self.why_not_compactable is not None:
+            return {}
+        return next_compactions(self.context, self.all_buckets, self.latest.id)
+
+    @cached_property
+    def due(self) -> dict[BucketId, Decision]:
+        """The buckets that a minor compaction would change now."""
+        return {number: decision for number, decision in self.decisions.items() if not isinstance(decision, SkippedBucket)}
+
+    @cached_property
+    def needs(self) -> dict[BucketId, str]:
+        """The buckets that need a compaction, with the code of the one finding that counts each."""
+        needs = ((bucket.bucket_id, self._need_of(bucket)) for bucket in self.all_buckets)
+        return {number: code for number, code in needs if code is not None}
+
+    def _need_of(self, bucket: BucketFiles) -> str | None:
+        if bucket.bucket == POSTPONE_BUCKET:
+            return POSTPONED
+        mode = self.context.mode
+        if mode.hides_files and any(mode.hides(bucket.bucket, file.level) for file in bucket.files):
+            return HIDDEN
+        decision = self.due.get(bucket.bucket_id)
+        if decision is None:
+            return None
+        return STALLED if mode.has_keys and decision.runs_before >= self.context.options.stop_trigger else DUE
+
+    def in_need(self, code: str) -> list[BucketFiles]:
+        """The buckets that this finding counts."""
+        return [bucket for bucket in self.all_buckets if self.needs.get(bucket.bucket_id) == code]

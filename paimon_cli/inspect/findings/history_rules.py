@@ -1,0 +1,135 @@
+"""Rules about the history of a table: snapshots and what keeps them, hints, manifests, and files that nothing refers to."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import (
+    ADVICE,
+    ERROR,
+    HISTORY,
+    LISTING,
+    OK,
+    OPTIONS,
+    WARNING,
+    Figure,
+    Finding,
+    rule,
+    well,
+)
+from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap
+from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
+from paimon_cli.maintain.retention import Retention, expiring_range
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
+from paimon_cli.options.option_text import counted, human_size
+
+MANY_SNAPSHOTS = 1000
+STALE_CONSUMER_DAYS = 7
+MANY_MANIFESTS = 60
+
+
+@rule(HISTORY, "PD021")
+def hints_are_right(table: ExaminedTable) -> Iterator[Finding]:
+    """Hint files that name the wrong snapshot."""
+    for violation in hints_are_not_ahead(table.context):
+        command = f"paimon-cli repair {table.argument} --only hints --apply"
+        yield Finding("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
+
+
+@rule(HISTORY, "PD022")
+def numbers_are_unbroken(table: ExaminedTable) -> Iterator[Finding]:
+    """A missing snapshot, or a snapshot file with a wrong number."""
+    gaps = list(ids_have_no_gap(table.context))
+    figures = {"snapshots": len(table.ids), "gaps": len(gaps)}
+    if not gaps:
+        yield well("numbers", f"{counted(len(table.ids), 'snapshot')} without a gap", **figures)
+    for violation in gaps:
+        message = f"{violation.path.rpartition('/')[2]} {violation.message}"
+        yield Finding("PD022", ERROR, "snapshots", message, f"paimon-cli verify {table.argument}", figures=figures)
+
+
+@rule(OPTIONS, "PD015", "PA003")
+def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
+    """More snapshots than the options keep, not counting those that expiry always keeps; or many that could expire."""
+    if table.latest is None:
+        yield well("retention", "the table has no snapshots", snapshots=0)
+        return
+    options, count = table.context.options, len(table.ids)
+    least = options.snapshot_num_retained_min
+    most = max(least, min(MANY_SNAPSHOTS, options.snapshot_num_retained_max))
+    figures: dict[str, Figure] = {"snapshots": count, "num_retained_min": least}
+    if count > most:
+        command = f"paimon-cli expire {table.argument} --retain-max {min(most, max(least, 10))}"
+        message = f"{count} snapshots, each of which keeps old files; the command deletes the oldest"
+        yield Finding("PD015", WARNING, "snapshots", message, command, figures=figures, threshold=f"{most} snapshots")
+        return
+    limits = Retention.of(options)
+    backlog = len(expiring_range(table.context, Retention(limits.at_least, limits.at_most, limits.millis, None)))
+    oldest = table.context.snapshots.get(table.ids[0])
+    hours = max(0, table.context.clock.now_millis() - oldest.time_millis) / 3_600_000
+    figures |= {
+        "snapshots_that_may_go": backlog,
+        "oldest_hours": round(hours, 1),
+        "time_retained_hours": round(options.snapshot_time_retained / 3_600_000, 2),
+    }
+    message = f"{counted(count, 'snapshot')}, the oldest {hours:.1f} h old; {backlog} are past the limits of the table's options"
+    if backlog <= least:
+        yield Finding("", OK, "retention", message, figures=figures)
+        return
+    message, command = f"{message}, and no job expires them", f"paimon-cli expire {table.argument}"
+    threshold = f"{least} snapshots past their time (snapshot.num-retained.min)"
+    yield Finding("PA003", ADVICE, "retention", message, command, figures=figures, threshold=threshold)
+
+
+@rule(OPTIONS, "PA004")
+def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
+    """Many small manifests, which slow down every plan."""
+    if table.latest is None:
+        return
+    metas = table.context.manifests.manifests_of(table.latest)
+    least, target = table.context.options.manifest_merge_min_count, table.context.options.manifest_target_file_size
+    size = sum(meta.file_size for meta in metas)
+    figures: dict[str, Figure] = {"manifests": len(metas), "manifest_bytes": size, "merge_min_count": least}
+    message = f"{len(metas)} manifests of {human_size(size)}; {least} small ones are merged at a time"
+    most = max(2 * least, MANY_MANIFESTS)
+    if len(metas) <= most or size >= len(metas) * target // 10:
+        yield Finding("", OK, "manifests", message, figures=figures)
+        return
+    command = f"paimon-cli alter {table.argument} set manifest.merge-min-count=30"
+    message = f"{message}: every plan reads all of them"
+    yield Finding("PA004", ADVICE, "manifests", message, command, figures=figures, threshold=f"{most} small manifests")
+
+
+@rule(HISTORY, "PD016")
+def consumers_are_alive(table: ExaminedTable) -> Iterator[Finding]:
+    """A consumer that stopped reading keeps all later snapshots."""
+    context = table.context
+    for status in context.storage.list_directory(context.layout.consumer_directory):
+        if not status.name.startswith(CONSUMER_PREFIX) or status.is_directory:
+            continue
+        days = (context.clock.now_millis() - status.modified_millis) // DAY_MILLIS
+        if days >= STALE_CONSUMER_DAYS:
+            name = status.name.removeprefix(CONSUMER_PREFIX)
+            command = f"paimon-cli consumers rm {table.argument} {shlex.quote(name)}"
+            message = (
+                f"has not advanced for {days} days and keeps snapshots from expiring; delete it if nobody will go on reading"
+            )
+            threshold = f"{STALE_CONSUMER_DAYS} days"
+            yield Finding("PD016", WARNING, f"consumer {name}", message, command, figures={"days": days}, threshold=threshold)
+
+
+@rule(HISTORY, "PD017", cost=LISTING)
+def no_file_is_left_over(table: ExaminedTable) -> Iterator[Finding]:
+    """Files left by jobs that died."""
+    context = table.context
+    if table.latest is None:
+        return
+    orphans = find_orphans(context, context.clock.now_millis() - DAY_MILLIS)
+    if orphans.files:
+        found = f"{counted(len(orphans.files), 'file')} older than a day ({human_size(orphans.size)})"
+        message = f"no version refers to {found}; the command deletes them"
+        figures = {"files": len(orphans.files), "bytes": orphans.size}
+        command = f"paimon-cli orphans rm {table.argument} --apply"
+        yield Finding("PD017", WARNING, "orphans", message, command, figures=figures, threshold="0 files older than a day")

@@ -1,0 +1,89 @@
+"""Rules about options: values that cannot be read, options that contradict each other or have no effect."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from paimon_cli.errors import UsageError
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import ERROR, OPTIONS, WARNING, Finding, rule, well
+from paimon_cli.options.option_catalog import find_option
+from paimon_cli.options.option_text import counted, plain_number
+from paimon_cli.options.table_options import TYPED_OPTIONS
+
+STOP_TRIGGER = "num-sorted-run.stop-trigger"
+SHORT_RETENTION_MILLIS = 600_000
+OF_COLUMNS_AND_FORMATS = ("fields.", "file-index.", "parquet.", "orc.", "avro.")
+"""How names of options begin that hold names of columns, or are passed on to libraries."""
+
+
+def _conflict(table: ExaminedTable, subject: str, message: str, change: str, threshold: str = "") -> Finding:
+    command = f"paimon-cli alter {table.argument} {change}"
+    return Finding("PD018", WARNING, subject, message, command, threshold=threshold)
+
+
+@rule(OPTIONS, "PD018")
+def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
+    """Values that stop the operations which use them."""
+    options = table.context.options
+    for name, option in TYPED_OPTIONS.items():
+        given = [key for key in (option.key, *option.older_keys) if key in options.raw]
+        if not given:
+            continue
+        try:
+            getattr(options, name)
+        except UsageError as error:
+            command = f"paimon-cli alter {table.argument} unset {shlex.quote(given[0])}"
+            yield Finding("PD018", ERROR, f"option {given[0]}", error.message, command)
+
+
+@rule(OPTIONS, "PD018")
+def options_are_known(table: ExaminedTable) -> Iterator[Finding]:
+    """Options that Paimon does not have, mostly misspelt ones."""
+    raw = table.context.options.raw
+    unknown = [key for key in raw if find_option(key) is None and not key.startswith(OF_COLUMNS_AND_FORMATS)]
+    if not unknown:
+        yield well("option names", f"{counted(len(raw), 'option')}, all of them known", options=len(raw))
+    for key in unknown:
+        yield _conflict(table, f"option {key}", "Paimon has no option with this name", f"unset {shlex.quote(key)}")
+
+
+@rule(OPTIONS, "PD018")
+def retention_is_consistent(table: ExaminedTable) -> Iterator[Finding]:
+    """Limits of the retention that contradict each other, or are shorter than a read takes."""
+    options = table.context.options
+    least, most = options.snapshot_num_retained_min, options.snapshot_num_retained_max
+    if least > most:
+        message = f"snapshot.num-retained.min={least} is above snapshot.num-retained.max={most}"
+        yield _conflict(table, "options", message, f"set snapshot.num-retained.max={least}")
+    if options.snapshot_time_retained < SHORT_RETENTION_MILLIS:
+        message = f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s; reads that take longer may fail"
+        yield _conflict(table, "options", message, "set snapshot.time-retained='1 h'", threshold="10 min")
+
+
+@rule(OPTIONS, "PD018")
+def triggers_are_consistent(table: ExaminedTable) -> Iterator[Finding]:
+    """A stop trigger below the compaction trigger."""
+    text, trigger = table.context.options.raw.get(STOP_TRIGGER), table.context.options.compaction_trigger
+    stop = None if text is None else plain_number(text)
+    if stop is not None and stop < trigger:
+        message = f"{STOP_TRIGGER}={stop} is below the compaction trigger and has no effect"
+        yield _conflict(table, "options", message, f"unset {STOP_TRIGGER}", threshold=f"{trigger} sorted runs")
+
+
+@rule(OPTIONS, "PD018")
+def changelogs_can_be_made(table: ExaminedTable) -> Iterator[Finding]:
+    """Deletion vectors or a changelog producer that the other options rule out."""
+    options = table.context.options
+    vectors, producer = options.deletion_vectors_enabled, options.changelog_producer
+    if vectors and options.merge_engine == "first-row":
+        message = "deletion vectors cannot be combined with merge-engine=first-row"
+        yield _conflict(table, "options", message, "unset deletion-vectors.enabled")
+    if vectors and producer == "full-compaction":
+        message = "deletion vectors need a changelog-producer of none, input or lookup"
+        yield _conflict(table, "options", message, "set changelog-producer=lookup")
+    if options.write_only and producer in ("lookup", "full-compaction") and not table.was_compacted:
+        message = f"write-only=true with changelog-producer={producer}: only compactions write changelogs"
+        command = f"paimon-cli compact {table.argument} --dedicated --watch"
+        yield Finding("PD018", WARNING, "options", message, command)

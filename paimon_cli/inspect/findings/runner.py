@@ -1,0 +1,69 @@
+"""Runs rules over a table. A rule that cannot be checked, because something is damaged, becomes a finding itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import (
+    ERROR,
+    LISTING,
+    METADATA,
+    SEVERITIES,
+    TOPICS,
+    WARNING,
+    Finding,
+    Rule,
+    is_at_least,
+)
+from paimon_cli.options.option_text import counted
+
+UNREADABLE = "PD030"
+MODULES = (history_rules, compaction_rules, bucket_rules, option_rules)
+RULES: tuple[Rule[ExaminedTable], ...] = tuple(
+    found for module in MODULES for found in vars(module).values() if isinstance(found, Rule)
+)
+"""All rules, in the order of their modules."""
+NAMED_CHECKS = 3
+"""The most rules that the finding about a damaged file names."""
+
+
+def findings_of(
+    table: ExaminedTable,
+    least: str = WARNING,
+    topics: Collection[str] = TOPICS,
+    costs: Collection[str] = (METADATA, LISTING),
+) -> list[Finding]:
+    """The findings of at least this severity, on these topics, of rules with these costs."""
+    found: list[Finding] = []
+    failed: dict[str, list[str]] = {}
+    for rule in RULES:
+        if rule.topic not in topics or rule.cost not in costs:
+            continue
+        try:
+            found += [replace(finding, topic=rule.topic) for finding in rule.check(table)]
+        except PaimonError as error:
+            failed.setdefault(error.message, []).append(rule.name)
+    failed |= {message: failed.get(message, []) for message in table.damage}
+    return [finding for finding in (*found, *_of_damage(table, failed)) if is_at_least(finding, least)]
+
+
+def _of_damage(table: ExaminedTable, failed: dict[str, list[str]]) -> Iterator[Finding]:
+    for message, names in failed.items():
+        left = f" and {len(names) - NAMED_CHECKS} more" if len(names) > NAMED_CHECKS else ""
+        lost = f"; {counted(len(names), 'check')} could not run: {', '.join(names[:NAMED_CHECKS])}{left}" if names else ""
+        figures = {"checks": len(names)}
+        yield Finding(UNREADABLE, ERROR, "metadata", f"{message}{lost}", f"paimon-cli verify {table.argument}", figures=figures)
+
+
+def by_topic(findings: Collection[Finding]) -> list[Finding]:
+    """The findings by topic; within a topic the gravest first, and what is well last."""
+    return sorted(findings, key=lambda finding: (TOPICS.index(finding.topic), -SEVERITIES.index(finding.severity)))
+
+
+def unopened(argument: str, error: PaimonError) -> Finding:
+    """The finding about a table that cannot be opened."""
+    return Finding(UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
