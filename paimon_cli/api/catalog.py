@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
@@ -193,14 +194,14 @@ class Catalog(Compaction):
         if tables and database is not None:
             raise UsageError("table names cannot be combined with --database", hint="remove one of them")
         if tables:
-            found: Iterable[TableLocation] = [self._locate(table) for table in tables]
+            found: Iterable[tuple[str, TableLocation]] = [(table, self._locate(table)) for table in tables]
         elif database is not None:
-            found = tables_of_database(database, self._metastore)
+            found = ((location.name, location) for location in tables_of_database(database, self._metastore))
         else:
-            found = tables_of_warehouse(self._metastore)
+            found = ((location.name, location) for location in tables_of_warehouse(self._metastore))
 
-        def examined(location: TableLocation) -> HealthRow:
-            name = argument(location.name)
+        def examined(named: str, location: TableLocation) -> HealthRow:
+            name = argument(named)
             try:
                 table = ExaminedTable(self._open(location).context, name)
                 return health_of(table, location.name, with_advice=advice)
@@ -209,7 +210,7 @@ class Catalog(Compaction):
                     raise
                 return unreadable(location.name, name, error)
 
-        return by_urgency(map(examined, found))
+        return by_urgency(starmap(examined, found))
 
     def compare(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite, Step
@@ -62,8 +63,9 @@ def decision_rows(context: TableContext, decisions: Iterable[Decision]) -> list[
 
 
 def guards(context: TableContext) -> Guards:
-    """Find the users who compacted files in the newest snapshots."""
-    newest = context.snapshots.newest_first(LOOK_BACK)
+    """Find the users who compacted files in the newest snapshots, as far as these can be read."""
+    damaged: list[DamagedFile] = []  # `health` reports them, and a plan does not depend on them
+    newest = context.snapshots.newest_first(LOOK_BACK, on_damage=damaged.append)
     users = {snapshot.commit_user for snapshot in newest if context.manifests.compacted_files(snapshot)}
     return Guards(context.options.write_only, tuple(sorted(users)))
 

@@ -100,7 +100,7 @@ def _uncompacted_seconds(table: ExaminedTable) -> float | None:
     """The age of the oldest recent commit after the last compaction; older snapshots are not searched."""
     since = None
     for snapshot in table.recent:
-        if table.compacts(snapshot):
+        if table.context.manifests.compacted_files(snapshot):
             break
         since = snapshot.time_millis
     return None if since is None else max(0.0, (table.context.clock.now_millis() - since) / 1000)

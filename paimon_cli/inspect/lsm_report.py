@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.compact.compaction_task import CompactionTask, Decision
 from paimon_cli.datatypes.key_order import Key
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.history.live_files import BucketFiles, BucketNumbers, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
@@ -127,16 +128,17 @@ def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Seq
         if highest_level(state.files)
     }
     found: dict[BucketId, LastFull] = {}
-    for past in context.snapshots.newest_first():
-        missing = from_files.keys() - found.keys()
-        if all(from_files[bucket_id].millis > past.time_millis + ZONES_MILLIS for bucket_id in missing):
-            break
-        if past.commit_kind != COMPACT or past.id > snapshot.id:
-            continue
-        for entry in context.manifests.delta_entries(past):
-            bucket_id = entry.bucket_id
-            if entry.kind == ADD and bucket_id in missing and entry.file.level == top[bucket_id]:
-                found[bucket_id] = LastFull(past.time_millis, past.id)
+    with suppress(DamagedFile):  # then the files tell, because what lies before the damage may not be the last
+        for past in context.snapshots.newest_first():
+            missing = from_files.keys() - found.keys()
+            if all(from_files[bucket_id].millis > past.time_millis + ZONES_MILLIS for bucket_id in missing):
+                break
+            if past.commit_kind != COMPACT or past.id > snapshot.id:
+                continue
+            for entry in context.manifests.delta_entries(past):
+                bucket_id = entry.bucket_id
+                if entry.kind == ADD and bucket_id in missing and entry.file.level == top[bucket_id]:
+                    found[bucket_id] = LastFull(past.time_millis, past.id)
     return from_files | found
 
 

@@ -127,7 +127,7 @@ def compaction_debt(figures: ReportFigures) -> Iterator[str]:
     debt = figures.debt
     yield "<h2>Compaction debt</h2>"
     if debt.refusal is not None:
-        yield f"<p>This version does not compact the table: {escape(debt.refusal)}.</p>"
+        yield f"<p>What a compaction would do cannot be told: {escape(debt.refusal)}.</p>"
         return
     new = f" Level 0 holds {human_size(debt.level_0_bytes)}." if figures.has_keys else ""
     if not debt.due:

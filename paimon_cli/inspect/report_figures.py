@@ -16,7 +16,7 @@ from uuid import UUID
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.compact.compaction_task import SkippedBucket
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import DamagedFile, NotFound, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
@@ -110,7 +110,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class CompactionDebt:
-    """What a minor compaction would do now. `rows`: the buckets with the most to read; `refusal`: why it is not supported."""
+    """What a minor compaction would do now. `rows`: the buckets with the most to read; `refusal`: why that cannot be told."""
 
     due: int
     buckets: int
@@ -146,7 +146,7 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
     context, snapshot = table.context, table.snapshots.latest()
     states = sorted(bucket_files(context, snapshot).values(), key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
-    damaged: list[DamagedFile] = []  # `health` reports them
+    damaged: list[PaimonError] = []  # `health` reports them
     snapshots = list(islice(table.snapshots.newest_first(on_damage=damaged.append), MAX_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
@@ -177,6 +177,7 @@ def table_state(table: CatalogTable, commits: int = 6) -> TableState:
     states = list(bucket_files(context, snapshot).values())
     has_keys = bool(context.schema.primary_keys)
     levels = sorted((_levels(context, state, has_keys) for state in states), key=_most_to_merge_first)
+    damaged: list[PaimonError] = []  # older snapshots, which `health` reports
     return TableState(
         time=context.clock.now_millis(),
         snapshot_id=None if snapshot is None else snapshot.id,
@@ -185,7 +186,7 @@ def table_state(table: CatalogTable, commits: int = 6) -> TableState:
         buckets=len(levels),
         most_runs=max((bucket.runs or 0 for bucket in levels), default=0) if has_keys else None,
         due=_debt(context, snapshot, states).due,
-        commits=tuple(snapshot_rows(table, commits)),
+        commits=tuple(snapshot_rows(table, commits, on_damage=damaged.append)),
         levels=tuple(levels[:MAX_BUCKETS]),
     )
 
@@ -225,11 +226,15 @@ def _tree(context: TableContext, state: BucketFiles) -> Tree:
 
 def _debt(context: TableContext, snapshot: Snapshot | None, states: Sequence[BucketFiles]) -> CompactionDebt:
     level_0 = sum(file.file_size for state in states for file in state.files if file.level == 0)
-    refusal = why_not_compactable(context)
-    if refusal is not None or snapshot is None:
-        return CompactionDebt(0, len(states), 0, 0, level_0, (), refusal)
-    decisions = next_compactions(context, states, snapshot.id).values()
-    rows = decision_rows(context, [decision for decision in decisions if not isinstance(decision, SkippedBucket)])
+    nothing = CompactionDebt(0, len(states), 0, 0, level_0, ())
+    try:
+        refusal = why_not_compactable(context)
+        decisions = {} if refusal is not None or snapshot is None else next_compactions(context, states, snapshot.id)
+    except UsageError as error:  # an option that cannot be read
+        return replace(nothing, refusal=error.message)
+    if not decisions:
+        return replace(nothing, refusal=refusal)
+    rows = decision_rows(context, [decision for decision in decisions.values() if not isinstance(decision, SkippedBucket)])
     largest = sorted(rows, key=lambda row: -row.read_bytes)[:MAX_BUCKETS]
     totals = (sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows))
     return CompactionDebt(len(rows), len(states), *totals, level_0, tuple(largest))

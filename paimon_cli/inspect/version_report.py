@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
@@ -99,14 +99,28 @@ class SnapshotDetails(SnapshotRow):
 
 
 def snapshot_rows(
-    table: CatalogTable, limit: int | None = None, kind: str | None = None, user: str | None = None
+    table: CatalogTable,
+    limit: int | None = None,
+    kind: str | None = None,
+    user: str | None = None,
+    on_damage: Callable[[DamagedFile], object] | None = None,
 ) -> list[SnapshotRow]:
-    """The snapshots, newest first, of one commit kind or user if given. Reads the delta lists of the selected ones only."""
-    chosen = (s for s in table.snapshots.newest_first() if kind in (None, s.commit_kind) and user in (None, s.commit_user))
+    """The snapshots, newest first, of one commit kind or user if given. Reads the delta lists of the selected ones only.
+
+    `on_damage`: receives the errors of snapshots that cannot be read, which are left out; without it they are raised.
+    """
+    snapshots = table.snapshots.newest_first(on_damage=on_damage)
+    chosen = (s for s in snapshots if kind in (None, s.commit_kind) and user in (None, s.commit_user))
     tags, rows = tags_by_snapshot(table), list[SnapshotRow]()
     for snapshot in islice(chosen, limit):
-        with suppress(SnapshotGone):  # it has expired since it was listed
+        try:
             rows.append(SnapshotRow(**_columns(table, snapshot, tags)))
+        except SnapshotGone:  # it has expired since it was listed
+            continue
+        except DamagedFile as damage:
+            if on_damage is None:
+                raise
+            on_damage(damage)
     return rows
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.compact.compaction_task import Decision, SkippedBucket
-from paimon_cli.errors import DamagedFile, NotFound, PaimonError
+from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
@@ -67,18 +67,10 @@ class ExaminedTable:
         """The recent commits that wrote rows, newest first."""
         return [snapshot for snapshot in self.recent if snapshot.commit_kind in (APPEND, OVERWRITE)]
 
-    def compacts(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot compacted files; no if its manifests cannot be read."""
-        try:
-            return self.context.manifests.compacted_files(snapshot)
-        except (DamagedFile, NotFound) as error:
-            self.note_damage(error)
-            return False
-
     @cached_property
     def was_compacted(self) -> bool:
         """Whether a recent commit was a compaction."""
-        return any(map(self.compacts, self.recent))
+        return any(map(self.context.manifests.compacted_files, self.recent))
 
     @cached_property
     def state(self) -> LazyBuckets:
@@ -145,7 +137,16 @@ class ExaminedTable:
         decision = self.due.get(bucket.bucket_id)
         if decision is None:
             return None
-        return STALLED if mode.has_keys and decision.runs_before >= self.context.options.stop_trigger else DUE
+        stop = self._stop_trigger
+        return STALLED if stop is not None and decision.runs_before >= stop else DUE
+
+    @cached_property
+    def _stop_trigger(self) -> int | None:
+        """The number of runs at which writers wait; None without a key, or if the option cannot be read, which is PD018."""
+        try:
+            return self.context.options.stop_trigger if self.context.mode.has_keys else None
+        except UsageError:
+            return None
 
     def in_need(self, code: str) -> list[BucketFiles]:
         """The buckets that this finding counts."""

@@ -35,7 +35,7 @@ def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
             getattr(options, name)
         except UsageError as error:
             command = f"paimon-cli alter {table.argument} unset {shlex.quote(given[0])}"
-            yield Finding("PD018", ERROR, f"option {given[0]}", error.message, command)
+            yield Finding("PD018", ERROR, "options", error.message, command)
 
 
 @rule(OPTIONS, "PD018")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import BeingDropped, PaimonError
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -21,7 +21,7 @@ from paimon_cli.inspect.findings.finding import (
 )
 from paimon_cli.options.option_text import counted
 
-UNREADABLE = "PD030"
+DROPPED, UNREADABLE = "PD028", "PD030"
 MODULES = (history_rules, compaction_rules, bucket_rules, option_rules)
 RULES: tuple[Rule[ExaminedTable], ...] = tuple(
     found for module in MODULES for found in vars(module).values() if isinstance(found, Rule)
@@ -40,14 +40,20 @@ def findings_of(
     """The findings of at least this severity, on these topics, of rules with these costs."""
     found: list[Finding] = []
     failed: dict[str, list[str]] = {}
+    drop: BeingDropped | None = None
     for rule in RULES:
         if rule.topic not in topics or rule.cost not in costs:
             continue
         try:
             found += [replace(finding, topic=rule.topic) for finding in rule.check(table)]
+        except BeingDropped as error:
+            drop = error
         except PaimonError as error:
             failed.setdefault(error.message, []).append(rule.name)
     failed |= {message: failed.get(message, []) for message in table.damage}
+    if drop is not None:
+        message = f"{drop.message}; if no drop is running any more, delete what is left"
+        found.append(Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {table.argument}"))
     return [finding for finding in (*found, *_of_damage(table, failed)) if is_at_least(finding, least)]
 
 

@@ -1,0 +1,164 @@
+"""All commands that judge a table are compared with each other, on tables in odd states: no two may disagree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from paimon_cli import Table
+from paimon_cli.cli.app import app
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.findings.examined_table import DUE, HIDDEN, POSTPONED, STALLED
+from paimon_cli.inspect.findings.finding import LISTING
+from paimon_cli.inspect.findings.runner import RULES
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.service_turn import NO_UPKEEP, look
+from tests.cli.calling import Answer
+from tests.inspect.findings.odd_tables import BUILDERS
+
+OF_COMPACTIONS = {DUE, HIDDEN, POSTPONED, STALLED}
+OF_LISTINGS = {code for rule in RULES if rule.cost == LISTING for code in rule.codes}
+SOUND = {
+    *("tiny", "no_snapshot", "writers_compact", "vectors", "emptied", "after_rescale", "compacted_after_all", "cross_partition"),
+    *("at_a_stop_trigger_where_nothing_is_picked", "written_by_java"),
+}
+"""Tables of which nothing is to be done."""
+
+
+def call(*words: str) -> Answer:
+    result = CliRunner().invoke(app, words)
+    return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What each command says about one table."""
+
+    name: str
+    context: TableContext
+    heard: dict[tuple[str, ...], Answer] = field(default_factory=dict, compare=False, repr=False)
+
+    def ask(self, command: str, *options: str) -> Answer:
+        """The answer to a command, in JSON unless told otherwise; no command changes anything."""
+        asked = (*command.split(), self.context.url, "--branch", self.context.branch, *(options or ("-o", "json")))
+        if asked not in self.heard:
+            self.heard[asked] = call(*asked)
+        return self.heard[asked]
+
+    @property
+    def health(self) -> dict[str, Any]:
+        (row,) = self.ask("health").json["items"]
+        return dict(row)
+
+    @property
+    def plan(self) -> Answer:
+        return self.ask("compact --dry-run --strategy minor --engine local")
+
+    @property
+    def due(self) -> set[tuple[str, int]]:
+        """The buckets that `compact --dry-run` would change."""
+        return {(row["partition"], row["bucket"]) for row in self.plan.json["items"] if row["output_level"] is not None}
+
+
+@pytest.fixture(scope="module", params=BUILDERS)
+def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    return Judged(request.param, BUILDERS[request.param](tmp_path_factory.mktemp("odd") / request.param))
+
+
+def codes(findings: Iterable[dict[str, Any]]) -> list[str]:
+    return sorted(finding["code"] for finding in findings)
+
+
+def of_table(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what `doctor` says about the machine."""
+    return [finding for finding in findings if not re.fullmatch(r"PD00\d|PD010", finding["code"])]
+
+
+def commands(findings: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
+    given: dict[str, set[str]] = {}
+    for finding in findings:
+        given.setdefault(finding["code"], set()).add(finding["command"])
+    return given
+
+
+def test_every_command_has_the_same_findings(judged: Judged, tmp_path: Path) -> None:
+    found = judged.health["findings"]
+    answer = judged.ask("doctor")
+    assert commands(of_table(answer.json["items"])) == commands(found)
+    assert codes(of_table(answer.json["items"])) == codes(found)
+    advised = [finding for finding in judged.ask("advise").json["items"] if finding["severity"] != "ok"]
+    (with_advice,) = judged.ask("health --advice").json["items"]
+    assert codes(advised) == codes(with_advice["findings"])
+    grave = [finding for finding in advised if finding["severity"] != "advice"]
+    assert [codes(grave), commands(grave)] == [codes(found), commands(found)]
+    assert with_advice["verdict"] == judged.health["verdict"]
+    page = tmp_path / "page.html"
+    reported = judged.ask(f"report --html {page} --force")
+    described = judged.ask("describe")
+    assert reported.code == described.code
+    if described.code:
+        stops = {10: "PD030", 3: "PD028"}
+        assert stops[described.code] in codes(found), "only a latest state that cannot be read, or a drop, stops them"
+        return
+    assert reported.json["item"]["verdict"] == judged.health["verdict"]
+    assert sorted(re.findall(r"</b> <code>(\w+)</code>", page.read_text())) == codes(found)
+    to_do = described.json["item"]["health"]
+    seen = [finding for finding in found if finding["code"] not in OF_LISTINGS]
+    assert [codes(to_do), commands(to_do)] == [codes(seen), commands(seen)]
+    assert (described.json["item"]["files"], described.json["item"]["sorted_runs"]) == (
+        judged.health["files"],
+        judged.health["most_runs"],
+    )
+
+
+def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
+    buckets = judged.ask("buckets ls")
+    found = {finding["code"]: finding for finding in judged.health["findings"]}
+    if judged.plan.code not in (0, 4):
+        assert {"PD030", "PD028"} & found.keys() and not OF_COMPACTIONS & found.keys(), "neither healthy nor due"
+        return
+    advised = {(row["partition"], row["bucket"]): row for row in buckets.json["items"] if row["code"] in OF_COMPACTIONS}
+    hidden = {place for place, row in advised.items() if row["code"] == HIDDEN}
+    assert judged.due <= advised.keys() <= judged.due | hidden
+    assert {row["code"] for row in advised.values()} == OF_COMPACTIONS & found.keys()
+    assert all(found[row["code"]]["command"] == row["advice"] for row in advised.values())
+    if judged.context.schema.primary_keys:
+        tree = judged.ask("lsm show")
+        if tree.code == 2:
+            assert tree.error["message"] == found["PD018"]["message"], "it shows an option that cannot be read"
+            return
+        shown = tree.json["items"]
+        picking = {(row["partition"], row["bucket"]) for row in shown if row["output_level"] is not None or row["bucket"] == -2}
+        assert picking == judged.due
+        assert max((row["read_amplification"] for row in shown if row["bucket"] != -2), default=0) == judged.health["most_runs"]
+    assert Table.open(judged.context.url, branch=judged.context.branch).state().due == len(judged.due)
+
+
+def test_the_service_has_work_where_findings_say_so(judged: Judged) -> None:
+    request = CompactRequest("minor")
+    try:
+        turn = look("t", lambda: judged.context, request, {}, NO_UPKEEP, False)
+    except PaimonError:
+        assert judged.plan.code not in (0, 4)
+        return
+    assert turn.standing.picked == len(judged.due) and turn.has_compaction == bool(judged.due)
+
+
+def test_people_and_programs_get_the_same_exit_code(judged: Judged) -> None:
+    for command in ("health", "doctor", "describe", "advise", "buckets ls", "lsm show", "compact --dry-run"):
+        assert judged.ask(command, "-o", "table").code == judged.ask(command).code != 1, command
+
+
+def test_sound_tables_are_left_in_peace(judged: Judged) -> None:
+    if judged.name in SOUND:
+        assert codes(judged.health["findings"]) == [] and not judged.due
+        assert not [row for row in judged.ask("buckets ls").json["items"] if row["advice"]]
+    else:
+        assert judged.health["findings"], "each of these tables is odd"

@@ -1,0 +1,91 @@
+"""The room of rules: codes, what a failing rule becomes, and what a new rule costs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.inspect.findings import runner
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import ADVICE, HISTORY, LISTING, METADATA, OK, REPLAY, TOPICS, WARNING, Finding, rule
+from paimon_cli.inspect.findings.runner import DROPPED, RULES, UNREADABLE, findings_of
+from tests.inspect.findings.odd_tables import BUILDERS, a_damaged_older_snapshot, seven_runs_over_five, tiny
+
+ALL = (METADATA, LISTING, REPLAY)
+OF_THE_MACHINE = {f"PD{number:03}" for number in (1, 2, 3, 4, 5, 6, 7, 10)}
+"""Codes of `jobs/doctor_job`."""
+OF_SEVERAL_RULES = {"PD018"}
+NEXT_CODE = "PD029"
+"""What the next rule takes: adding one means to write its function, and to raise this number."""
+
+
+def test_codes_are_never_used_twice() -> None:
+    codes = Counter(code for rule in RULES for code in rule.codes)
+    assert [code for code, count in codes.items() if count > 1 and code not in OF_SEVERAL_RULES] == []
+    taken = {*codes, *OF_THE_MACHINE, DROPPED, UNREADABLE}
+    assert NEXT_CODE not in taken and max(code for code in taken if code < NEXT_CODE and code.startswith("PD")) == "PD028"
+    assert all(re.fullmatch(r"P[DA]\d{3}", code) for code in taken)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_every_finding_is_whole(name: str, tmp_path: Path) -> None:
+    declared = {code: rule for rule in RULES for code in rule.codes}
+    for found in findings_of(ExaminedTable(BUILDERS[name](tmp_path / name), "T"), OK, costs=ALL):
+        assert found.topic in TOPICS and found.subject and found.message
+        assert bool(found.code) == (found.severity != OK) and (found.code[:2] == "PA") == (found.severity == ADVICE)
+        if found.code in (DROPPED, UNREADABLE):
+            continue
+        assert not found.code or found.topic == declared[found.code].topic
+        assert found.command.startswith("paimon-cli ") == bool(found.code)
+
+
+def test_a_rule_is_one_function_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @rule(HISTORY, "PD999")
+    def a_new_rule(table: ExaminedTable) -> Iterator[Finding]:
+        yield Finding("PD999", WARNING, "new", f"{len(table.ids)} snapshots", f"paimon-cli describe {table.argument}")
+
+    monkeypatch.setattr(runner, "RULES", (*RULES, a_new_rule))
+    (found,) = findings_of(ExaminedTable(tiny(tmp_path / "t"), "T"))
+    assert (found.code, found.message, found.topic) == ("PD999", "1 snapshots", HISTORY)
+
+
+def test_what_is_damaged_is_named_once_with_the_rules_that_it_stops(tmp_path: Path) -> None:
+    table = ExaminedTable(a_damaged_older_snapshot(tmp_path / "t"), "T")
+    found = {finding.code: finding for finding in findings_of(table)}
+    assert found.keys() == {"PD027", "PD030"}, "what does not depend on the damage is found"
+    assert found["PD030"].message.endswith("; 1 check could not run: no file is left over")
+    assert found["PD030"].command == "paimon-cli verify T"
+
+
+def test_the_evidence_is_given(tmp_path: Path) -> None:
+    (found,) = findings_of(ExaminedTable(seven_runs_over_five(tmp_path / "t"), "T"))
+    assert found.figures == {"due": 1, "buckets": 1, "most_sorted_runs": 7, "trigger": 5}
+    assert found.threshold == "5 sorted runs (num-sorted-run.compaction-trigger)"
+    assert found.message == "due in 1 of 1 bucket, by size-amplification; up to 7 sorted runs, trigger 5"
+
+
+def test_a_bad_bucket_count_is_told_until_someone_chooses_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from paimon_cli import Table
+    from paimon_cli.history.table_context import TableContext
+    from paimon_cli.inspect.findings import bucket_rules
+    from tests.inspect.findings.odd_tables import WRITE_ONLY, keyed
+    from tests.tables import write
+
+    monkeypatch.setattr(bucket_rules, "MANY_BUCKETS", 2)
+    context = keyed(tmp_path / "t", 1, WRITE_ONLY, bucket=4)
+
+    def advised() -> list[str]:
+        table = ExaminedTable(TableContext.open(context.url), "T")
+        return [found.command for found in findings_of(table, ADVICE, ("buckets",))]
+
+    assert advised() == ["paimon-cli rescale T --buckets 1"]
+    Table.open(context.url).rescale(3)
+    assert advised() == [], "whoever rescales knows better"
+    rescaled = TableContext.open(context.url)
+    for number in range(20):
+        write(rescaled, [{"id": number, "v": "x"}])
+    assert advised() == ["paimon-cli rescale T --buckets 1"]
