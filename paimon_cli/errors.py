@@ -210,6 +210,12 @@ class NoAccess(StorageUnavailable):
     code, exit_code = "PC-NO-ACCESS", 2
 
 
+class TookTooLong(StorageUnavailable):
+    """A look at the metadata of one table of several has used up its time, and was given up."""
+
+    code = "PC-TIMEOUT"
+
+
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 ASK_FOR_ACCESS = "check the permissions of the file, and of the directories above it"
 

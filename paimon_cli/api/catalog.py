@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import starmap
+from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.comparison import Versions
 from paimon_cli.api.maintenance import Planned
+from paimon_cli.api.opened_catalog import ChosenTable
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, UsageError
@@ -20,6 +21,8 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.metastore import TableIdentifier, is_name
 from paimon_cli.metastore.settings import SettingRow, read_settings
 from paimon_cli.options.option_text import counted
+from paimon_cli.storage.redaction import without_login
+from paimon_cli.storage.time_bounds import look_at_each
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -67,20 +70,22 @@ class Catalog(Compaction):
     def tables(self, place: str | None = None, *, database: str | None = None) -> list[TableRow]:
         """The tables of the warehouse or of `place`, a database or a directory.
 
-        A table that cannot be opened is listed with its problem. Raises `NotFound` if the database or directory does not exist.
+        A table that cannot be opened, or gives no answer in time (`table-timeout`, an option of the catalog), is listed with
+        its problem. Raises `NotFound` if the database or directory does not exist.
         """
         from paimon_cli.catalog.table_listing import table_rows, tables_below, tables_of_database, tables_of_warehouse
 
         if place is not None and database is not None:
             raise UsageError(f"'{place}' cannot be combined with --database {database}", hint="remove one of them")
         place = database or place
+        metastore = self._metastore
         if place is None:
-            found = tables_of_warehouse(self._metastore)
-        elif is_name(place) and self._metastore.has_names:
-            found = tables_of_database(place, self._metastore)
+            found = tables_of_warehouse(metastore)
+        elif is_name(place) and metastore.has_names:
+            found = tables_of_database(place, metastore)
         else:
-            found = tables_below(place, self._metastore)
-        return table_rows(found)
+            found = tables_below(place, metastore)
+        return table_rows(found, metastore.table_seconds)
 
     def databases(self) -> list[DatabaseRow]:
         """The databases by name."""
@@ -183,9 +188,9 @@ class Catalog(Compaction):
     ) -> list[HealthRow]:
         """The health of `tables`, of all tables of a database, or of the warehouse, most urgent first.
 
-        A table that cannot be opened gets a row too. Raises `NotFound` if one of `tables` does not exist. `advice`: also
-        find what could be better, for which the commits of each history are replayed. `argument`: converts the name of a
-        table into the argument for the commands of its findings.
+        A table that cannot be opened, or gives no answer in time (`table-timeout`, an option of the catalog), gets a row too.
+        Raises `NotFound` if one of `tables` does not exist. `advice`: also find what could be better, for which the commits of
+        each history are replayed. `argument`: converts the name of a table into the argument for the commands of its findings.
         """
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
@@ -193,24 +198,25 @@ class Catalog(Compaction):
 
         if tables and database is not None:
             raise UsageError("table names cannot be combined with --database", hint="remove one of them")
+        metastore = self._metastore
         if tables:
-            found: Iterable[tuple[str, TableLocation]] = [(table, self._locate(table)) for table in tables]
-        elif database is not None:
-            found = ((location.name, location) for location in tables_of_database(database, self._metastore))
+            chosen = [ChosenTable(without_login(name), partial(self._locate, name)) for name in tables]
         else:
-            found = ((location.name, location) for location in tables_of_warehouse(self._metastore))
+            found = tables_of_warehouse(metastore) if database is None else tables_of_database(database, metastore)
+            chosen = [ChosenTable.at(location) for location in found]
 
-        def examined(named: str, location: TableLocation) -> HealthRow:
-            name = argument(named)
-            try:
-                table = ExaminedTable(self._open(location).context, name)
-                return health_of(table, location.name, with_advice=advice)
-            except PaimonError as error:
-                if tables and isinstance(error, NotFound):
-                    raise
-                return unreadable(location.name, name, error)
+        def examined(table: ChosenTable) -> HealthRow:
+            location = table.locate()
+            named = table.name if tables else location.name
+            return health_of(ExaminedTable(self._open(location).context, argument(named)), location.name, with_advice=advice)
 
-        return by_urgency(starmap(examined, found))
+        rows = []
+        looks = look_at_each(examined, chosen, metastore.table_seconds, 1, lambda table: table.name)
+        for (name, _), row in zip(chosen, looks, strict=True):
+            if isinstance(row, NotFound) and tables:
+                raise row
+            rows.append(unreadable(name, argument(name), row) if isinstance(row, PaimonError) else row)
+        return by_urgency(rows)
 
     def compare(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import CompactOptions, compact_request
-from paimon_cli.api.opened_catalog import OpenedCatalog, TableChoice
+from paimon_cli.api.opened_catalog import ChosenTable, OpenedCatalog, TableChoice
 from paimon_cli.api.opened_table import check_positive
 from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -46,18 +48,31 @@ class Compaction(OpenedCatalog):
         strategy: str = "full",
         **options: Unpack[CompactOptions],
     ) -> Iterator[tuple[Table, CompactionPlan]]:
-        """The plan of `compact` for each table; changes nothing."""
+        """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
         from paimon_cli.jobs.compact_request import plan_compaction
+        from paimon_cli.jobs.compaction_service import FAILED, NOTHING, TableRound, raise_failures
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request = _request(choice, strategy, options)
+        request, metastore = _request(choice, strategy, options), self._metastore
 
-        def planned(location: TableLocation) -> tuple[Table, CompactionPlan]:
-            table = self._open(location)
+        def planned(chosen: ChosenTable) -> tuple[Table, CompactionPlan]:
+            table = self._open(self._to_commit(chosen.locate()))
             table.check_call()
             return table, plan_compaction(table.context, request)
 
-        return map(planned, self._locations(choice, self._metastore))
+        def plans() -> Iterator[tuple[Table, CompactionPlan]]:
+            rounds: list[TableRound] = []
+            for chosen in choice.found(self._locate, metastore, self.branch):
+                try:
+                    found = within(_look_seconds(choice, metastore), partial(planned, chosen), chosen.name)
+                except PaimonError as error:
+                    rounds.append(TableRound(chosen.name, FAILED, error=error))
+                    continue
+                rounds.append(TableRound(chosen.name, NOTHING))
+                yield found
+            raise_failures(rounds, done="planned")
+
+        return plans()
 
     def compact(
         self,
@@ -80,19 +95,20 @@ class Compaction(OpenedCatalog):
         that failed (`PartialSuccess` if others did not), is raised. `on_compacted` is called with each result, also of a
         failed table, as soon as it is known. `include`, `exclude`: regular expressions that match full table names.
         `dedicated`: warn if writers may compact too, unless new rows become visible that way. `shield`: holds signals
-        back during a commit.
+        back during a commit. Of several tables, one whose metadata gives no answer in time (`table-timeout`, an option of
+        the catalog) has failed.
         """
         from paimon_cli.jobs.compaction_service import FAILED, TableRound, raise_failures
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request, found = _request(choice, strategy, options), self._locations(choice, self._metastore)
-        finished: list[TableRound] = []
+        request, metastore = _request(choice, strategy, options), self._metastore
+        seconds, finished = _look_seconds(choice, metastore), list[TableRound]()
         with self.runtime.engine_running(parallelism) as engine:
-            for location in found:
+            for chosen in choice.found(self._locate, metastore, self.branch):
                 try:
-                    done = self._compacted(location, request, engine, shield, dedicated=dedicated)
+                    done = self._compacted(chosen, request, engine, shield, seconds, dedicated=dedicated)
                 except PaimonError as error:
-                    done = TableRound(location.name, FAILED, error=error)
+                    done = TableRound(chosen.name, FAILED, error=error)
                 finished.append(done)
                 if on_compacted is not None:
                     on_compacted(done)
@@ -100,17 +116,23 @@ class Compaction(OpenedCatalog):
         return finished
 
     def _compacted(
-        self, location: TableLocation, request: CompactRequest, engine: Engine, shield: Shield, *, dedicated: bool
+        self, chosen: ChosenTable, request: CompactRequest, engine: Engine, shield: Shield, seconds: float, *, dedicated: bool
     ) -> TableRound:
-        """Compact one table."""
+        """Compact one table. `seconds`: the time to open it, and that of each plan."""
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compaction_service import COMPACTED, NOTHING, TableRound
 
-        table = self._open_to_compact(location)
-        if dedicated:
-            table.warn_of_other_compactors()
-        summary = run_compact(table.context, request, engine, self.runtime.new_progress(), shield=shield)
-        return TableRound(location.name, COMPACTED if summary.buckets else NOTHING, summary, standing=summary.plan.standing)
+        def opened() -> Table:
+            table = self._open(self._to_commit(chosen.locate()))
+            table.check_commit()
+            if dedicated:
+                table.warn_of_other_compactors()
+            return table
+
+        table = within(seconds, opened, chosen.name)
+        progress = self.runtime.new_progress()
+        summary = run_compact(table.context, request, engine, progress, shield=shield, plan_seconds=seconds)
+        return TableRound(chosen.name, COMPACTED if summary.buckets else NOTHING, summary, standing=summary.plan.standing)
 
     def watch(
         self,
@@ -154,11 +176,15 @@ class Compaction(OpenedCatalog):
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, clock = _request(choice, strategy, options), SystemClock()
         leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock) if lives else None
-        served = self._served(choice, dedicated, has_leases=leases is not None)
+        metastore = self._metastore
+        served, seconds = self._served(choice, metastore, dedicated, has_leases=leases is not None), metastore.table_seconds
         with self.runtime.engine_running(parallelism) as engine:
-            CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep).run(pause, max_rounds)
+            service = CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep, seconds)
+            service.run(pause, max_rounds)
 
-    def _served(self, choice: TableChoice, dedicated: bool, has_leases: bool) -> Callable[[], list[ServedTable]]:
+    def _served(
+        self, choice: TableChoice, metastore: Metastore, dedicated: bool, has_leases: bool
+    ) -> Callable[[], list[ServedTable]]:
         """A function that lists the tables of the service.
 
         Named tables are checked for safe commits now. Listed tables are checked when they are first opened, or by creating their
@@ -166,8 +192,11 @@ class Compaction(OpenedCatalog):
         """
         from paimon_cli.jobs.compaction_service import ServedTable
 
-        metastore, checked = self._metastore, set[str]()
+        checked = set[str]()
         last: dict[TableChoice, list[TableLocation]] = {}
+
+        def chosen_by(part: TableChoice) -> Iterator[ChosenTable]:
+            return part.found(self._locate, metastore, self.branch)
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
@@ -181,9 +210,12 @@ class Compaction(OpenedCatalog):
             checked.add(location.name)
             return context
 
+        def opened(chosen: ChosenTable) -> TableContext:
+            return context_at(self._to_commit(chosen.locate()))
+
         def listed(part: TableChoice) -> list[TableLocation]:
             try:
-                last[part] = list(self._locations(part, metastore))
+                last[part] = [self._to_commit(chosen.locate()) for chosen in chosen_by(part)]
             except NotFound:
                 last[part] = []  # the database has no tables at the moment
             except StorageUnavailable as error:
@@ -192,9 +224,9 @@ class Compaction(OpenedCatalog):
                 self.runtime.warn(f"the tables could not be listed; using the list of the last round: {error}")
             return last[part]
 
-        for location in self._locations(choice, metastore):
+        for chosen in chosen_by(choice):
             if not choice.is_listed:
-                context_at(location)
+                within(metastore.table_seconds, partial(opened, chosen), chosen.name)
 
         def served() -> list[ServedTable]:
             found = (location for part in choice.one_by_one() for location in listed(part))
@@ -202,14 +234,13 @@ class Compaction(OpenedCatalog):
 
         return served
 
-    def _locations(self, choice: TableChoice, metastore: Metastore) -> Iterator[TableLocation]:
-        for location in choice.locations(self._locate, metastore, self.branch):
-            yield replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+    def _to_commit(self, location: TableLocation) -> TableLocation:
+        return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
 
-    def _open_to_compact(self, location: TableLocation) -> Table:
-        table = self._open(location)
-        table.check_commit()
-        return table
+
+def _look_seconds(choice: TableChoice, metastore: Metastore) -> float:
+    """The time of a look at a table, without a bound if no other table waits for it."""
+    return math.inf if choice.is_single else metastore.table_seconds
 
 
 def _request(choice: TableChoice, strategy: str, options: CompactOptions) -> CompactRequest:

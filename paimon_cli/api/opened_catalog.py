@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import Runtime, option_texts
@@ -78,6 +79,17 @@ class OpenedCatalog:
         return self._open(self._locate(name, branch))
 
 
+class ChosenTable(NamedTuple):
+    """A table of a call, by its name without secrets. `locate` may have to ask the catalog where it is."""
+
+    name: str
+    locate: Callable[[], TableLocation]
+
+    @staticmethod
+    def at(location: TableLocation) -> ChosenTable:
+        return ChosenTable(location.name, lambda: location)
+
+
 @dataclass(frozen=True)
 class TableChoice:
     """A choice of tables: by name, or from `databases` (`every`: all databases).
@@ -118,14 +130,17 @@ class TableChoice:
         """Whether the tables are found by listing databases, so that they may change over time."""
         return not self.tables
 
-    def locations(
-        self, locate: Callable[[str], TableLocation], metastore: Metastore, branch: str | None
-    ) -> Iterator[TableLocation]:
+    @property
+    def is_single(self) -> bool:
+        """Whether it names one table, so that no other one waits for it."""
+        return len(self.tables) == 1
+
+    def found(self, locate: Callable[[str], TableLocation], metastore: Metastore, branch: str | None) -> Iterator[ChosenTable]:
         """The current tables of the choice. Raises `NotFound` for a database that does not exist or has no tables."""
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
 
         if not self.is_listed:
-            yield from map(locate, self.tables)
+            yield from (ChosenTable(without_login(name), partial(locate, name)) for name in self.tables)
             return
         if self.every:
             found = tables_of_warehouse(metastore)
@@ -139,7 +154,7 @@ class TableChoice:
                     raise NotFound(f"no tables in database {name}", why, "check --warehouse and the name of the database")
                 found += tables
         for location in filter(self._is_chosen, found):
-            yield location if branch in (None, MAIN_BRANCH) else location.at_branch(branch)
+            yield ChosenTable.at(location if branch in (None, MAIN_BRANCH) else location.at_branch(branch))
 
     def one_by_one(self) -> list[TableChoice]:
         """This choice in parts, one per database, so that a missing database does not affect the others."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.errors import NotSupported, PaimonError
+from paimon_cli.errors import NotSupported, PaimonError, TookTooLong
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
@@ -15,7 +15,7 @@ from paimon_cli.metastore.filesystem import FileSystemMetastore, tables_in
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.redaction import without_login
-from paimon_cli.storage.threads import in_parallel
+from paimon_cli.storage.time_bounds import look_at_each
 
 OPENED_AT_ONCE = 16
 """The number of tables opened at a time; on an object store each takes a few slow requests."""
@@ -35,7 +35,7 @@ class TableRow:
     """One table at its latest snapshot. `records`: counted before merging; `time`: of the latest commit, epoch millis.
 
     `waiting_records`: those that reads do not show before a compaction; only tables that can have any are searched for them.
-    `problem`: why the table cannot be opened; the other fields are None then.
+    `problem`: why the table cannot be opened, and `problem_code` the code of that error; the other fields are None then.
     """
 
     table: str
@@ -50,6 +50,12 @@ class TableRow:
     time: int | None = None
     comment: str | None = None
     problem: str | None = None
+    problem_code: str | None = None
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the table gave no answer in time, so that the listing is not complete."""
+        return self.problem_code == TookTooLong.code
 
 
 def tables_of_database(database: str, metastore: Metastore) -> list[TableLocation]:
@@ -72,7 +78,7 @@ def tables_below(directory: str, metastore: Metastore) -> list[TableLocation]:
     found = []
     for subdirectory, url in [("", directory), *((f"{name}{DATABASE_SUFFIX}/", url) for name, url in catalog.databases())]:
         storage, root = catalog.open_directory(url or directory)
-        found += [(f"{prefix}{subdirectory}{name}", path) for name, path in tables_in(storage, root)]
+        found += [(f"{prefix}{subdirectory}{name}", path) for name, path in tables_in(storage, root, metastore.table_seconds)]
     options = metastore.storage_options
     return [TableLocation(path, name, storage_options=options, metastore=metastore) for name, path in found]
 
@@ -82,18 +88,21 @@ def database_rows(metastore: Metastore) -> list[DatabaseRow]:
     return [DatabaseRow(name, len(metastore.tables(name)), url and without_login(url)) for name, url in metastore.databases()]
 
 
-def table_rows(locations: Iterable[TableLocation]) -> list[TableRow]:
-    """One row per table; a table that cannot be opened is listed with its problem."""
-    return list(in_parallel(_table_row, locations, OPENED_AT_ONCE))
+def table_rows(locations: Sequence[TableLocation], seconds: float) -> list[TableRow]:
+    """One row per table. A table that cannot be opened, or gives no answer in `seconds`, is listed with its problem."""
+    found = look_at_each(_table_row, locations, seconds, OPENED_AT_ONCE, lambda location: location.name)
+    rows = zip(locations, found, strict=True)
+    return [_with_problem(location, row) if isinstance(row, PaimonError) else row for location, row in rows]
+
+
+def _with_problem(location: TableLocation, error: PaimonError) -> TableRow:
+    return TableRow(location.name, without_login(location.url), problem=error.message, problem_code=error.code)
 
 
 def _table_row(location: TableLocation) -> TableRow:
-    try:
-        table = CatalogTable.open(location)
-        schema, snapshot = table.schemas.latest(), table.snapshots.latest()
-        waiting = _waiting_records(table, schema, snapshot)
-    except PaimonError as error:
-        return TableRow(location.name, without_login(location.url), problem=error.message)
+    table = CatalogTable.open(location)
+    schema, snapshot = table.schemas.latest(), table.snapshots.latest()
+    waiting = _waiting_records(table, schema, snapshot)
     return TableRow(
         table=location.name,
         path=without_login(location.url),
@@ -102,7 +111,7 @@ def _table_row(location: TableLocation) -> TableRow:
         bucket=schema.options.get("bucket", "-1"),
         columns=len(schema.fields),
         records=0 if snapshot is None else snapshot.total_record_count,
-        waiting_records=waiting,
+        waiting_records=_waiting_records(table, schema, snapshot),
         snapshot_id=None if snapshot is None else snapshot.id,
         time=None if snapshot is None else snapshot.time_millis,
         comment=schema.comment,

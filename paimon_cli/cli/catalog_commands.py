@@ -13,7 +13,7 @@ from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, note, note_gone, say
-from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, PartialSuccess, UsageError
 
 commands = top_level()
 tables = group("Tables of a warehouse.")
@@ -54,6 +54,9 @@ Database = Annotated[str | None, typer.Option("--database", metavar="DB", help="
 def list_tables(call: Call, place: Place = None, database: Database = None) -> None:
     """List the tables of the warehouse, of one database, or below a directory.
 
+    A table that cannot be opened is listed with its problem. Exits with 9 if one gave no answer in a minute
+    (--option table-timeout=TIME).
+
     paimon-cli tables ls --warehouse s3://lake/warehouse
 
     paimon-cli tables ls ./wh
@@ -64,12 +67,15 @@ def list_tables(call: Call, place: Place = None, database: Database = None) -> N
     columns = columns_of(TableRow)
     if call.is_for_people:
         needless = {name for name in ("waiting_records", "problem") if not any(getattr(row, name) for row in rows)}
+        needless.add("problem_code")
         columns = [column for column in columns if column.name not in needless]
     call.show(Listing("TableList", None, columns, rows, footer=counted(len(rows), "table")))
     if waiting := [row.table for row in rows if row.waiting_records]:
         tables = " ".join(map(call.pasted, waiting))
         what = f"records of {', '.join(waiting)} are not visible yet, because they wait for a compaction"
         note(f"note: {what}: paimon-cli compact {tables}")
+    if any(row.is_unanswered for row in rows):
+        raise typer.Exit(PartialSuccess.exit_code)
 
 
 @command(commands, "ls")

@@ -279,7 +279,8 @@ SHOWN = {
     "RunRow": "run level files size rows delete_rows min_key max_key span overlap picked",
     "Story": "case checks store is_correct verdict rows violations steps",
     "TableState": "time snapshot_id files size buckets most_runs due",
-    "TableRow": "table primary_keys partition_keys bucket columns records waiting_records snapshot_id time comment path problem",
+    "TableRow": "table primary_keys partition_keys bucket columns records waiting_records snapshot_id time comment path problem "
+    "problem_code",
     "UpdateSummary": "rows files size buckets snapshots attempts conflicts already_committed compacted compaction_lost "
     "compaction_repeated unseen_records waiting_records engine engine_reason seconds",
     "Violation": "code severity check path message",

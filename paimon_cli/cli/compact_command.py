@@ -259,15 +259,20 @@ def compact(
         from paimon_cli.cli.compact_view import show_plan, show_plans_to_programs
 
         dedicated = tables.pop("dedicated")
-        planned, has_work = [], False
-        for table, plan in catalog.plan_compaction(**tables, **settings):
-            if call.is_for_people:
-                show_plan(call, table, plan, settings["strategy"], dedicated)
-            else:
-                planned.append((table, plan))
-            has_work |= plan.has_work
-        if not call.is_for_people:
-            show_plans_to_programs(call, planned, single=bool(targets.tables))
+        planned, has_work, failure = [], False, None
+        try:
+            for table, plan in catalog.plan_compaction(**tables, **settings):
+                if call.is_for_people:
+                    show_plan(call, table, plan, settings["strategy"], dedicated)
+                else:
+                    planned.append((table, plan))
+                has_work |= plan.has_work
+        except PaimonError as error:
+            failure = error
+        if not call.is_for_people and (planned or failure is None):
+            show_plans_to_programs(call, planned, single=len(targets.tables or ()) == 1)
+        if failure is not None:
+            raise failure
         return has_work
     if not watch and service.is_plain:
         with StopSignals() as signals:

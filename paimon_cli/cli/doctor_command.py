@@ -17,7 +17,7 @@ from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, say
-from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, PartialSuccess, UsageError
 
 commands = top_level()
 
@@ -97,14 +97,15 @@ def health(
 ) -> None:
     """Show the health of tables: figures, a verdict, and the command that fixes each finding. Exits with 4 on findings.
 
-    The tables with the most urgent findings come first. Nothing is written; `doctor` also tests the storage.
+    The tables with the most urgent findings come first. Nothing is written; `doctor` also tests the storage. Exits with 9 if a
+    table gave no answer in a minute (--option table-timeout=TIME).
 
     paimon-cli health ./wh/shop.db/orders
 
     paimon-cli health --database shop --warehouse ./wh
     """
     from paimon_cli.cli.text_view import say_findings
-    from paimon_cli.inspect.health_report import HealthRow
+    from paimon_cli.inspect.health_report import NO_ANSWER, HealthRow
 
     rows = call.catalog().health(tables or (), database=database, advice=advice, argument=call.pasted)
     unhealthy = [row for row in rows if row.problems]
@@ -117,6 +118,8 @@ def health(
         for row in (row for row in rows if row.findings):
             say(f"{row.table}: {row.verdict}")
             say_findings(row.findings, margin="  ")
+    if any(row.verdict == NO_ANSWER for row in rows):
+        raise typer.Exit(PartialSuccess.exit_code)
     if unhealthy:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 

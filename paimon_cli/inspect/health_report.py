@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import PaimonError, TookTooLong
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
@@ -23,7 +23,7 @@ from paimon_cli.inspect.findings.finding import (
 )
 from paimon_cli.inspect.findings.runner import findings_of, unopened
 
-HEALTHY, NEEDS_CARE, CRITICAL, UNREADABLE = "healthy", "needs care", "critical", "unreadable"
+HEALTHY, NEEDS_CARE, CRITICAL, UNREADABLE, NO_ANSWER = "healthy", "needs care", "critical", "unreadable", "no answer"
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,9 @@ def _known(figure: Callable[[], T]) -> T | None:
 
 
 def unreadable(name: str, argument: str, error: PaimonError) -> HealthRow:
-    """The row of a table that cannot be opened."""
-    return HealthRow(name, UNREADABLE, findings=(unopened(argument, error),))
+    """The row of a table that cannot be opened, or gives no answer in time."""
+    verdict = NO_ANSWER if isinstance(error, TookTooLong) else UNREADABLE
+    return HealthRow(name, verdict, findings=(unopened(argument, error),))
 
 
 def by_urgency(rows: Iterable[HealthRow]) -> list[HealthRow]:

@@ -12,6 +12,7 @@ earlier stage first distributes waiting rows to their buckets.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +37,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode, TableMode
 from paimon_cli.storage.storage import overlapping_writes
+from paimon_cli.storage.time_bounds import within
 from paimon_cli.write.sorted_write import SortOrder
 
 MAX_REPLANS = 10
@@ -96,14 +98,16 @@ def run_compact(
     states: States | None = None,
     shield: Shield = contextlib.nullcontext,
     ready: CompactionPlan | None = None,
+    plan_seconds: float = math.inf,
 ) -> CompactSummary:
     """Compact the requested buckets; with `on_conflict="retry"`, conflicting buckets are planned again at the latest snapshot.
 
-    `ready`: a plan for this request to start with. `states`: bucket states remembered between rounds.
+    `ready`: a plan for this request to start with. `states`: bucket states remembered between rounds. `plan_seconds`: the time of
+    each plan, after which `TookTooLong` is raised; the compaction itself has no bound.
     If some buckets could not be compacted, the others stay committed and `PartialSuccess` is raised; if none was committed, the
     error of the first bucket is raised.
     """
-    work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready)
+    work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
     if context.mode.bucket_mode is BucketMode.POSTPONED:
         work.run(work.distribute_rows)
     work.run(work.compact_buckets)
@@ -127,6 +131,7 @@ class _Compaction:
     states: States
     shield: Shield
     ready: CompactionPlan | None
+    plan_seconds: float = math.inf
     total: Outcome = field(default_factory=Outcome)
     plan: CompactionPlan | None = None
     replans: int = 0
@@ -149,7 +154,7 @@ class _Compaction:
     def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Distribute postponed rows to their buckets."""
         new_files = self._new_files()
-        plan = plan_compaction(self.context, self.request, new_files.stamp, self.states, only)
+        plan = self._plan(self.request, new_files.stamp, only)
         return plan, _distribute_rows(new_files, self.request, plan, self.engine, self.progress)
 
     def compact_buckets(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
@@ -169,7 +174,12 @@ class _Compaction:
             return self.ready.prepared(stamp, limits)
         allowed = self.request.unknown_buckets_allowed or distributed
         rest = replace(self.request, limits=limits, unknown_buckets_allowed=allowed)
-        return plan_compaction(self.context, rest, stamp, self.states, only)
+        return self._plan(rest, stamp, only)
+
+    def _plan(self, request: CompactRequest, stamp: str, only: frozenset[BucketId] | None) -> CompactionPlan:
+        return within(
+            self.plan_seconds, lambda: plan_compaction(self.context, request, stamp, self.states, only), self.context.url
+        )
 
     def _new_files(self) -> NewFiles:
         return NewFiles(self.context, new_stamp(self.context), self.shield, self.started)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable, TookTooLong
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -26,8 +26,9 @@ from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Turn, Upkeep, UpkeepDone, look, take
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.threads import in_parallel
+from paimon_cli.storage.time_bounds import look_at_each
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
 HELD = "held by another service"
@@ -98,7 +99,8 @@ class ServiceWatcher(Protocol):
 class _Known:
     """What the service remembers about a table between rounds. `history` is None until the table was opened.
 
-    A quiet table is planned again when a snapshot follows `seen`, any table when it is due.
+    A quiet table is planned again when a snapshot follows `seen`, any table when it is due. `is_looked_at`: also by a look that
+    was given up and has not ended; there is no other one meanwhile, or a table that hangs would cost a thread in each round.
     """
 
     last: TableRound
@@ -109,6 +111,17 @@ class _Known:
     due_millis: int = 0
     failures: int = 0
     orphans_due_millis: int = 0
+    is_looked_at: bool = False
+
+    @contextlib.contextmanager
+    def looked_at(self, table: str) -> Iterator[None]:
+        if self.is_looked_at:
+            raise TookTooLong(f"{table} still does not answer", "the last look at it has not ended")
+        self.is_looked_at = True
+        try:
+            yield
+        finally:
+            self.is_looked_at = False
 
     def forget_work(self) -> None:
         """Keep the state of the last round, but not its work and its plan."""
@@ -131,6 +144,8 @@ class CompactionService:
     shield: Shield
     leases: Leases | None = None
     upkeep: Upkeep = NO_UPKEEP
+    table_seconds: float = table_seconds({})
+    """The time of each look at a table and of each plan. Compactions have no bound."""
     _known: dict[str, _Known] = field(default_factory=dict)
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
 
@@ -158,17 +173,20 @@ class CompactionService:
     def _round(self, number: int, interval_seconds: float) -> ServiceRound:
         started, interval = self.clock.now_millis(), int(interval_seconds * 1000)
         tables = self._listed(started)
-        probes = in_parallel(self._is_due, list(tables), PROBES_AT_ONCE)
+        probes = look_at_each(self._is_due, list(tables), self.table_seconds, PROBES_AT_ONCE, str)
         due = [table for table, is_due in zip(tables.values(), probes, strict=True) if is_due]
+        looks = look_at_each(self._look, due, self.table_seconds, LOOKS_AT_ONCE, lambda table: table.name)
         turns: list[Turn] = []
-        for table, found in zip(due, in_parallel(self._look, due, LOOKS_AT_ONCE), strict=True):
-            if isinstance(found, Turn) and found.has_work:
+        for table, found in zip(due, looks, strict=True):
+            if isinstance(found, PaimonError):
+                self._note(_failed(table.name, found), interval)
+                continue
+            self._looked(found)
+            if found.has_work:
                 is_kept = sum(turn.planned_files for turn in turns) + found.planned_files <= MAX_PLANNED_FILES
                 turns.append(found if is_kept and len(turns) < MAX_PLANS else found.without_plan())
-            elif isinstance(found, Turn):
-                self._note(_nothing(found), interval)
             else:
-                self._note(_failed(table.name, found), interval)
+                self._note(_nothing(found), interval)
         limit = TURN_BYTES if len(turns) > 1 else None
         turns.sort(key=lambda turn: turn.need)
         for done in self._taken(number, turns, limit):
@@ -192,31 +210,30 @@ class CompactionService:
         return tables
 
     def _is_due(self, name: str) -> bool:
-        """Whether to plan the table; takes at most one request."""
+        """Whether to plan the table; takes at most one request, whose error is for the plan to say."""
         known, now = self._known[name], self.clock.now_millis()
         if now >= known.due_millis:
             return True
         if not known.is_quiet or known.history is None:
             return False
-        try:
+        with known.looked_at(name):
             return known.history.exists((known.seen or 0) + 1)
-        except PaimonError:
-            return True
 
-    def _look(self, table: ServedTable) -> Turn | PaimonError:
+    def _look(self, table: ServedTable) -> Turn:
+        """Plan the work on the table. What is remembered about it does not change here: the look may have been given up."""
         known = self._known[table.name]
         cleans_orphans = self.clock.now_millis() >= known.orphans_due_millis
 
         def open_table() -> TableContext:
             return replace(table.open(), kept=self._kept)
 
-        try:
-            turn = look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans)
-        except PaimonError as error:
-            return error
+        with known.looked_at(table.name):
+            return look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans)
+
+    def _looked(self, turn: Turn) -> None:
+        known = self._known[turn.table]
         known.history, known.seen, known.is_quiet = turn.history, turn.snapshot_id, True
         known.due_millis = turn.due_millis(self.clock.now_millis() + RECHECK_MILLIS)
-        return turn
 
     def _taken(self, number: int, turns: Sequence[Turn], limit: int | None) -> Iterator[TableRound]:
         """Take the turns: first small ones, concurrently in this process, since they mostly wait for the store, then the others.
@@ -250,7 +267,7 @@ class CompactionService:
                 if not is_ours:
                     return TableRound(turn.table, HELD, standing=turn.standing)
                 turn.turn_bytes = limit
-                summary, upkeep = take(turn, request, engine, progress, known.states, shield)
+                summary, upkeep = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
         except PaimonError as error:
             return _failed(turn.table, error, turn.standing)
         if turn.cleans_orphans:
@@ -301,13 +318,13 @@ def _is_conflict(error: PaimonError) -> bool:
     return isinstance(error, (Conflict, PartialSuccess))
 
 
-def raise_failures(tables: Sequence[TableRound], when: str = "") -> None:
+def raise_failures(tables: Sequence[TableRound], when: str = "", done: str = "compacted") -> None:
     """Raise the error of the only table, or one error for several failed tables; a dropped table has not failed."""
     errors = [table.error for table in tables if table.error is not None and table.state != GONE]
     if len(errors) == 1 == len(tables):
         raise errors[0]
     if errors:
-        what = f"{len(errors)} of {len(tables)} tables could not be compacted{when}"
+        what = f"{len(errors)} of {len(tables)} tables could not be {done}{when}"
         why = "; ".join(error.message for error in errors)
         error_class = PartialSuccess if len(errors) < len(tables) else type(errors[0])
         raise error_class(what, why, errors[0].hint)

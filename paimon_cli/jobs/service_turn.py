@@ -147,9 +147,18 @@ def look(
 
 
 def take(
-    turn: Turn, request: CompactRequest, engine: Engine, progress: Progress, states: States, shield: Shield
+    turn: Turn,
+    request: CompactRequest,
+    engine: Engine,
+    progress: Progress,
+    states: States,
+    shield: Shield,
+    plan_seconds: float,
 ) -> tuple[CompactSummary, UpkeepDone]:
-    """Carry out a turn. Its plan is used if no snapshot was committed since; otherwise the table is planned again."""
+    """Carry out a turn. Its plan is used if no snapshot was committed since; otherwise the table is planned again.
+
+    `plan_seconds`: see `run_compact`.
+    """
     context, summary, done = turn.context(), CompactSummary(), NOT_KEPT_UP
     if turn.has_compaction:
         limited = replace(request, limits=replace(request.limits, turn_bytes=turn.turn_bytes))
@@ -157,7 +166,9 @@ def take(
         if is_current and turn.turn_bytes is not None:  # the plan is older: other tables had their turns first
             is_current = context.snapshots.latest_id() == turn.snapshot_id
         ready = turn.plan if is_current else None
-        summary = run_compact(context, limited, engine, progress, states=states, shield=shield, ready=ready)
+        summary = run_compact(
+            context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
+        )
         turn.is_unfinished = any(OTHERS_WAIT in decision.reason for decision in summary.plan.decisions)
     if turn.expires:
         expired = plan_expire(context, ExpireRequest(), progress).run(deletion(context, engine, progress))

@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, TookTooLong, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, RegisteredTable, TableIdentifier
 from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, directories_of, first_entries, remove_empty_directory
-from paimon_cli.storage.threads import in_parallel
+from paimon_cli.storage.time_bounds import look_at_each
 
 LISTED_AT_ONCE = 16
 
@@ -78,7 +78,8 @@ class FileSystemMetastore(Metastore):
 
     def tables(self, database: str) -> list[RegisteredTable]:
         storage, root = self.open_directory(self.directory_of(database))
-        return [RegisteredTable(TableIdentifier(database, name), url) for name, url in tables_in(storage, root, self.known)]
+        found = tables_in(storage, root, self.table_seconds, self.known)
+        return [RegisteredTable(TableIdentifier(database, name), url) for name, url in found]
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         """The directory of the table, without checking that it exists; opening the table does."""
@@ -116,10 +117,11 @@ class FileSystemMetastore(Metastore):
         return []
 
 
-def tables_in(storage: Storage, root: str, known: set[str] | None = None) -> Iterator[tuple[str, str]]:
+def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | None = None) -> Iterator[tuple[str, str]]:
     """The names and paths of the directories in `root` with a schema, or the rest of a table whose drop was interrupted, by name.
 
-    `known`: see `FileSystemMetastore`.
+    A directory that gives no answer in `seconds`, or may not be read, is listed too: opening it says why. `known`: see
+    `FileSystemMetastore`.
     """
 
     def has_schema(path: str) -> bool:
@@ -128,7 +130,10 @@ def tables_in(storage: Storage, root: str, known: set[str] | None = None) -> Ite
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)
-    for path, is_table in zip(paths, in_parallel(has_schema, paths, LISTED_AT_ONCE), strict=True):
-        if is_table:
-            found.add(path)
+    for path, answer in zip(paths, look_at_each(has_schema, paths, seconds, LISTED_AT_ONCE, str), strict=True):
+        if isinstance(answer, PaimonError) and not isinstance(answer, (TookTooLong, NoAccess)):
+            raise answer
+        if answer:
+            if answer is True:
+                found.add(path)
             yield path.removeprefix(f"{root}/"), path

@@ -19,7 +19,7 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
-from paimon_cli.storage.catalog_options import store_options
+from paimon_cli.storage.catalog_options import store_options, table_seconds
 from paimon_cli.storage.storage import Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.web_address import AllowedHosts
@@ -88,13 +88,14 @@ class Metastore(ABC):
     """A catalog. `options`: catalog options (endpoint, credentials, commit lock; see `storage.catalog_options`).
 
     `flags`: the flags, each after a space, with which commands in hints find the same catalog. `report_hosts`: where the user
-    lets options of tables send reports.
+    lets options of tables send reports. `table_seconds`: the time of one look at a table, where several are looked at.
     """
 
     warehouse: str | None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     flags: str = ""
     report_hosts: AllowedHosts = field(default_factory=AllowedHosts)
+    table_seconds: float = table_seconds({})
 
     kind: ClassVar[str]
     takes_files: ClassVar[bool] = True

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import NotSupported, UsageError, importing
-from paimon_cli.storage.catalog_options import USER_PREFIXES
+from paimon_cli.storage.catalog_options import USER_PREFIXES, table_seconds
 from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_value
 from paimon_cli.storage.web_address import REPORT_HOSTS, AllowedHosts
 
@@ -100,7 +100,8 @@ def find_metastore(
 
 def open_metastore(settings: CatalogSettings) -> Metastore:
     """The catalog with these settings, not connected yet. Raises `NotSupported` for an unknown kind of catalog."""
-    return replace(_metastore_of(settings), report_hosts=settings.report_hosts)
+    hosts, seconds = settings.report_hosts, table_seconds(settings.values)
+    return replace(_metastore_of(settings), report_hosts=hosts, table_seconds=seconds)
 
 
 def _metastore_of(settings: CatalogSettings) -> Metastore:

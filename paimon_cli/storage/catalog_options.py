@@ -17,9 +17,11 @@ USER_PREFIXES = ("http-report.",)
 """Settings that only the user makes: in the call or the own configuration file, never in `./paimon.yaml` or in a table."""
 PLAIN_HTTP = "allow-plain-http"
 """Option of a REST catalog: send credentials over http to another machine."""
+TABLE_TIMEOUT, DEFAULT_TABLE_TIMEOUT = "table-timeout", "1 min"
+"""Option of a catalog: the time of one look at a table, where a command looks at several (`time_bounds`)."""
 _CATALOG_NAMES = {
     *("warehouse", "profile", "sync-all-properties", "hive-conf-dir", "location-in-properties", "alter-table-cascade"),
-    *("table.type", "token", "prefix", "data-token.enabled", PLAIN_HTTP),
+    *("table.type", "token", "prefix", "data-token.enabled", PLAIN_HTTP, TABLE_TIMEOUT),
 }
 """Options that only the catalog reads; stores do not get them."""
 
@@ -109,6 +111,15 @@ def lock_settings(options: Mapping[str, Any]) -> LockSettings | None:
         max_sleep=parse_duration(str(options.get("lock-check-max-sleep", DEFAULT_MAX_SLEEP))),
         key_length=int(key_length),
     )
+
+
+def table_seconds(options: Mapping[str, Any]) -> float:
+    """The time of one look at a table, where a command looks at several. Raises `UsageError` for an invalid value."""
+    given = str(options.get(TABLE_TIMEOUT, DEFAULT_TABLE_TIMEOUT))
+    millis = parse_duration(given)
+    if millis <= 0:
+        raise UsageError(f"{TABLE_TIMEOUT}={given}", "no table can answer in no time", "give it some time, such as 1 min")
+    return millis / 1000
 
 
 def database_and_table(table_url: str) -> tuple[str, str]:

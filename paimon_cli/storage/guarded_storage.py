@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
+from paimon_cli.storage.threads import DaemonThreads
 
 PROBE_PREFIX = ".commit-probe-"
 """Prefix of probe directories in a table's root, which readers ignore."""
@@ -103,7 +103,7 @@ def _race(storage: Storage, path: str) -> bool | None:
         start.wait()
         return storage.put_if_absent(path, content)
 
-    with ThreadPoolExecutor(2) as pool:
+    with DaemonThreads(2) as pool:
         outcomes = list(pool.map(create, contents[:2]))
     outcomes.append(storage.put_if_absent(path, contents[2]))
     if PutOutcome.UNKNOWN in outcomes:

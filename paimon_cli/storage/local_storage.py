@@ -52,7 +52,9 @@ class LocalStorage:
         self._syncs.settle()
 
     def read_bytes(self, path: str) -> bytes:
-        with self.open_input(path) as source, errors_of(path):
+        """Read regular files only, because opening a pipe might wait for its writer forever."""
+        self._check(path, follows=True)
+        with errors_of(path), open(path, "rb", opener=_open_regular) as source:
             check_size(path, os.fstat(source.fileno()).st_size)
             return source.read()
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from itertools import pairwise
 
-from paimon_cli.storage.threads import THREADS, concurrency, thread_pool
+from paimon_cli.storage.threads import concurrency, thread_pool
 
 Range = tuple[int, int]
 """Byte range [start, end)."""
@@ -230,7 +230,7 @@ def _planned(ranges: list[Range], group: int) -> list[_Piece]:
 
 def fetching_threads() -> Executor:
     """The pool for range requests: one for the process, unless they do not run in threads."""
-    return _threads(os.getpid()) if concurrency() is THREADS else thread_pool(_FETCH_THREADS, FETCHES)
+    return _threads(os.getpid()) if concurrency().is_threaded else thread_pool(_FETCH_THREADS, FETCHES)
 
 
 @functools.lru_cache(maxsize=1)

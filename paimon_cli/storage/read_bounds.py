@@ -1,8 +1,12 @@
-"""The largest files that are read whole. A larger one is refused before it is in memory, whoever reads it."""
+"""The largest files that are read whole. A larger one is refused before it is in memory, whoever reads it.
+
+No file is read whole for a look at a table that was given up (`time_bounds`).
+"""
 
 from __future__ import annotations
 
 from paimon_cli.errors import DamagedFile
+from paimon_cli.storage.time_bounds import check_time
 
 _KB, _MB, _GB = 1 << 10, 1 << 20, 1 << 30
 
@@ -34,7 +38,8 @@ def bound_of(path: str) -> int:
 
 
 def check_size(path: str, size: int) -> None:
-    """Raise `DamagedFile` if the file is too large to be read whole."""
+    """Raise `DamagedFile` if the file is too large to be read whole, `TookTooLong` if there is no time left to read it."""
+    check_time()
     bound = bound_of(path)
     if size > bound:
         why = f"it has {size:,} bytes, and such files are read up to {bound:,} bytes"

@@ -16,7 +16,9 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,14 +29,99 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class DaemonThreads(Executor):
+    """A pool whose threads end with the process, even if they wait for a store that never answers.
+
+    Each call runs by the `Concurrency` of the thread that has submitted it.
+    """
+
+    def __init__(self, threads: int, purpose: str = "") -> None:
+        self._most, self._name = threads, purpose or "paimon-cli-requests"
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._changed = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._is_shut = False
+
+    def submit(self, fn: Callable[..., R], /, *arguments: Any, **named: Any) -> Future[R]:
+        future: Future[R] = Future()
+        with self._changed:
+            if self._is_shut:
+                raise RuntimeError("the pool is shut down")
+            self._calls.put(_Call(future, concurrency(), partial(fn, *arguments, **named)))
+            if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
+                self._begin_thread()
+        return future
+
+    def replace_thread(self) -> None:
+        """Have one thread more, for one that does not come back."""
+        with self._changed:
+            self._most += 1
+            self._begin_thread()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._changed:
+            self._is_shut = True
+            while cancel_futures and not self._calls.empty():
+                if (call := self._calls.get()) is not None:
+                    call.future.cancel()
+            self._calls.put(None)
+        for thread in self._threads if wait else ():
+            thread.join()
+
+    def _begin_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                self._idle.release()
+                call = self._calls.get()
+            if call is None:
+                self._calls.put(None)  # for the next thread
+                return
+            call.run()
+            del call  # holds the result
+
+
 @dataclass(frozen=True)
 class Concurrency:
     """How concurrent requests run. `new_pool` takes the number of threads and the name of their purpose; `seconds` is a
-    clock that never goes back.
+    clock that never goes back. `ends`: when by this clock the requests are of no use any more (`time_bounds`).
     """
 
-    new_pool: Callable[[int, str], Executor] = ThreadPoolExecutor
+    new_pool: Callable[[int, str], Executor] = DaemonThreads
     seconds: Callable[[], float] = time.monotonic
+    ends: float = math.inf
+
+    @property
+    def is_threaded(self) -> bool:
+        """Whether requests run in threads, and not in an order that a simulation decides."""
+        return self.new_pool is THREADS.new_pool
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of `DaemonThreads`."""
+
+    future: Future[Any]
+    by: Concurrency
+    call: Callable[[], Any]
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        _current.set(self.by)
+        try:
+            result = self.call()
+        except BaseException as error:  # raised again where the result is taken
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
 
 
 THREADS = Concurrency()
@@ -42,7 +129,7 @@ _current: ContextVar[Concurrency] = ContextVar("concurrency", default=THREADS)
 
 
 def concurrency() -> Concurrency:
-    """How the concurrent requests of this context run; new threads start with `THREADS`."""
+    """How the concurrent requests of this context run; new threads start with `THREADS`, but for those of a pool for requests."""
     return _current.get()
 
 

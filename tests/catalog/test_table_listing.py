@@ -29,7 +29,7 @@ def test_tables_of_a_database(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_opened_is_listed_with_its_problem(tmp_path: Path) -> None:
     (tmp_path / "t" / "schema").mkdir(parents=True)
     (tmp_path / "t" / "schema" / "schema-0").write_text("{")
-    (row,) = table_rows(tables_below(str(tmp_path), PATHS))
+    (row,) = table_rows(tables_below(str(tmp_path), PATHS), 60)
     assert row.table == f"{tmp_path}/t"
     assert row.problem is not None and "schema-0" in row.problem
     assert row.records is None

@@ -68,7 +68,8 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("", OK, "compaction", f"buckets: {said}", figures=figures)
         return
     reasons = sorted({table.due[bucket.bucket_id].reason for bucket in due})
-    message = f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {', '.join(reasons)}; up to {counted(most, unit)}, trigger {trigger}"
+    where = f"{len(due)} of {counted(len(table.buckets), 'bucket')}"
+    message = f"due in {where}, by {', '.join(reasons)}; up to {counted(most, unit)}, trigger {trigger}"
     threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
     yield Finding(DUE, WARNING, "compaction", message, _minor(table), figures=figures, threshold=threshold)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from paimon_cli.errors import BeingDropped, PaimonError
+from paimon_cli.errors import BeingDropped, PaimonError, TookTooLong
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -20,8 +20,9 @@ from paimon_cli.inspect.findings.finding import (
     is_at_least,
 )
 from paimon_cli.options.option_text import counted
+from paimon_cli.storage.catalog_options import TABLE_TIMEOUT
 
-DROPPED, UNREADABLE = "PD028", "PD030"
+DROPPED, UNREADABLE, NO_ANSWER = "PD028", "PD030", "PD031"
 MODULES = (history_rules, compaction_rules, bucket_rules, option_rules)
 RULES: tuple[Rule[ExaminedTable], ...] = tuple(
     found for module in MODULES for found in vars(module).values() if isinstance(found, Rule)
@@ -71,5 +72,8 @@ def by_topic(findings: Collection[Finding]) -> list[Finding]:
 
 
 def unopened(argument: str, error: PaimonError) -> Finding:
-    """The finding about a table that cannot be opened."""
+    """The finding about a table that cannot be opened, or gave no answer in time."""
+    if isinstance(error, TookTooLong):
+        again = f"paimon-cli health {argument} --option {TABLE_TIMEOUT}=10min"
+        return Finding(NO_ANSWER, ERROR, "table", error.message, again)
     return Finding(UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
