@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_cli.catalog.table_location import TableLocation
@@ -18,6 +17,7 @@ from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.injected import NoTrace, Trace
 from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.threads import cached_property
 from paimon_cli.storage.web_address import AllowedHosts
 
 if TYPE_CHECKING:

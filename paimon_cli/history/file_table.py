@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -27,6 +26,7 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, is_plain
 from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
+from paimon_cli.storage.threads import cached_property
 
 _MAX_COMPARED_AS_OBJECTS = 256
 """Up to this many entries are compared as objects."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
@@ -22,6 +21,7 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.threads import cached_property
 
 if TYPE_CHECKING:
     import numpy as np

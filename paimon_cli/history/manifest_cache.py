@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import KeepManifest, ManifestReader
 from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.manifest_table import ManifestTable
+from paimon_cli.storage.threads import cached_property
 
 _MANY_ENTRIES = 2000
 """Of manifests with this many entries or more, only some partitions are read."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
 from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
 from paimon_cli.storage.storage import Storage
-from paimon_cli.storage.threads import Ahead, together
+from paimon_cli.storage.threads import Ahead, cached_property, together
 
 _LONGEST_WALK = 32
 """The number of snapshots after a stale hint that are probed one by one before the directory is listed instead."""

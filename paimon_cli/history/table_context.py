@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
@@ -25,6 +24,7 @@ from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
 from paimon_cli.storage.injected import Clock, NoTrace, RandomSource, SystemClock, SystemRandom, Trace
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.threads import cached_property
 
 if TYPE_CHECKING:
     from paimon_cli.history.manifest_cache import ManifestCache

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import cached_property
 
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import BucketId, FileIdentity, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.threads import cached_property
 
 
 class Version:

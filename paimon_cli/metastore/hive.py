@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable,
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.storage import Storage, directories_of
+from paimon_cli.storage.threads import cached_property
 
 if TYPE_CHECKING:
     from paimon_cli.maintain.mark_done import DonePartition, PartitionMarks

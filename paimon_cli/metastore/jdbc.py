@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, String, Table, delete, insert, inspect, select, update
@@ -19,6 +18,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.sql_database import database_errors, open_database
+from paimon_cli.storage.threads import cached_property
 
 CATALOG = "the jdbc catalog"
 LOCATION, EXISTS = "location", "exists"

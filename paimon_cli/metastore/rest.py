@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, NotSupported, Refused, UsageError
@@ -17,6 +16,7 @@ from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable,
 from paimon_cli.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
+from paimon_cli.storage.threads import cached_property
 
 if TYPE_CHECKING:
     from paimon_cli.maintain.mark_done import DonePartition, PartitionMarks

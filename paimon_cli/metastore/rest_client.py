@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -18,6 +17,7 @@ from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailabl
 from paimon_cli.storage.catalog_options import PLAIN_HTTP
 from paimon_cli.storage.peers import is_loopback
 from paimon_cli.storage.redaction import redact, shown_address
+from paimon_cli.storage.threads import cached_property
 from paimon_cli.storage.web_address import WebAddress
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, cast
@@ -27,6 +26,8 @@ from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import bound_of, check_size
 from paimon_cli.storage.redaction import redact, without_login
 from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.threads import cached_property
+from paimon_cli.storage.time_bounds import check_time
 
 # Stores without directories, where makedirs would cost requests or even create a bucket.
 _FLAT_STORES = {"memory", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs"}
@@ -146,6 +147,7 @@ class FsspecStorage:
             return int(self._fs.info(self._inner(path))["size"])
 
     def list_directory(self, path: str) -> list[FileStatus]:
+        check_time()
         inner = self._inner(path)
         try:
             with self._errors_of(path):

@@ -9,13 +9,12 @@ import contextlib
 import enum
 import threading
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
-from paimon_cli.storage.threads import DaemonThreads
+from paimon_cli.storage.threads import DaemonThreads, cached_property
 
 PROBE_PREFIX = ".commit-probe-"
 """Prefix of probe directories in a table's root, which readers ignore."""
@@ -25,7 +24,7 @@ MARKER = f"{PROBE_PREFIX}passed/marker"
 
 _TRIES = 3
 _proven: dict[tuple[Storage, str], bool] = {}
-_proven_lock = threading.Lock()
+_probing: dict[tuple[Storage, str], threading.Lock] = {}
 
 
 def has_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
@@ -34,7 +33,7 @@ def has_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
     Raises `StorageUnavailable` if the probe gives no clear result.
     """
     key = (storage, root)
-    with _proven_lock:
+    with _probing.setdefault(key, threading.Lock()):
         if key not in _proven:
             _proven[key] = _has_passed(storage, root) or _passes(storage, root, random)
         return _proven[key]

@@ -20,6 +20,7 @@ from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.time_bounds import check_time
 
 WRITE_BUFFER_BYTES = 64 << 10
 """Combines the small writes of file formats, such as the header before each Parquet page."""
@@ -27,6 +28,8 @@ _MAX_UNSYNCED = 64
 """Limit for new files that are being synced in the background, which have open descriptors."""
 _MAX_REMOVALS = 20
 """How often the directory of a new file is created, if others remove it while it is empty."""
+_ENTRIES_BETWEEN_CHECKS = 4096
+"""How often a long listing checks whether there is time left for it."""
 _SHOWN = 40
 """Characters shown of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -110,7 +113,9 @@ class LocalStorage:
         found = []
         try:
             with errors_of(path), os.scandir(path) as entries:
-                for entry in entries:
+                for number, entry in enumerate(entries):
+                    if number % _ENTRIES_BETWEEN_CHECKS == 0:
+                        check_time()
                     with contextlib.suppress(FileNotFoundError):  # deleted since the directory was read
                         found.append(_status(entry))
         except FileNotFoundError:

@@ -12,6 +12,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.time_bounds import check_time
 
 
 @dataclass
@@ -83,6 +84,7 @@ class MemoryStorage:
         return len(self._file(path)[0])
 
     def list_directory(self, path: str) -> list[FileStatus]:
+        check_time()
         prefix = path.rstrip("/") + "/"
         found: dict[str, FileStatus] = {}
         with self._space.lock:

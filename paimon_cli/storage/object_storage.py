@@ -26,6 +26,7 @@ from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSetti
 from paimon_cli.storage.ranged_file import READ_BYTES, RangedFile
 from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.time_bounds import check_time
 
 PART_BYTES = 8 << 20
 """Size of the parts of an upload. Stores accept at least 10,000 parts, so files of 80 GB are possible."""
@@ -108,6 +109,7 @@ class ObjectStorage:
             return int(client.head(key)["size"])
 
     def list_directory(self, path: str) -> list[FileStatus]:
+        check_time()
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
             listed = client.list_with_delimiter(key or None)

@@ -38,7 +38,7 @@ def bound_of(path: str) -> int:
 
 
 def check_size(path: str, size: int) -> None:
-    """Raise `DamagedFile` if the file is too large to be read whole, `TookTooLong` if there is no time left to read it."""
+    """Raise `DamagedFile` if the file is too large to be read whole. Ends a look that has no time left to read it."""
     check_time()
     bound = bound_of(path)
     if size > bound:

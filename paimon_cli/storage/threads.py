@@ -7,7 +7,9 @@ Concurrent requests to a store run in pools of the current `Concurrency`, which 
 
 from __future__ import annotations
 
+import functools
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -20,7 +22,25 @@ from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property(functools.cached_property):
+        """That of Python 3.12. Older ones compute the property of one object at a time, so that a table whose storage hangs
+        would let all others hang.
+        """
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            if instance is None:
+                return self
+            values = instance.__dict__
+            if self.attrname not in values:
+                values[self.attrname] = self.func(instance)
+            return values[self.attrname]
+
 
 PORTION = 1024
 """Number of calls submitted at a time, before their results are consumed."""

@@ -1,7 +1,8 @@
 """Bounds the time of a look at one table, where a command looks at many: a table that is slow or hangs costs its own time only.
 
 A look runs in a thread that nobody waits for once its time is up, because a call that hangs in a file system or a library cannot
-be interrupted. A look that was given up ends before the next file that it would read whole, or with the process.
+be interrupted. A look that was given up ends before the next file that it would read whole or directory that it would list, or
+with the process.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class _GivenUp(BaseException):
+    """Ends a look that was given up, whatever errors of the table it would put up with."""
+
+
 def check_time() -> None:
-    """Raise `TookTooLong` in a look that was given up."""
+    """End the look of this thread if it was given up; storages call it before they read or list for long."""
     current = concurrency()
     if current.seconds() > current.ends:
-        raise TookTooLong("the look at the table was given up", "its time is up")
+        raise _GivenUp
 
 
 def look_at_each(
@@ -85,6 +90,8 @@ class _Look(Generic[R]):
                 found = self.look()
             except PaimonError as error:
                 found = error
+            except _GivenUp:
+                return self.too_late()
         return self.too_late() if current.seconds() > self.ends else found
 
     def is_answered(self, found: Future[R | PaimonError]) -> bool:
