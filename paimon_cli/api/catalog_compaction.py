@@ -122,16 +122,16 @@ class Compaction(OpenedCatalog):
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compaction_service import COMPACTED, NOTHING, TableRound
 
-        def opened() -> Table:
+        def opened() -> TableContext:
             table = self._open(self._to_commit(chosen.locate()))
             table.check_commit()
             if dedicated:
                 table.warn_of_other_compactors()
-            return table
+            return table.context
 
-        table = within(seconds, opened, chosen.name)
+        context = within(seconds, opened, chosen.name)
         progress = self.runtime.new_progress()
-        summary = run_compact(table.context, request, engine, progress, shield=shield, plan_seconds=seconds)
+        summary = run_compact(context, request, engine, progress, shield=shield, plan_seconds=seconds)
         return TableRound(chosen.name, COMPACTED if summary.buckets else NOTHING, summary, standing=summary.plan.standing)
 
     def watch(

@@ -121,7 +121,7 @@ def _parsed(text: str | bytes) -> Any:
     content = text.encode() if isinstance(text, str) else text
     marks = content.count(b",") + content.count(b"[") + content.count(b"{")
     if marks > _MAX_MARKS:
-        raise ValueError(f"it has about {marks // 5:,} columns, but {MAX_COLUMNS:,} are the most that can be read")
+        raise ValueError(f"it has {marks:,} values, more than a schema of {MAX_COLUMNS:,} columns, the most that can be read")
     return json.loads(text)
 
 

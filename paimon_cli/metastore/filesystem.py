@@ -22,7 +22,7 @@ LISTED_AT_ONCE = 16
 class FileSystemMetastore(Metastore):
     """A catalog of directories. Without a `warehouse` it has no names, and tables are found only by their paths.
 
-    `known`: directories that are known to contain a schema, which are not checked again when tables are listed.
+    `known`: directories that are not checked again when tables are listed, because they contain a schema, or gave no answer.
     """
 
     known: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -134,6 +134,5 @@ def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | Non
         if isinstance(answer, PaimonError) and not isinstance(answer, (TookTooLong, NoAccess)):
             raise answer
         if answer:
-            if answer is True:
-                found.add(path)
+            found.add(path)
             yield path.removeprefix(f"{root}/"), path

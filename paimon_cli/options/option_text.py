@@ -88,9 +88,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-TERMINAL_CONTROLS = "\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""Characters, as ranges of a regular expression, that JSON need not escape: DEL, the C1 controls, and those that change the
-direction of text, so that a terminal shows other words than there are."""
+TERMINAL_CONTROLS = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Characters, as ranges of a regular expression, that JSON need not escape: DEL, the C1 controls, those that end a line for
+some readers of JSON lines, and those that change the direction of text, so that a terminal shows other words than there are."""
 _TERMINAL_CONTROL = re.compile(f"[{TERMINAL_CONTROLS}]")
 
 

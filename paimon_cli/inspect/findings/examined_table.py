@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.compact.compaction_task import Decision, SkippedBucket
@@ -17,6 +16,7 @@ from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.metadata.data_file import ALL_FILES, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.storage.threads import cached_property
 
 RECENT = 20
 """The number of recent commits that are examined."""
