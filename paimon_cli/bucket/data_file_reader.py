@@ -30,7 +30,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count
 from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, VALUE_KIND, FileLayout
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.storage.ranged_file import AHEAD_BYTES, WHOLE_BYTES, Range, RangedFile
 from paimon_cli.storage.storage import open_sized
@@ -111,7 +111,8 @@ class FilePart:
 
     Files other than Parquet are read as a whole, by part 0. `spares_kinds`: batches lack the column `_VALUE_KIND` if the file's
     statistics say that none of their rows is a retraction. `deleted`: rows to leave out. `is_alone`: no other file is open at
-    the same time, so that more of this one may be held in memory.
+    the same time, so that more of this one may be held in memory. `sequences`: the file is refused if its footer says that
+    sequence numbers are outside of this range.
     """
 
     number: int = 0
@@ -120,6 +121,7 @@ class FilePart:
     spares_kinds: bool = False
     deleted: DeletionVector | None = None
     is_alone: bool = False
+    sequences: tuple[int, int] | None = None
 
     def groups(self, file: pq.ParquetFile) -> list[int]:
         """The numbers of the row groups to read."""
@@ -172,6 +174,12 @@ def decoding(path: str, columns: Sequence[DataField] = ()) -> Iterator[None]:
             why = f"column '{deep.name}' is nested {deep.type.depth} levels deep; up to {MAX_NESTING} are supported"
             raise NotSupported(f"cannot read data file {path}", f"{why} ({first_line(error)})", path=path) from error
         raise DamagedFile(f"cannot read data file {path}", first_line(error), path=path) from error
+
+
+def outside_of_range(path: str, what: str, found: tuple[object, object], recorded: tuple[object, object]) -> DamagedFile:
+    """The error about rows whose keys or sequence numbers the metadata of their file does not cover."""
+    why = f"its {what} are {found[0]} to {found[1]}, but its manifest says {recorded[0]} to {recorded[1]}"
+    return DamagedFile(f"data file {path} is damaged", why, path=path)
 
 
 def _missing(path: str) -> DamagedFile:
@@ -248,6 +256,8 @@ class _StoredRows:
         sizes = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
         groups = self._part.groups(reader)
         self.skipped = sum(sizes) - sum(sizes[group] for group in groups)
+        if self._part.sequences is not None:
+            self._check_sequences(reader, groups, *self._part.sequences)
         kinds = self._uniform_kinds(reader, groups)
         if isinstance(source, RangedFile) and not source.is_planned:
             room = AHEAD_BYTES if self._part.is_alone else 0
@@ -270,6 +280,17 @@ class _StoredRows:
             for batch in self._batches_of(reader, consecutive, decoded):
                 yield position, batch, kind
                 position += batch.num_rows
+
+    def _check_sequences(self, reader: pq.ParquetFile, groups: list[int], least: int, greatest: int) -> None:
+        """Raise `DamagedFile` if statistics say that rows have sequence numbers outside of the range of the metadata."""
+        paths = _leaf_paths(reader)
+        if SEQUENCE_NUMBER not in paths:
+            return
+        leaf = paths.index(SEQUENCE_NUMBER)
+        for group in groups:
+            known = chunk_statistics(reader.metadata, group, leaf)
+            if known is not None and known.has_min_max and not least <= known.min <= known.max <= greatest:
+                raise outside_of_range(self._path, "sequence numbers", (known.min, known.max), (least, greatest))
 
     def _uniform_kinds(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int | None]:
         """Row group -> the kind of all its rows, which then need not be decoded, or None if statistics do not show one."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_part
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, live_rows, load_vectors, packed
+from paimon_cli.bucket.recorded_ranges import recorded_sequences, within_ranges
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import UsageError
@@ -191,9 +192,12 @@ def merge_section(
     if level_engine is None and context.mode.lower_level_shadows and _levels_above_0(section) > 1:
         level_engine = LowestLevel(merge_engine(context.schema, context.options))
 
+    numbers_are_read = len(section) == 1 or SEQUENCE_NUMBER in columns
+
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
-            batches = _file_rows(context, bucket.bucket_id, file, columns, rows, vectors)
+            trusted = None if numbers_are_read else recorded_sequences(context, file)
+            batches = _sorted_rows(context, bucket.bucket_id, file, columns, rows, vectors, FilePart(sequences=trusted))
             for batch in batches if first_numbers is None else _numbered(batches, first_numbers[file.file_name]):
                 numbered = order.in_merge(batch if expiry is None else expiry.kept(batch), file)
                 yield numbered if level_engine is None else with_level(numbered, file.level)
@@ -243,7 +247,7 @@ def _unmarked_rows(
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in _fetched_ahead(context, bucket.bucket_id, [file for file in bucket.files if file.level > 0]):
         part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns, is_alone=True)
-        for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part):
+        for batch in _sorted_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part):
             live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
             yield live.select(list(columns))
 
@@ -279,6 +283,19 @@ def unmarked_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that no deletion vector marks."""
     return _file_rows(context, bucket_id, file, columns, LARGEST_BATCH, vectors, FilePart(is_alone=True))
+
+
+def _sorted_rows(
+    context: TableContext,
+    bucket_id: BucketId,
+    file: DataFileMeta,
+    columns: Sequence[str],
+    batch_rows: int,
+    vectors: BucketVectors,
+    part: FilePart,
+) -> Iterator[pa.RecordBatch]:
+    """`_file_rows` of a table with a primary key, compared with the ranges by which files are divided and ordered."""
+    return within_ranges(context, bucket_id, file, _file_rows(context, bucket_id, file, columns, batch_rows, vectors, part))
 
 
 def _file_rows(

@@ -191,6 +191,12 @@ IMPLICIT_ONLY = "disable-explicit-type-casting"
 BEFORE_PARTITION = "add-column-before-partition"
 
 
+def _ids(fields: Fields) -> list[int]:
+    """The ids of the fields and of those within their types."""
+    inner = (row for field in fields for row in field.type.parts() if isinstance(row, RowType))
+    return [field.id for field in (*fields, *(nested for row in inner for nested in row.fields))]
+
+
 @dataclass
 class ColumnChanges:
     """Applies column changes to a schema, one after the other. The methods raise `UsageError` for changes that are refused."""
@@ -201,7 +207,7 @@ class ColumnChanges:
 
     def __post_init__(self) -> None:
         self.fields, self.primary_keys = self.schema.fields, self.schema.primary_keys
-        self.highest_field_id = self.schema.highest_field_id
+        self.highest_field_id = max(self.schema.highest_field_id, *_ids(self.fields))  # a damaged schema may say less
 
     def add(self, change: AddColumn) -> None:
         if not change.type.nullable:

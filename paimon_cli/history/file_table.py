@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import (
     ADD,
     ALL_FILES,
@@ -71,7 +72,10 @@ class FileTable:
         return FileTable(held, (partition,), np.zeros(sum(map(len, held)), dtype=np.int32))
 
     def live(self) -> FileTable:
-        """The live files: ADD entries without a DELETE of the same identity anywhere in the table."""
+        """The live files: ADD entries without a DELETE of the same identity anywhere in the table.
+
+        Raises `DamagedFile` for a DELETE whose file no entry adds. So the table must hold all entries of a bucket, or none.
+        """
         dead = _dead(self)
         return self if dead is None else self._without(dead)
 
@@ -154,6 +158,24 @@ class FileTable:
         entry = piece.entry(index)
         file, rare_fields = entry.file, (entry.file.extra_files, entry.file.embedded_file_index, entry.file.external_path)
         return (int(self.codes[row]), entry.bucket, file.level, file.file_name.encode(), *(() if is_plain(file) else rare_fields))
+
+    def misplaced(self, named: Sequence[tuple[BucketId, str]]) -> tuple[BucketId, BucketId, str] | None:
+        """A file name that is said to be in one bucket, but is only in another one: both buckets, and the name. None if there is
+        none; names of files that the table does not have do not count.
+        """
+        codes = {partition: code for code, partition in enumerate(self.partitions)}
+        said = np.array([(codes.get(partition, -1), bucket) for (partition, bucket), _ in named], dtype=np.int64).reshape(-1, 2)
+        said_names = ByteRanges.of([name.encode() for _, name in named]).hashes().view(np.uint64)
+        names = _joined([ranges.hashes() for ranges in self.each("names")]).view(np.uint64)
+        places, said_places = (
+            _mixed(_mixed(hashed, of_code), of_bucket)
+            for hashed, of_code, of_bucket in ((names, self.codes, self.buckets), (said_names, *said.T))
+        )
+        strays = np.flatnonzero(~np.isin(said_places, places))
+        rows = np.flatnonzero(np.isin(names, said_names[strays])) if len(strays) else strays
+        lives = {entry.file.file_name: entry.bucket_id for entry in map(self.entry, rows.tolist())}
+        found = (named[stray] for stray in strays.tolist() if named[stray][1] in lives)
+        return next(((bucket_id, lives[name], name) for bucket_id, name in found), None)
 
     def entries(self) -> list[ManifestEntry]:
         return [entry for piece in self.pieces for entry in piece.entries()]
@@ -299,18 +321,46 @@ def _dead(table: FileTable) -> np.ndarray | None:
     hashes = _identity_hashes(table)
     suspects = np.flatnonzero(~deletes & np.isin(hashes, hashes[deletes]))
     dead = kinds != ADD
-    if len(suspects):
-        dead[suspects[_is_deleted(table, suspects, np.flatnonzero(deletes), hashes)]] = True
+    removed = suspects[_is_deleted(table, suspects, np.flatnonzero(deletes), hashes)]
+    dead[removed] = True
+    if len(removed) < np.count_nonzero(deletes):
+        _check_deletes(table, np.flatnonzero(deletes), removed, hashes)
     return dead
+
+
+def _check_deletes(table: FileTable, deletes: np.ndarray, removed: np.ndarray, hashes: np.ndarray) -> None:
+    """Raise `DamagedFile` for a DELETE of none of the `removed` files. The file that it should remove would be read.
+
+    Writers keep a DELETE only as long as the ADD is in another manifest, and a reader sees all manifests. A second DELETE of a
+    file does no harm.
+    """
+    is_matched = np.isin(hashes[deletes], hashes[removed])
+    _, groups, counts = np.unique(hashes[deletes], return_inverse=True, return_counts=True)
+    repeated = np.flatnonzero(is_matched & (counts[groups] > 1))  # hashes leave out the rare parts of identities
+    known = {table.identity(row) for row in removed[np.isin(hashes[removed], hashes[deletes[repeated]])].tolist()}
+    is_matched[repeated] = [table.identity(row) in known for row in deletes[repeated].tolist()]
+    unmatched = deletes[~is_matched]
+    if len(unmatched):
+        entry = table.entry(int(unmatched[0]))
+        raise DamagedFile(
+            "the manifests of a snapshot are damaged",
+            f"they remove {entry.file.file_name} at level {entry.file.level} of bucket {entry.bucket}, where none adds it",
+            "restore the manifests, or go back to an older snapshot",
+        )
 
 
 def _identity_hashes(table: FileTable) -> np.ndarray:
     """A hash of each entry's identity, computed from the columns of plain entries."""
     hashed = _joined([piece.identity_hashes for piece in table.pieces])
     if len(table.partitions) > 1:
-        hashed = (hashed ^ table.codes.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        hashed ^= hashed >> np.uint64(31)
+        hashed = _mixed(hashed, table.codes)
     return hashed.view(np.int64)
+
+
+def _mixed(hashed: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Hashes (uint64) that also depend on a column of integers."""
+    mixed = (hashed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
 
 
 def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:

@@ -75,18 +75,25 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
 
 
 def _check_vectors(context: TableContext, snapshot: Snapshot, buckets: LazyBuckets) -> None:
-    """Raise `DamagedFile` if vectors of a bucket without files mark rows of live files: these files are in another bucket.
+    """Raise `DamagedFile` if a vector of one bucket marks rows of a file that is live in another one.
 
-    Readers would show the rows that the vectors mark. Java leaves vectors of files that are no longer live, which is harmless.
+    Readers would show the rows that it marks. Java leaves vectors of files that are no longer live, which is harmless.
     """
-    vectors = {bucket_id for bucket_id, files in buckets.index_files.items() if any(f.deletion_vector_ranges for f in files)}
-    for stray in sorted(vectors - set(buckets)) if vectors else ():
-        marked = {v.data_file_name for f in buckets.index_files[stray] for v in f.deletion_vector_ranges or ()}
-        for other in (bucket_id for bucket_id in buckets if bucket_id.partition == stray.partition):
-            if found := next((file.file_name for file in buckets[other].files if file.file_name in marked), None):
-                path = context.layout.manifest(snapshot.index_manifest or "")
-                what = f"it lists deletion vectors of {found} in bucket {stray.bucket}, but that file is in bucket {other.bucket}"
-                raise DamagedFile(f"{path} is damaged", what, "restore the file, or go back to an older snapshot", path=path)
+    marked = [
+        (bucket_id, vector.data_file_name)
+        for bucket_id, files in buckets.index_files.items()
+        for file in files
+        for vector in file.deletion_vector_ranges or ()
+    ]
+    if marked and (found := buckets.table.misplaced(marked)):
+        said, lives, name = found
+        path = context.layout.manifest(snapshot.index_manifest or "")
+        where = (
+            f"bucket {bucket} of partition {context.partition_path_of(partition).rstrip('/')!r}"
+            for partition, bucket in (said, lives)
+        )
+        what = f"it lists deletion vectors of {name} in {next(where)}, but that file is in {next(where)}"
+        raise DamagedFile(f"{path} is damaged", what, "restore the file, or go back to an older snapshot", path=path)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.key_homes import repeated_keys
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
+from paimon_cli.bucket.recorded_ranges import stored_key
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, null_first_words, order_words, stable_order
+from paimon_cli.datatypes.key_order import comparable, group_starts, key_at, null_first_words, order_words, stable_order
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
@@ -178,15 +179,6 @@ def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: list[str]
     words = order_words(columns)
     in_order = np.array_equal(stable_order(words), np.arange(batch.num_rows))
     return in_order and len(group_starts(words)) == batch.num_rows
-
-
-def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
-    """A serialised key in the form that `key_at` returns for rows. Raises `DamagedFile` if it is malformed."""
-    try:
-        values = deserialize_row(stored, types)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise DamagedFile("a manifest holds a damaged key", str(error)) from error
-    return key_at([comparable(values_to_arrow([value], t)) for value, t in zip(values, types, strict=True)], 0)  # type: ignore[arg-type]
 
 
 def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:

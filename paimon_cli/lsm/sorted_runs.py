@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_cli.datatypes.key_order import Key
+from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import DataFileMeta
 
 LEAST_SHARES = 32
@@ -85,12 +86,14 @@ def follow_each_other(section: Section) -> bool:
 
 
 def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:
-    """Sections in ascending key order."""
+    """Sections in ascending key order. Raises `DamagedFile` for a file whose least key is greater than its greatest."""
     ranged = sorted(((key_of(f.min_key), key_of(f.max_key), f) for f in files), key=lambda item: item[:2])
     sections: list[Section] = []
     members: list[tuple[Key, Key, DataFileMeta]] = []
     reach: Key = ()
     for low, high, file in ranged:
+        if low > high:
+            raise no_key_range(file)
         if members and low > reach:
             sections.append(_fewest_runs(members))
             members = []
@@ -99,6 +102,12 @@ def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:
     if members:
         sections.append(_fewest_runs(members))
     return sections
+
+
+def no_key_range(file: DataFileMeta) -> DamagedFile:
+    """The error about a file whose least key is greater than its greatest: it would be taken for free of the rows between."""
+    why = f"its record of {file.file_name} has a least key that is greater than the greatest"
+    return DamagedFile("a manifest is damaged", why, "restore the manifest, or go back to an older snapshot")
 
 
 def _fewest_runs(members: list[tuple[Key, Key, DataFileMeta]]) -> Section:

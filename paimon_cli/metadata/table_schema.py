@@ -143,6 +143,8 @@ class _SchemaReader:
         check_field_names(names)
         if not all(0 <= field.id < 2**31 for field in fields):
             raise ValueError("the ids of its fields must be numbers of 32 bits from 0 on")
+        if len({field.id for field in fields}) < len(fields):
+            raise ValueError("two of its fields have the same id, by which columns of data files are found")
         return TableSchema(
             id=self._integer("id"),
             fields=fields,

@@ -19,7 +19,7 @@ from paimon_cli.datatypes.key_order import key_words, ranks
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.sorted_runs import pack_starts, section_starts
+from paimon_cli.lsm.sorted_runs import no_key_range, pack_starts, section_starts
 from paimon_cli.metadata.avro_columns import ABSENT
 from paimon_cli.metadata.data_file import DataFileMeta, KeepPartition, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
@@ -216,6 +216,7 @@ def column_splits(context: TableContext, live: LazyBuckets, pruning: Pruning) ->
         if pruning.looks_into_files:
             rows = _rows_by_key(table, rows, pruning)
         lows, highs = _key_bounds(context, table)
+        _check_key_bounds(table, rows, lows, highs)
         order, starts = section_starts(buckets.of[rows], lows[rows], highs[rows])
     else:
         order, starts = _by_age(table, buckets, rows, pruning.merges), np.ones(len(rows), dtype=bool)
@@ -272,6 +273,12 @@ def _key_bounds(context: TableContext, table: FileTable) -> tuple[_Ints, _Ints]:
     words = key_words(words_at, lengths, context.key_types)
     both = _ranks_of_values(context, table) if words is None else ranks(words)
     return both[:count], both[count:]
+
+
+def _check_key_bounds(table: FileTable, rows: _Ints, lows: _Ints, highs: _Ints) -> None:
+    wrong = rows[lows[rows] > highs[rows]]
+    if len(wrong):
+        raise no_key_range(table.entry(int(wrong[0])).file)
 
 
 def _ranks_of_values(context: TableContext, table: FileTable) -> _Ints:

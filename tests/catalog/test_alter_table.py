@@ -67,6 +67,13 @@ def test_add_columns_with_ids_of_their_own() -> None:
     assert [(f.name, f.id) for f in row_fields(row[3].type.children[1])] == [("x", 6), ("y", 12)]
 
 
+def test_a_new_column_never_gets_an_id_that_is_taken() -> None:
+    """Even if the schema says that its highest id is lower than it is."""
+    low = replace(schema(), highest_field_id=0)
+    found = altered_schema(low, [AddColumn(("w",), parse_sql_type("INT"))], True, 5)
+    assert [f.id for f in found.fields] == [0, 1, 2, 3, 8] and found.highest_field_id == 8
+
+
 def test_renamed_columns_are_renamed_in_options_and_keys() -> None:
     options = {"sequence.field": "v", "fields.v.stats-mode": "full", "bucket-key": "id", "fields.r.sequence-group": "v"}
     found = changed(RenameColumn(("v",), "w"), RenameColumn(("id",), "key"), RenameColumn(("r", "a"), "aa"), options=options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from paimon_cli.metadata.data_file import ADD, DELETE, FileIdentity, ManifestEntry
 
@@ -24,3 +25,10 @@ def plain_net(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
         elif known.kind == ADD and entry.kind == DELETE:
             del left[entry.identity]
     return list(left.values())
+
+
+def missing_adds(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """The ADDs without which the DELETEs of random entries are damage."""
+    held = list(entries)
+    added = {entry.identity for entry in held if entry.kind == ADD}
+    return [replace(entry, kind=ADD) for entry in held if entry.kind == DELETE and entry.identity not in added]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history import manifest_cache
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.live_files import bucket_files, committed_state, live_files_of_buckets
@@ -16,7 +17,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, FileFilter, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
-from tests.history.plain_fold import plain_live, plain_net
+from tests.history.plain_fold import missing_adds, plain_live, plain_net
 from tests.metadata.one_manifest import encode_manifest
 from tests.tables import make_table, write
 
@@ -62,6 +63,7 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
     source = random.Random(seed)
     count = source.choice([0, 1, 5, 40, 400])
     batches = [random_entries(source, count, source.choice([2, 30, 500])) for _ in range(source.randrange(4))]
+    batches.append(missing_adds(entry for batch in batches for entry in batch))
     pieces = [ManifestTable.of(batch) for batch in batches]
     if seed % 2:
         files = [(f"m{number}", encode_manifest(batch)) for number, batch in enumerate(batches)]
@@ -86,6 +88,24 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
     assert found.greatest_by_bucket("max_sequences") == {
         place: max(e.file.max_sequence_number for e in expected if e.bucket_id == place) for place in places
     }
+
+
+@pytest.mark.parametrize("other", [{"level": 5}, {"file_name": "b"}, {"extra_files": ("x",)}, {"embedded_file_index": b"1"}])
+@pytest.mark.parametrize("count", [1, 400])
+def test_a_delete_that_no_entry_adds_is_damage(other: dict[str, object], count: int) -> None:
+    """Whatever part of its identity is false, and also if DELETEs are repeated, which does no harm."""
+    files = [DataFileMeta(f"a{n}", 7, 1, b"", b"", SimpleStats(), SimpleStats(), 0, 9, 0, 0) for n in range(count)]
+    adds = [ManifestEntry(ADD, PARTITIONS[0], 0, 2, file) for file in files]
+    deletes = [replace(entry, kind=DELETE) for entry in adds]
+    sound = FileTable.of(map(ManifestTable.of, [adds, deletes, deletes[:1]]))
+    assert sound.live().entries() == sound.live_entries() == []
+    stray = replace(deletes[-1], file=replace(files[-1], **other))  # type: ignore[arg-type]
+    for some in ([adds, deletes, [stray]], [adds, [*deletes[:-1], stray]], [deletes[:1]]):
+        damaged = FileTable.of(map(ManifestTable.of, some))
+        for read in (damaged.live, damaged.live_entries):
+            with pytest.raises(DamagedFile, match="where none adds it"):
+                read()
+        assert damaged.net().entries(), "a merge of some manifests keeps it for the next reader"
 
 
 @pytest.mark.parametrize("seed", range(20))

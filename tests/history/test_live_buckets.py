@@ -23,6 +23,7 @@ from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 from tests.commit.commit_tables import FaultyStorage, data_file, make_table, partition
+from tests.history.plain_fold import missing_adds
 
 DAYS = [partition(f"2024-01-0{day}") for day in range(1, 5)]
 SELDOM = [{"extra_files": ("x",)}, {"embedded_file_index": b"\0\1"}, {"external_path": "else"}]
@@ -44,6 +45,8 @@ class History:
             if self.source.random() < 0.2:
                 self.source.shuffle(manifests)
                 del manifests[2:]
+            held = [entry for batch in self.context.manifests.entries([*manifests, *new]) for entry in batch]
+            manifests = [*writer.manifests(missing_adds(held)), *manifests]
             (base, base_size), (delta, delta_size) = writer.manifest_list(manifests, "base"), writer.manifest_list(new, "delta")
             manifests += new
             yield Snapshot(number + 1, 0, base, delta, "me", 1, APPEND, 1, 0, 0, base_size, delta_size)

@@ -139,18 +139,41 @@ def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path: Path) -> Non
     assert list(columns.lengths("names")) == [16, 16, 16]
 
 
-def test_vectors_in_a_bucket_without_files_are_damage_if_their_files_live_elsewhere(tmp_path: Path) -> None:
-    """Readers would show the marked rows again."""
+@pytest.mark.parametrize("has_files", [True, False])
+@pytest.mark.parametrize("partition", [False, True])
+def test_vectors_of_files_that_live_elsewhere_are_damage(tmp_path: Path, has_files: bool, partition: bool) -> None:
+    """Readers would show the marked rows again, whether or not the bucket that is said to be theirs has files of its own."""
     options = {"deletion-vectors.enabled": "true"}
-    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
-    tables.write(context, [{"k": k, "v": "x"} for k in range(5)])
-    tables.write(context, [{"k": 2, "v": "y", "_op": "-D"}])
-    assert len(tables.rows(context)) == 4
+    context = tables.make_table(tmp_path / "t", {"p": "INT NOT NULL", "k": "INT NOT NULL"}, ["p", "k"], ["p"], 4, options)
+    tables.write(context, [{"p": p, "k": k} for k in range(20) for p in range(3)])
+    tables.write(context, [{"p": 1, "k": 2, "_op": "-D"}])
+    assert len(tables.rows(context)) == 59
     latest = context.snapshots.latest()
     assert latest is not None
-    moved = [replace(entry, bucket=7) for entry in context.manifests.index_entries(latest)]
-    assert moved
-    name = MetadataWriter(context).index_manifest(moved)
+    (marked,) = (entry for entry in context.manifests.index_entries(latest) if entry.index_file.row_count)
+    others = [
+        i for i in bucket_files(context, latest) if (i.partition != marked.partition) == partition and i != marked.bucket_id
+    ]
+    other = others[0] if has_files else BucketId(others[0].partition, 7)
+    name = MetadataWriter(context).index_manifest([replace(marked, partition=other.partition, bucket=other.bucket)])
     Path(context.layout.snapshot(latest.id)).write_text(replace(latest, index_manifest=name).to_json())
-    with pytest.raises(DamagedFile, match="in bucket 7, but that file is in bucket 0"):
+    with pytest.raises(DamagedFile, match=f"in bucket {other.bucket} of .*but that file is in bucket {marked.bucket} of"):
         tables.rows(TableContext.open(context.url))
+
+
+def test_vectors_of_files_that_are_gone_do_no_harm(tmp_path: Path) -> None:
+    """Java leaves them."""
+    options = {"deletion-vectors.enabled": "true"}
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options=options)
+    tables.write(context, [{"k": k} for k in range(5)])
+    tables.write(context, [{"k": 2, "_op": "-D"}])
+    latest = context.snapshots.latest()
+    assert latest is not None
+    (entry,) = context.manifests.index_entries(latest)
+    (vector,) = entry.index_file.deletion_vector_ranges or ()
+    stray = replace(
+        entry, bucket=7, index_file=replace(entry.index_file, deletion_vector_ranges=(replace(vector, data_file_name="gone"),))
+    )
+    name = MetadataWriter(context).index_manifest([entry, stray])
+    Path(context.layout.snapshot(latest.id)).write_text(replace(latest, index_manifest=name).to_json())
+    assert len(tables.rows(TableContext.open(context.url))) == 4

@@ -47,7 +47,11 @@ def entry(kind: int, name: str, level: int = 0) -> ManifestEntry:
 
 
 def test_the_fold_is_set_wise() -> None:
-    batches = [[entry(DELETE, "a"), entry(ADD, "a", 5)], [entry(ADD, "a"), entry(ADD, "b")], [entry(DELETE, "gone")]]
+    batches = [
+        [entry(DELETE, "a"), entry(ADD, "a", 5)],
+        [entry(ADD, "a"), entry(ADD, "b")],
+        [entry(DELETE, "gone"), entry(ADD, "gone")],
+    ]
     assert FileTable.of(map(ManifestTable.of, batches)).live().entries() == [entry(ADD, "a", 5), entry(ADD, "b")]
 
 

@@ -157,8 +157,15 @@ def an_older_schema_is_garbage(bench: Bench) -> None:
 @damage("PV007")
 def two_fields_have_one_id(bench: Bench) -> None:
     content = json.loads((bench.root / "schema/schema-0").read_text())
+    (bench.root / "schema/schema-1").write_text(json.dumps({**content, "id": 1}))
     content["fields"][1]["id"] = content["fields"][0]["id"]
     (bench.root / "schema/schema-0").write_text(json.dumps(content))
+
+
+@damage("PV007")
+def the_highest_id_is_too_low(bench: Bench) -> None:
+    content = json.loads((bench.root / "schema/schema-0").read_text())
+    (bench.root / "schema/schema-0").write_text(json.dumps({**content, "highestFieldId": 0}))
 
 
 @damage("PV057")
