@@ -12,6 +12,7 @@ from paimon_cli.history.manifest_cache import CachedManifest, PartitionEntries
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
     ALL_FILES,
+    EMPTY_ROW,
     BucketId,
     DataFileMeta,
     FileFilter,
@@ -70,8 +71,18 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
     if snapshot is None:
         return LazyBuckets(FileTable.of([]), {})
     buckets = LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
+    _check_keys(context, buckets.table)
     _check_vectors(context, snapshot, buckets)
     return buckets
+
+
+def _check_keys(context: TableContext, table: FileTable) -> None:
+    """Raise `DamagedFile` if files have keys, but the table has none: its versions of a row would be read as rows."""
+    keyed = () if context.schema.primary_keys else (table.lengths("min_keys") > len(EMPTY_ROW)).nonzero()[0]
+    if len(keyed):
+        path, name = context.layout.schema(context.schema.id), table.entry(int(keyed[0])).file.file_name
+        why = f"it has no primary key, but the manifest record of {name} has"
+        raise DamagedFile(f"{path} is damaged", why, "restore the file", path=path)
 
 
 def _check_vectors(context: TableContext, snapshot: Snapshot, buckets: LazyBuckets) -> None:

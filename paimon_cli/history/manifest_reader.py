@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.metadata.data_file import ALL_FILES, BucketId, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import (
+    ALL_FILES,
+    DELETE,
+    BucketId,
+    FileFilter,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+)
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list, noted_lists
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
@@ -223,10 +231,27 @@ class ManifestReader:
 
         chosen = [*manifests]
         has_many_entries = sum(meta.num_added_files + meta.num_deleted_files for meta in chosen) >= _MANY_ENTRIES
+        marks = wanted.partition_marks if has_many_entries else None
+        pieces = self.tables(chosen, marks)
         try:
-            return FileTable.of(self.tables(chosen, wanted.partition_marks if has_many_entries else None), wanted).live()
+            return FileTable.of(pieces if marks is not None else self._counted(pieces, chosen), wanted).live()
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
+
+    def _counted(self, pieces: Iterable[ManifestTable], manifests: Sequence[ManifestFileMeta]) -> Iterator[ManifestTable]:
+        """The pieces. Raises `DamagedFile` at the end if they have more or fewer DELETE entries than the lists say.
+
+        Java does not look for a DELETE where the list says that there is none.
+        """
+        found = 0
+        for piece in pieces:
+            found += int((piece.kinds == DELETE).sum())
+            yield piece
+        listed = sum(meta.num_deleted_files for meta in manifests)
+        if found != listed:
+            why = f"its manifest lists say that {listed} files were removed, but its manifests remove {found}"
+            path = self.layout.manifest_directory
+            raise DamagedFile(f"a manifest of {self.layout.root} is damaged", why, self._repair_hint, path=path)
 
     def live_entries(self, snapshot: Snapshot, wanted: FileFilter = ALL_FILES) -> list[ManifestEntry]:
         """The entries of the live files, oldest first."""

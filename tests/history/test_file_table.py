@@ -150,5 +150,6 @@ def test_entries_with_equal_hashes_are_compared(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(module, "_identity_hashes", lambda columns: columns.buckets * 0)
     batch = random_entries(random.Random(1), 200, 30)
+    batch += missing_adds(batch)
     found = FileTable.of([ManifestTable.of(batch)]).live()
     assert [found.entry(row) for row in range(len(found))] == plain_live([batch])

@@ -7,6 +7,7 @@ the field has that meaning.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -15,8 +16,9 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from tests.invariants.damaged_tables import keyed_table
 MAX_SECONDS = 30
 EXIT_CODES = {0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 """All documented ones but 1, which is a bug."""
+STAGE = "staged.json"
 SECRET = "what nobody may read"
 HUGE = 2**62
 _ABSENT = object()
@@ -57,34 +60,14 @@ WRONG: tuple[Any, ...] = (
 """Values for JSON, whatever the field holds."""
 
 MEANINGFUL = {
-    "snapshot *.schemaId": "names the columns that the snapshot has",
-    "snapshot *ManifestList": "names another list of the table, or none",
-    "snapshot *.indexManifest": "without it no row is marked as deleted",
-    "schema *.fields": "the columns of the table",
-    "schema *.fields.*": "name, type and id of a column: the id says which column of a file it is",
-    "schema *.options*": "options decide how versions of a row are merged",
-    "schema *.primaryKeys*": "keys decide which versions of a row are merged",
-    "schema *.partitionKeys*": "partition columns are part of the paths of files",
-    "hint *": "a hint that is too low or too high is corrected by a look at the directory",
-    "manifest _KIND = 1": "an entry of kind 1 removes the file",
-    "manifest _FILE._ROW_COUNT": "a file without rows is not read",
-    "manifest _FILE._LEVEL": "tables with deletion vectors show only compacted levels",
-    "manifest _FILE._M*_SEQUENCE_NUMBER": "sequence numbers order the versions of a row",
-    "manifest _FILE._M*_KEY": "key ranges order files that do not overlap",
-    "manifest _FILE._SCHEMA_ID": "names the columns that the file has",
-    "manifest _FILE._WRITE_COLS*": "the columns that the file has",
-    "manifest _PARTITION": "partition, bucket and name say which file an entry removes; none if nobody added it",
-    "manifest _BUCKET": "the same",
-    "manifest _FILE._FILE_NAME": "the same",
-    "manifest _FILE._EXTRA_FILES": "the same",
-    "manifest _FILE._EMBEDDED_FILE_INDEX": "the same",
-    "manifest _FILE._EXTERNAL_PATH": "the same",
-    "manifest list _NUM_*": "readers skip manifests without entries",
-    "index manifest _PARTITION": "names the partition whose rows are marked",
-    "index manifest _BUCKET": "names the bucket whose rows are marked",
-    "index manifest _DELETIONS_VECTORS_RANGES.f0": "names the file whose rows are marked",
+    "snapshot *.indexManifest = None": "a snapshot without vectors is as valid; `verify` compares it with the snapshot before",
+    "snapshot *.indexManifest = absent": "the same",
+    "schema *.fields*": "fewer or other columns are as valid: files may hold columns that were dropped; Java too looks for those "
+    "of the schema only",
+    "schema *.options*": "options decide how versions of a row are merged, and which levels are shown",
+    "index manifest _DELETIONS_VECTORS_RANGES.f0": "Java leaves vectors of files that are gone; `verify` names them (PV016)",
 }
-"""Fields, or fields with one value, with which `read` may return other rows, and why."""
+"""Fields, or fields with one value, with which `read` may return other rows, and why no reader can tell."""
 
 READING = (
     "read {t} -o ndjson",
@@ -121,6 +104,9 @@ READING = (
     "repair {t}",
     "doctor {t}",
     "health {t}",
+    "health --database w --warehouse {place}",
+    "stage show {t}/staged.json",
+    "export iceberg {t} --output-path {out}/iceberg",
     "advise {t}",
     "report {t} --html {out}/r.html",
     "compare {t} {sound}",
@@ -167,6 +153,11 @@ CHANGING = (
     "tables clone {t} {out}/clone",
     "partitions mark-done {t} dt=a",
     "compact --all-tables --warehouse {w} --engine local",
+    "compact --database w --warehouse {place} --engine local",
+    "compact {t} --watch --max-rounds 1 --engine local",
+    "compact {t} --dedicated --watch --expire --max-rounds 1 --engine local",
+    "export iceberg {t}",
+    "stage commit {t}/staged.json --table {t}",
 )
 
 
@@ -193,11 +184,20 @@ class Figures:
 def shapes(folder: Path) -> dict[str, Path]:
     """Sound tables with every kind of metadata file: one with keys, one with deletion vectors, one with hash indexes."""
     return {
-        "keyed": keyed_table(folder),
+        "keyed": _staged(keyed_table(folder), {"dt": "a", "k": 1, "v": "new", "n": 5}),
         "vectors": golden_table("java-0.9", "dv_dedup", folder),
         "append-vectors": _append_table(folder),
         "dynamic": golden_table("java-0.9", "dynamic_bucket", folder),
     }
+
+
+def _staged(root: Path, row: dict[str, Any]) -> Path:
+    """The table with data files that are not committed, and the file that describes them."""
+    rows, stage = root.with_suffix(".json"), root / STAGE
+    rows.write_text(json.dumps(row))
+    answer = CliRunner().invoke(app, ["write", str(root), str(rows), "--engine", "local", "--stage", str(stage)])
+    assert answer.exit_code == 0, answer.output
+    return root
 
 
 def _append_table(folder: Path) -> Path:
@@ -206,7 +206,7 @@ def _append_table(folder: Path) -> Path:
     tables.write(context, [{"k": k, "v": "x", "n": k} for k in range(20)])
     answer = CliRunner().invoke(app, ["delete", context.url, "-w", "k = 2"])
     assert answer.exit_code == 0, answer.output
-    return Path(context.url)
+    return _staged(Path(context.url), {"k": 1, "v": "new", "n": 5})
 
 
 def lies(shape: str, root: Path) -> Iterator[Lie]:
@@ -225,6 +225,8 @@ def lies(shape: str, root: Path) -> Iterator[Lie]:
     for kind, name in json_files.items():
         if (root / name).exists():
             yield from _false_json(shape, kind, name, json.loads((root / name).read_text()))
+    if (root / STAGE).exists():
+        yield from _false_stage(shape, json.loads((root / STAGE).read_text()))
     for name in ("LATEST", "EARLIEST"):
         for text in ("", "-1", "0", "99", "1.5", str(HUGE), "9" * 50, "../../outside/secret", "\0", "x" * 100_000):
             yield Lie(shape, f"hint {name}", text[:20], f"snapshot/{name}", text.encode())
@@ -246,6 +248,17 @@ def _false_json(shape: str, kind: str, name: str, sound: Any) -> Iterator[Lie]:
                 continue
             content = json.dumps(_with(sound, steps, value)).encode()
             yield Lie(shape, f"{kind} {name.rpartition('-')[0]}.{'.'.join(map(str, steps))}", _shown(value), name, content)
+
+
+def _false_stage(shape: str, sound: Any) -> Iterator[Lie]:
+    """Stage files with right checksums."""
+    for lie in _false_json(shape, "stage", STAGE, sound["content"]):
+        yield replace(lie, content=_signed(sound, json.loads(lie.content)))
+
+
+def _signed(document: Any, content: Any) -> bytes:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return json.dumps({**document, "sha256": hashlib.sha256(text.encode()).hexdigest(), "content": content}).encode()
 
 
 def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -274,13 +287,14 @@ def _records(path: Path) -> tuple[Any, list[dict[str, Any]]]:
 
 def _false_avro(shape: str, kind: str, path: Path) -> Iterator[Lie]:
     schema, rows = _records(path)
-    for steps, declared in _avro_fields(schema):
+    firsts = (0, len(rows) - 1) if len(rows) > 1 else (0,)
+    for (steps, declared), first in product(_avro_fields(schema), firsts):
         for value in _false_values(declared):
-            changed = [_set(row, steps, value) for row in rows]
+            changed = [*rows[:first], *(_set(row, steps, value) for row in rows[first:])]
             content = _encoded(_retyped(schema, steps, value), changed)
             if content is not None:
-                where = f"{kind} {'.'.join(steps)}"
-                yield Lie(shape, where, _shown(value), f"manifest/{path.name}", content, resized=True)
+                where, of = f"{kind} {'.'.join(steps)}", " in the last" if first else ""
+                yield Lie(shape, where, _shown(value) + of, f"manifest/{path.name}", content, resized=True)
 
 
 def _avro_fields(schema: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -362,6 +376,10 @@ def _shown(value: Any) -> str:
 def plant(root: Path, lie: Lie) -> None:
     """Put the false file in place and correct the sizes that the lists and snapshots record."""
     (root / lie.path).write_bytes(lie.content)
+    if (root / STAGE).exists():
+        document = json.loads((root / STAGE).read_text())
+        if (table := document["content"].get("table")) and Path(str(table)).name in ("keyed", "append"):
+            (root / STAGE).write_bytes(_signed(document, {**document["content"], "table": str(root)}))
     if not lie.resized:
         return
     for path in root.glob("manifest/manifest-list-*"):
@@ -375,6 +393,11 @@ def plant(root: Path, lie: Lie) -> None:
         for key in [key for key in snapshot if key.endswith("ManifestListSize") and snapshot[key] is not None]:
             snapshot[key] = (root / "manifest" / snapshot[key[:-4]]).stat().st_size
         path.write_text(json.dumps(snapshot))
+
+
+def commands_of(lie: Lie) -> list[str]:
+    """All commands but the first that meet the file."""
+    return [command for command in (*READING[1:], *CHANGING) if lie.path != STAGE or STAGE in command]
 
 
 def may_change_rows(where: str, value: str) -> bool:
@@ -404,9 +427,9 @@ class Trial:
         """`count` of all pairs of a lie and a command; every lie is read at least once if there is room."""
         chance = random.Random(seed)
         all_lies = self.all_lies()
-        pairs = [(lie, READING[0]) for lie in all_lies]
+        pairs = [(lie, READING[0]) for lie in all_lies if lie.path != STAGE]
         chance.shuffle(pairs)
-        others = [(lie, command) for lie in all_lies for command in (*READING[1:], *CHANGING)]
+        others = [(lie, command) for lie in all_lies for command in commands_of(lie)]
         reads = pairs[: count // 3]
         return reads + chance.sample(others, min(count - len(reads), len(others)))
 
@@ -422,6 +445,7 @@ class Trial:
             names: Mapping[str, object] = {
                 "t": root,
                 "w": place / "w.db",
+                "place": place,
                 "out": place / "out",
                 "rows": self.folder / "rows.json",
                 "sound": self.sound[lie.shape],
@@ -432,6 +456,8 @@ class Trial:
         code, said = self._invoke(words)
         self.figures.cases += 1
         self.figures.codes[code] += 1
+        if lie.path == STAGE and code == 0 and (after := self._invoke(["read", str(root)]))[0]:
+            self.figures.faults.append(f"{lie.shape}: {lie.where} = {lie.value}; {command}: then read: {after}")
         for fault in self._faults(lie, command, code, said):
             self.figures.faults.append(f"{lie.shape}: {lie.where} = {lie.value}; {command}: {fault}")
         if self._outside() != before:

@@ -74,8 +74,6 @@ def test_every_command_on_tables_is_met() -> None:
     listed = {name for name in get_command(app).commands}  # type: ignore[attr-defined]
     apart = {
         "create",
-        "export",
-        "stage",
         "db",
         "locks",
         "demo",
@@ -89,6 +87,7 @@ def test_every_command_on_tables_is_met() -> None:
     }
     assert {name for name in listed if not any(word.split()[0] == name for word in words)} <= apart
     assert may_change_rows("schema schema/schema.fields.0.id", "7") and not may_change_rows("manifest _KIND", "7")
+    assert all(any(word in command for command in (*READING, *CHANGING)) for word in ("--database", "--watch", "stage commit"))
 
 
 def test_a_schema_of_a_million_columns_costs_its_own_table_only(run: Run, tmp_path: Path) -> None:  # noqa: F811
