@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.data_file import ADD, CommitMessage, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, encode_index_manifest, encode_manifests
 from paimon_cli.metadata.table_layout import check_plain_names
 
 T = TypeVar("T")
@@ -128,7 +130,24 @@ class StagedCommit:
             hint = "write the rows again; the files of the damaged commit will be found as orphans"
             raise DamagedFile(f"{path} does not hold a staged commit", str(error), hint, path=path) from error
         check_plain_names(_file_names(staged.messages), path)
+        _check_records(staged.messages, path)
         return staged
+
+
+def _check_records(messages: tuple[CommitMessage, ...], path: str) -> None:
+    """Raise `DamagedFile` for records that no reader would accept in a manifest: a commit would make the table unreadable."""
+    places = [(m, (*m.created_files(), *m.deleted_files, *m.compact_before, *m.compact_after)) for m in messages]
+    entries = [ManifestEntry(ADD, m.partition, m.bucket, m.total_buckets, file) for m, files in places for file in files]
+    created = [(m, m.created_index_files()) for m in messages]
+    indexes = [IndexManifestEntry(ADD, m.partition, m.bucket, file) for m, files in created for file in files]
+    try:
+        encoded = [content for content, _ in encode_manifests(entries, 1 << 30)] if entries else []
+        encoded_indexes = encode_index_manifest(indexes)
+    except (ValueError, OverflowError, struct.error) as error:
+        raise DamagedFile(f"{path} does not hold a staged commit", str(error), path=path) from error
+    for content in encoded:
+        decode_manifest(content, path)
+    decode_index_manifest(encoded_indexes, path)
 
 
 def _content(document: Any) -> Any:
