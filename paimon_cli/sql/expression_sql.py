@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 import sqlglot
@@ -53,6 +53,8 @@ class SqlText:
     what: str
     prefix: str = ""
     dialect: str | type[Dialect] = DIALECT
+    _parts: dict[int, tuple[exp.Expr, str]] = field(default_factory=dict, repr=False, compare=False)
+    """The texts of nodes by their ids, because each value of a long list asks for that of the whole list."""
 
     def parsed(self) -> exp.Expr:
         """Parse the text. Raises `UsageError`, which quotes the part that cannot be parsed."""
@@ -77,6 +79,11 @@ class SqlText:
 
     def part(self, node: exp.Expr) -> str:
         """The node as the user wrote it."""
+        if id(node) not in self._parts:
+            self._parts[id(node)] = (node, self._part(node))
+        return self._parts[id(node)][1]
+
+    def _part(self, node: exp.Expr) -> str:
         spans = [found.meta for found in node.walk() if "start" in found.meta]
         if not spans:
             return sql_of(node)
@@ -272,7 +279,8 @@ class ExpressionReader:
 
     def _coalesce(self, nodes: Sequence[exp.Expr], wanted: DataType, whole: exp.Expr) -> Expression:
         found = Coalesce(tuple(self.expression(node, wanted) for node in nodes))
-        if not all(can_become(argument.kind, found.kind) for argument in found.arguments):
+        common = found.kind
+        if not all(can_become(argument.kind, common) for argument in found.arguments):
             kinds = ", ".join(dict.fromkeys(argument.kind for argument in found.arguments))
             raise UsageError(f"cannot compute {self.sql.part(whole)}", f"its arguments are of different kinds: {kinds}")
         return found
