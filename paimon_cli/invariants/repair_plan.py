@@ -392,9 +392,7 @@ def _plan_lost_commits(
             plan.steps.append(RepairStep(BY_HAND, lost.path, action, "", command))
 
 
-def _plan_by_hand(
-    context: TableContext, plan: RepairPlan, newest: Snapshot, error: DamagedFile | NotFound
-) -> None:
+def _plan_by_hand(context: TableContext, plan: RepairPlan, newest: Snapshot, error: DamagedFile | NotFound) -> None:
     path = str(error.details.get("path", context.layout.snapshot(newest.id)))
     good = next(_readable_below(context, newest.id), None)
     action = f"cannot be repaired: {error}"
