@@ -229,7 +229,8 @@ def _show_restoration(call: Call, opened: Table, to: str) -> bool:
 
 def _headline(plan: RollbackPlan) -> str:
     tags = f" and {counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})" if plan.tags else ""
-    return f"back to snapshot {plan.target.id}: {counted(len(plan.snapshots), 'snapshot')}{tags} will be deleted"
+    left = ", files of an interrupted rollback" if plan.discarded.unfinished else ""
+    return f"back to snapshot {plan.target.id}: {counted(len(plan.snapshots), 'snapshot')}{tags}{left} will be deleted"
 
 
 def _rollback_text(done: RolledBack) -> str:

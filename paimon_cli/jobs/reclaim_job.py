@@ -163,9 +163,9 @@ def _tags(context: TableContext, request: ExpireRequest, progress: Progress) -> 
 
     def run(delete: DeleteFiles) -> Expired:
         remove_tags(context, removal, delete)
-        return Expired(TAGS, removal.names)
+        return Expired(TAGS, removal.affected)
 
-    return Expiry(TAGS, removal.names, files, run)
+    return Expiry(TAGS, removal.affected, files, run)
 
 
 def _consumers(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:

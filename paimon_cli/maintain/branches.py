@@ -13,7 +13,17 @@ from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, all_ids
-from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, remove_snapshots
+from paimon_cli.maintain.removed_versions import (
+    FAST_FORWARD,
+    DiscardedVersions,
+    delete_named_first,
+    discarded_versions,
+    finish_removals,
+    needed_up_to,
+    record_removal,
+    withdrawn_on_conflict,
+)
+from paimon_cli.maintain.rollback import remove_snapshots
 from paimon_cli.maintain.tags import snapshot_and_holder, text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -172,7 +182,7 @@ class FastForwardPlan:
 
     @property
     def is_needless(self) -> bool:
-        return not (self.added or self.discarded_ids or self.schemas or self.dropped_schemas)
+        return not (self.added or self.discarded_ids or self.schemas or self.dropped_schemas or self.discarded.unfinished)
 
     @property
     def discards(self) -> bool:
@@ -209,15 +219,15 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
         dropped,
         schemas,
         dropped_schemas,
-        discarded_versions(main, snapshots, [snapshot for snapshot in snapshots if snapshot.id == ours[0]]),
+        discarded_versions(main, FAST_FORWARD, snapshots, [snapshot for snapshot in snapshots if snapshot.id - 1 not in ours]),
     )
 
 
 def files_removed_by_fast_forward(main: TableContext, plan: FastForwardPlan) -> list[FileToDelete]:
     """All files that a fast-forward removes."""
-    if not plan.discarded_ids:
+    if not (plan.discarded_ids or plan.discarded.unfinished):
         return []
-    needed = needed_up_to(main, plan.discarded_ids[0] - 1)
+    needed = needed_up_to(main, plan.discarded_ids[0] - 1 if plan.discarded_ids else None)
     snapshots = [FileToDelete(main.layout.snapshot(number), "snapshot") for number in plan.discarded_ids]
     tags = [FileToDelete(main.layout.tag(name), "tag") for name in plan.dropped_tags]
     return [*snapshots, *tags, *plan.discarded.files_to_delete(main, needed)]
@@ -235,8 +245,11 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     for number in plan.schemas:
         main.schemas.commit(branch.schemas.get(number))
     if plan.discarded_ids:
-        _take_over(main, branch, plan)
+        record = record_removal(main, FAST_FORWARD, plan.discarded)
+        with withdrawn_on_conflict(main, record):
+            _take_over(main, branch, plan)
     else:
+        record = None
         _go_forward(main, branch, plan)
     for name in plan.tags:
         content = branch.tags.content(name)
@@ -251,8 +264,11 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     point_at_earliest(main, present[0])
     for directory in (main.layout.snapshot_directory, main.layout.tag_directory):
         keep_deleted(storage, directory)
-    files = plan.discarded.files_to_delete(main, needed_up_to(main)) if plan.discarded_ids else []
-    return delete(file.path for file in files)
+    if not (plan.discarded_ids or plan.discarded.unfinished):
+        return 0
+    count = delete_named_first(plan.discarded.files_to_delete(main, needed_up_to(main)), delete)
+    finish_removals(main, record, plan.discarded)
+    return count
 
 
 def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:

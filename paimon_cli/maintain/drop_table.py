@@ -26,7 +26,7 @@ ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage"
 DAMAGED = "damaged"
 """The directory into which `repair` moves version files that cannot be read."""
 
-_BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease")
+_BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease", "removal")
 _TABLE_DIRECTORIES = ("branch", *_BRANCH_DIRECTORIES, "manifest", "index", "statistics", "service", DAMAGED)
 _ROUNDS = 5
 """How often files are looked for that other jobs have written meanwhile."""
@@ -42,6 +42,7 @@ _NAMES = {
     "tag": re.compile("tag-.+"),
     "consumer": re.compile("consumer-.+"),
     "lease": re.compile("compaction-[0-9]+"),
+    "removal": re.compile(f"removal-{_UUID}"),
     "manifest": re.compile("(index-)?manifest-.+"),
     _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
 }

@@ -89,6 +89,7 @@ def _temporary_files(context: TableContext, layout: TableLayout) -> Iterator[Can
     for directory, prefix in ((layout.snapshot_directory, SNAPSHOT_PREFIX), (layout.changelog_directory, CHANGELOG_PREFIX)):
         foreign = [s for s in context.storage.list_directory(directory) if not _is_version(s.name, prefix)]
         yield from _of_kind(foreign, TEMPORARY)
+    yield from _of_kind(context.storage.list_directory(layout.removal_directory), TEMPORARY)  # of commands that were killed
     for directory in (layout.schema_directory, layout.tag_directory, layout.consumer_directory):
         cut_off = [s for s in context.storage.list_directory(directory) if s.name.startswith(".") and s.name.endswith(".tmp")]
         yield from _of_kind(cut_off, TEMPORARY)

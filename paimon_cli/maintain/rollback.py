@@ -2,76 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import Conflict, DamagedFile, NotFound
+from paimon_cli.errors import Conflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
-from paimon_cli.maintain.needed_files import (
-    DeleteFiles,
-    FileToDelete,
-    NeededFiles,
-    SharedManifests,
-    changelog_entries,
-    data_files_to_delete,
-    key_of_file,
-    lean,
-    metadata_files,
-    needed_by_other_branches,
+from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete
+from paimon_cli.maintain.removed_versions import (
+    ROLLBACK,
+    DiscardedVersions,
+    delete_named_first,
+    discarded_versions,
+    finish_removals,
+    needed_up_to,
+    record_removal,
+    withdrawn_on_conflict,
 )
 from paimon_cli.maintain.tags import tags_above, text_within_tag
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
-
-
-@dataclass(frozen=True)
-class DiscardedVersions:
-    """Data files added by the versions, and their metadata; other versions may need them, too."""
-
-    data: tuple[ManifestEntry, ...]
-    changelogs: tuple[ManifestEntry, ...]
-    metadata: tuple[FileToDelete, ...]
-
-    def files_to_delete(self, context: TableContext, needed: NeededFiles) -> list[FileToDelete]:
-        """The files to delete, except those in `needed`."""
-        kinds = (("data", self.data), ("changelog", self.changelogs))
-        gone = [(kind, entry) for kind, entries in kinds for entry in entries if key_of_file(entry) not in needed.data]
-        data = [file for kind, entry in gone for file in data_files_to_delete(context, entry, kind)]
-        return [*data, *(file for file in self.metadata if file.path not in needed.metadata)]
-
-
-def discarded_versions(context: TableContext, snapshots: Iterable[Snapshot], tagged: Iterable[Snapshot]) -> DiscardedVersions:
-    """Read what these snapshots added, and all files of those that only tags hold. Unreadable parts are left to orphan cleaning.
-
-    All files of a snapshot without a predecessor count as added by it.
-    """
-    data: dict[object, ManifestEntry] = {}
-    changelogs: list[ManifestEntry] = []
-    metadata: dict[str, FileToDelete] = {}
-    for snapshot in snapshots:
-        try:
-            added = [lean(entry) for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD]
-            found, files = changelog_entries(context, snapshot), metadata_files(context, snapshot)
-        except (DamagedFile, NotFound):
-            continue
-        data.update((key_of_file(entry), entry) for entry in added)
-        changelogs += found
-        metadata.update((file.path, file) for file in files)
-    manifests = SharedManifests(context)
-    for snapshot in tagged:
-        data.update((key_of_file(entry), entry) for entry in manifests.live(snapshot))
-        metadata.update((file.path, file) for file in metadata_files(context, snapshot))
-    return DiscardedVersions(tuple(data.values()), tuple(changelogs), tuple(metadata.values()))
-
-
-def needed_up_to(context: TableContext, snapshot_id: int | None = None) -> NeededFiles:
-    """The files that all branches need. With an id, snapshots, tags and changelogs of this branch count only up to it."""
-    needed = needed_by_other_branches(context)
-    needed.need_history(context, snapshot_id)
-    return needed
 
 
 @dataclass(frozen=True)
@@ -92,7 +43,7 @@ class RollbackPlan:
 
     @property
     def is_needless(self) -> bool:
-        return not (self.snapshots or self.tags or self.changelogs or self.restored)
+        return not (self.snapshots or self.tags or self.changelogs or self.restored or self.discarded.unfinished)
 
 
 @dataclass(frozen=True)
@@ -115,7 +66,7 @@ def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: 
     if tag is None:
         raise NotFound(f"nothing to roll back to in {context.address}", "neither a snapshot nor a tag was given")
     snapshot = context.tags.get(tag).snapshot
-    is_there = context.storage.exists(context.layout.snapshot(snapshot.id))
+    is_there = context.snapshots.in_history(snapshot.id) is not None  # an interrupted rollback may have put it below a gap
     return RollbackTarget(snapshot, None if is_there else tag)
 
 
@@ -130,14 +81,14 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
     snapshots = [snapshot for i in going if (snapshot := context.snapshots.find(i)) is not None]
     tagged = {tag.snapshot.id: tag.snapshot for name in tags if (tag := context.tags.find(name)) is not None}
     whole = [snapshot for i, snapshot in tagged.items() if i not in going]
-    whole += [snapshot for snapshot in snapshots if snapshot.id == ids[0]]
+    whole += [snapshot for snapshot in snapshots if snapshot.id - 1 not in ids]
     return RollbackPlan(
         target.snapshot,
         tuple(going),
         tuple(tags),
         tuple(changelogs),
         None if held is None else text_within_tag(context, held),
-        discarded_versions(context, snapshots, whole),
+        discarded_versions(context, ROLLBACK, snapshots, whole),
         target.tag,
     )
 
@@ -165,21 +116,24 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     needed_up_to(context, target)  # raises, before anything is changed, if it is not known which files may be deleted
     if plan.restored is not None:
         _restore_snapshot(context, plan.target, plan.restored)
+    record = record_removal(context, ROLLBACK, plan.discarded)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
-    removed = remove_snapshots(context, plan.snapshots, target)
-    if context.snapshots.latest_id() is None:  # an expiry that was to keep one of the removed snapshots has deleted the target
-        _put_back(context, removed)
-        what = f"{context.address} was not rolled back to snapshot {target}"
-        raise Conflict(what, "it has expired meanwhile; later snapshots are unchanged", "choose a later one")
+    with withdrawn_on_conflict(context, record):
+        removed = remove_snapshots(context, plan.snapshots, target)
+        if context.snapshots.latest_id() is None:
+            # An expiry that was to keep one of the removed snapshots has deleted the target.
+            _put_back(context, removed)
+            what = f"{context.address} was not rolled back to snapshot {target}"
+            raise Conflict(what, "it has expired meanwhile; later snapshots are unchanged", "choose a later one")
     storage.overwrite(layout.latest_hint, str(target).encode())  # a commit just before may have written another id
     for name in plan.tags:
         storage.delete(layout.tag(name))
     _forget_changelogs(context, plan)
     for directory in (layout.snapshot_directory, layout.tag_directory, layout.changelog_directory):
         keep_deleted(storage, directory)
-    files = plan.discarded.files_to_delete(context, needed_up_to(context))
-    count = delete(file.path for file in files)
+    count = delete_named_first(plan.discarded.files_to_delete(context, needed_up_to(context)), delete)
+    finish_removals(context, record, plan.discarded)
     storage.overwrite(layout.latest_hint, str(context.snapshots.latest_id() or target).encode())
     return count
 

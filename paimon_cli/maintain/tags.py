@@ -13,14 +13,18 @@ from paimon_cli.maintain.needed_files import (
     FileToDelete,
     SharedManifests,
     changelog_entries,
-    data_files_to_delete,
     file_paths,
-    key_of_file,
-    lean,
-    metadata_files,
     needed_by_other_branches,
 )
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.maintain.removed_versions import (
+    TAGS,
+    DiscardedVersions,
+    delete_named_first,
+    discarded_versions,
+    finish_removals,
+    record_removal,
+    unfinished_removals,
+)
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.option_catalog import TAG
@@ -100,51 +104,56 @@ def check_tag_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class TagRemoval:
-    """Tags to delete, and files that only they may need: an existing snapshot protects its own files."""
+    """Tags to delete, and the versions that only they hold: an existing snapshot protects its own files."""
 
     names: tuple[str, ...]
-    data: tuple[ManifestEntry, ...]
-    metadata: tuple[FileToDelete, ...]
+    discarded: DiscardedVersions
+
+    @property
+    def affected(self) -> tuple[str, ...]:
+        """The names, and those of tags that an interrupted command has deleted without the files."""
+        return tuple(dict.fromkeys((*self.names, *(name for record in self.discarded.unfinished for name in record.tags))))
 
 
 def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
-    """Read which files could be deleted with these tags. Raises `NotFound` for a tag that does not exist."""
-    tags = {name: context.tags.get(name).snapshot for name in names}
+    """Read which files could be deleted with these tags, and with those whose deletion was interrupted.
+
+    Raises `NotFound` for a tag that neither exists nor was deleted by an interrupted command.
+    """
+    unfinished = {name for record in unfinished_removals(context, TAGS) for name in record.tags}
+    found = {name: context.tags.find(name) if name in unfinished else context.tags.get(name) for name in names}
+    tags = {name: tag.snapshot for name, tag in found.items() if tag is not None}
     others = {tag.snapshot.id for name, tag in context.tags.all().items() if name not in tags}
-    data: dict[object, ManifestEntry] = {}
-    metadata: dict[str, FileToDelete] = {}
-    manifests = SharedManifests(context)
-    for snapshot in {snapshot.id: snapshot for snapshot in tags.values()}.values():
-        if snapshot.id in others or context.storage.exists(context.layout.snapshot(snapshot.id)):
-            continue
-        data.update((key_of_file(entry), lean(entry)) for entry in manifests.live(snapshot))
-        metadata.update((file.path, file) for file in metadata_files(context, snapshot) if file.kind != "changelog")
-    return TagRemoval(tuple(names), tuple(data.values()), tuple(metadata.values()))
+    held = {snapshot.id: snapshot for snapshot in tags.values()}
+    alone = [s for s in held.values() if s.id not in others and not context.storage.exists(context.layout.snapshot(s.id))]
+    return TagRemoval(tuple(names), discarded_versions(context, TAGS, [], alone))
 
 
 def files_removed_with_tags(context: TableContext, removal: TagRemoval) -> list[FileToDelete]:
     """The files that only these tags need now."""
-    if not removal.data and not removal.metadata:
+    if not (removal.discarded.states or removal.discarded.unfinished):
         return []
     needed = needed_by_other_branches(context)
     needed.need_changelogs(context)
     manifests = SharedManifests(context)
     for neighbour in _neighbours(context, removal):
         needed.need_version(context, neighbour, manifests)
-    data = [f for e in removal.data if key_of_file(e) not in needed.data for f in data_files_to_delete(context, e, "data")]
-    return [*data, *(file for file in removal.metadata if file.path not in needed.metadata)]
+    return removal.discarded.files_to_delete(context, needed)
 
 
 def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles) -> int:
-    """Delete the tags, then the files that no version needs; returns how many. A crash leaves orphans."""
+    """Delete the tags, then the files that no version needs; returns how many. After a crash, a repetition deletes the rest."""
     files_removed_with_tags(context, removal)  # raises, before anything is changed, if some needed file is unknown
+    record = record_removal(context, TAGS, removal.discarded, removal.names)
     for name in removal.names:
         if isinstance(context.storage, ServesVersions):
             context.storage.delete_tag(name)
         else:
             context.storage.delete(context.layout.tag(name))
     keep_deleted(context.storage, context.layout.tag_directory)
-    return delete(file.path for file in files_removed_with_tags(context, removal))
+    count = delete_named_first(files_removed_with_tags(context, removal), delete)
+    finish_removals(context, record, removal.discarded)
+    return count
 
 
 def expired_tags(context: TableContext, older_than: int | None = None) -> list[str]:
@@ -170,12 +179,17 @@ def expired_tags(context: TableContext, older_than: int | None = None) -> list[s
 
 
 def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
-    """All other tags, and the oldest snapshot. Not only the nearest ones: a tag may be created from any snapshot later on."""
+    """All other tags, and the oldest snapshot. Not only the nearest ones: a tag may be created from any snapshot later on.
+
+    A snapshot that was gone when an interrupted command deleted its tag may have been put back since.
+    """
     gone = {context.layout.tag(name) for name in removal.names}
     tags = [tag.snapshot for name, tag in context.tags.all().items() if context.layout.tag(name) not in gone]
     earliest = context.snapshots.earliest_id()
     oldest = None if earliest is None else context.snapshots.find(earliest)
-    return tags if oldest is None else [*tags, oldest]
+    unfinished = [state.id for record in removal.discarded.unfinished for state in record.versions.states]
+    put_back = [found for number in unfinished if (found := context.snapshots.find(number)) is not None]
+    return [*tags, *put_back] if oldest is None else [*tags, *put_back, oldest]
 
 
 def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple[bytes, str]:

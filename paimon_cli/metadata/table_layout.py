@@ -34,6 +34,7 @@ TAG_PREFIX = "tag-"
 BRANCH_PREFIX = "branch-"
 CHANGELOG_PREFIX = "changelog-"
 CONSUMER_PREFIX = "consumer-"
+REMOVAL_PREFIX = "removal-"
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 POSTPONE_DIRECTORY = "bucket-postpone"
@@ -62,6 +63,8 @@ class TableLayout:
         self.consumer_directory = f"{own}/consumer"
         self.lease_directory = f"{own}/lease"
         """Not part of Paimon: leases by which compaction services divide tables among themselves."""
+        self.removal_directory = f"{own}/removal"
+        """Not part of Paimon: records of removals that were begun (`maintain.removed_versions`)."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"
@@ -90,6 +93,9 @@ class TableLayout:
 
     def consumer(self, name: str) -> str:
         return f"{self.consumer_directory}/{CONSUMER_PREFIX}{name}"
+
+    def removal(self, name: str) -> str:
+        return f"{self.removal_directory}/{REMOVAL_PREFIX}{name}"
 
     def manifest(self, name: str) -> str:
         """Path of a manifest, manifest list or index manifest: names are used as stored."""

@@ -141,6 +141,7 @@ def test_a_table_of_which_nothing_can_be_deleted_stays_closed_until_the_drop_is_
         ("schema", ["schema-0", "schema-12"], ["schema-", "schema-1.json", "LATEST"]),
         ("tag", ["tag-a", "tag-1"], ["tag-", "a", "LATEST"]),
         ("consumer", ["consumer-a"], ["consumer-", "a"]),
+        ("removal", [f"removal-{UUID}"], ["removal-x", UUID]),
         ("manifest", ["manifest-x", "manifest-list-x", "index-manifest-x"], ["x", "index-x", "manifest-"]),
         ("index", ["index-1", "anything"], []),
         ("statistics", ["anything"], []),

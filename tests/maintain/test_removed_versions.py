@@ -1,0 +1,342 @@
+"""A rollback, fast-forward or `tags rm` that was killed at any step is finished by the same command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.errors import Conflict, NotFound
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.reclaim_job import ExpireRequest, plan_expire
+from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
+from paimon_cli.maintain.drop_table import drop_table
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.needed_files import DeleteFiles, changelog_entries, delete_files, file_paths, measured
+from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
+from paimon_cli.maintain.removed_versions import ROLLBACK, TAGS, unfinished_removals
+from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
+from paimon_cli.storage.injected import SystemClock
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.commit.commit_tables import Crash
+from tests.maintain.test_tags import KEEP_ONE, table_of_five
+from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.rivals import Meddler
+from tests.tables import make_table, rows, write
+
+
+class Dying(LocalStorage):
+    """Dies instead of the call `last` + 1 that changes something."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self._left = last
+
+    def _spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Crash
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._spend()
+        super().write_new(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._spend()
+        super().overwrite(path, data)
+
+    def delete(self, path: str) -> None:
+        self._spend()
+        super().delete(path)
+
+    def delete_directory(self, path: str) -> None:
+        self._spend()
+        super().delete_directory(path)
+
+
+def dying(context: TableContext, last: int) -> TableContext:
+    return replace(context, storage=Dying(last), read_threads=1)
+
+
+def killed_at_each_step(
+    folder: Path, make: Callable[[Path], TableContext], act: Callable[[TableContext], object]
+) -> Iterator[TableContext]:
+    """A new table for each step at which `act` is killed, until it is not killed any more."""
+    for step in range(200):
+        context = make(folder / str(step))
+        try:
+            act(dying(context, step))
+        except Crash:
+            yield TableContext.open(context.url)
+        else:
+            assert step > 3
+            return
+    raise AssertionError("it never ends")
+
+
+def back(context: TableContext, to: int = 2) -> int:
+    return roll_back(context, plan_rollback(context, rollback_target(context, to)), delete_files(context))
+
+
+def untag(context: TableContext, *names: str) -> int:
+    return remove_tags(context, plan_removal(context, names), delete_files(context))
+
+
+def named(context: TableContext) -> set[str]:
+    """Every file that a version names, with changelogs."""
+    snapshots = context.snapshots.newest_first()
+    changelogs = [path for s in snapshots for entry in changelog_entries(context, s) for path in file_paths(context, entry)]
+    return named_files(context) | set(changelogs)
+
+
+def check_clean(context: TableContext) -> None:
+    assert files_on_disk(context) == named(context)
+    assert not Path(context.layout.removal_directory).exists()
+    check_versions(context)
+
+
+def vectors_and_tags(folder: Path) -> TableContext:
+    """Snapshots with deletion vectors, changelogs and a tag of a snapshot that has expired."""
+    folder.mkdir()
+    options = {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"}
+    context = make_table(folder, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for number in range(1, 4):
+        write(context, [{"k": 1, "v": str(number)}, {"k": number, "v": "x"}])
+    create_tag(context, "four", 4)
+    return TableContext.open(context.url)
+
+
+def five(folder: Path) -> TableContext:
+    context = table_of_five(folder)
+    create_tag(context, "four", 4)
+    return context
+
+
+@pytest.mark.parametrize("make", [five, vectors_and_tags])
+def test_a_rollback_that_was_killed_is_finished_by_repeating_it(tmp_path: Path, make: Callable[[Path], TableContext]) -> None:
+    left_behind = 0
+    for context in killed_at_each_step(tmp_path, make, back):
+        expected = rows(context, snapshot_id=2)
+        left_behind += context.snapshots.latest_id() == 2 and files_on_disk(context) != named(context)
+        here = files_on_disk(context)
+        plan = plan_rollback(context, rollback_target(context, 2))
+        planned = {file.path for file in measured(context, files_removed_by_rollback(context, plan))}
+        roll_back(context, plan, delete_files(context))
+        assert here - files_on_disk(context) == planned & here
+        assert context.snapshots.ids() == [1, 2] and rows(context) == expected and not context.tags.names()
+        check_clean(context)
+        assert plan_rollback(context, rollback_target(context, 2)).is_needless
+    assert left_behind > 3, "the kills left files behind that no version names"
+
+
+def test_the_way_back_to_a_tag_is_finished_as_well(tmp_path: Path) -> None:
+    def make(folder: Path) -> TableContext:
+        context = table_of_five(folder)
+        create_tag(context, "two", 2)
+        expire_snapshots(context, KEEP_ONE)
+        return context
+
+    for context in killed_at_each_step(tmp_path, make, back):
+        back(context)
+        assert context.snapshots.ids() == [2]
+        check_clean(context)
+
+
+def test_a_rollback_further_back_finishes_the_one_before(tmp_path: Path) -> None:
+    for context in killed_at_each_step(tmp_path, five, lambda seen: back(seen, 3)):
+        back(context, 1)
+        assert context.snapshots.ids() == [1]
+        check_clean(context)
+
+
+def test_what_was_committed_after_a_rollback_was_killed_is_kept(tmp_path: Path) -> None:
+    for context in killed_at_each_step(tmp_path, five, back):
+        write(context, [{"k": 77, "v": "later"}])
+        newest = context.snapshots.latest_id() or 0
+        expected = rows(context)
+        back(context, newest)
+        assert rows(context) == expected and {"k": 77, "v": "later"} in expected
+        check_versions(context)
+        assert not Path(context.layout.removal_directory).exists()
+
+
+def test_tags_whose_deletion_was_killed_are_deleted_by_name_again(tmp_path: Path) -> None:
+    def make(folder: Path) -> TableContext:
+        context = table_of_five(folder)
+        for name, number in (("two", 2), ("three", 3)):
+            create_tag(context, name, number)
+        expire_snapshots(context, KEEP_ONE)
+        return context
+
+    missing = 0
+    for context in killed_at_each_step(tmp_path, make, lambda seen: untag(seen, "three", "two")):
+        missing += context.tags.find("three") is None
+        untag(context, "three", "two")
+        assert not context.tags.names()
+        check_clean(context)
+        with pytest.raises(NotFound, match="no tag 'two'"):
+            untag(context, "two")
+    assert missing > 3
+
+
+def test_an_expiry_of_tags_finishes_one_that_was_killed(tmp_path: Path) -> None:
+    def make(folder: Path) -> TableContext:
+        context = table_of_five(folder)
+        create_tag(context, "two", 2, 1)
+        expire_snapshots(context, KEEP_ONE)
+        return context
+
+    def expire(context: TableContext, delete: DeleteFiles | None = None) -> tuple[str, ...]:
+        planned = plan_expire(context, ExpireRequest("tags"), NoProgress())
+        return planned.run(delete or delete_files(context)).removed
+
+    for context in killed_at_each_step(tmp_path, make, expire):
+        assert expire(context) == ("two",) and not context.tags.names() and expire(context) == ()
+        check_clean(context)
+
+
+def test_a_tag_that_was_made_again_keeps_its_files(tmp_path: Path) -> None:
+    """The record of the killed deletion names the same snapshot, and the same name."""
+    context = table_of_five(tmp_path)
+    create_tag(context, "two", 2)
+    create_tag(context, "also", 2)
+    expire_snapshots(context, KEEP_ONE)
+    untag(context, "two")
+    with pytest.raises(Crash):
+        untag(dying(context, 2), "also")
+    assert [record.tags for record in unfinished_removals(context, TAGS)] == [("also",)] and not context.tags.names()
+    record = json.loads(Path(unfinished_removals(context, TAGS)[0].path).read_text())
+    Path(context.layout.tag("kept")).write_text(json.dumps(record["states"][0]))
+    create_tag(context, "other", 5)
+    untag(context, "other")
+    assert context.tags.get("kept").snapshot.id == 2
+    check_clean(context)
+
+
+def test_a_fast_forward_that_was_killed_is_finished_by_repeating_it(tmp_path: Path) -> None:
+    def make(folder: Path) -> TableContext:
+        main = table_of_five(folder)
+        create_branch(main, "b", snapshot_id=2)
+        write(main.at_branch("b"), [{"k": 1, "v": "branch"}])
+        return main
+
+    def forward(main: TableContext) -> object:
+        plan = plan_fast_forward(main, "b")
+        return None if plan.is_needless else fast_forward(main, plan, delete_files(main))
+
+    for main in killed_at_each_step(tmp_path, make, forward):
+        forward(main)
+        assert rows(main) == rows(main.at_branch("b")) and main.snapshots.ids() == [1, 2, 3]
+        check_clean(main)
+
+
+def test_a_branch_whose_deletion_was_killed_is_deleted_by_name_again(tmp_path: Path) -> None:
+    def make(folder: Path) -> TableContext:
+        main = table_of_five(folder)
+        create_branch(main, "b", snapshot_id=2)
+        write(main.at_branch("b"), [{"k": 1, "v": "branch"}])
+        return main
+
+    for main in killed_at_each_step(tmp_path, make, lambda seen: remove_branch(seen, "b")):
+        Table.open(main.url).branches.rm("b")
+        assert main.branches.directories() == [] and not Path(main.layout.of_branch("b").version_root).exists()
+        check_versions(main)
+
+
+# ---- records ------------------------------------------------------------------------------------------------------------
+
+
+def killed_after(folder: Path, calls: int) -> TableContext:
+    context = table_of_five(folder)
+    with pytest.raises(Crash):
+        back(dying(context, calls))
+    return context
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b'{"kind": "rollback", "tags": [], "commits": [{"id"', b"[]", b"null", b"[" * 100_000, b'{"kind": 1}', b"\xff"]
+)
+def test_a_record_that_is_not_complete_names_nothing(tmp_path: Path, text: bytes) -> None:
+    context = table_of_five(tmp_path)
+    expected = rows(context)
+    path = Path(context.layout.removal("x"))
+    path.parent.mkdir()
+    path.write_bytes(text)
+    back(context, 5)
+    assert rows(context) == expected
+    if text != b'{"kind": 1}':
+        check_clean(context)
+
+
+def test_a_record_does_not_lead_out_of_the_table_nor_to_what_versions_need(tmp_path: Path) -> None:
+    context = killed_after(tmp_path, 5)
+    precious = tmp_path / "t" / "precious"
+    precious.write_text("mine")
+    record = Path(unfinished_removals(context, ROLLBACK)[0].path)
+    content = json.loads(record.read_text())
+    live = json.loads(Path(context.layout.snapshot(2)).read_text())
+    for name in ("deltaManifestList", "baseManifestList", "indexManifest", "statistics"):
+        for outside in ("../precious", "../../t/precious", str(precious)):
+            content["commits"] = [{**live, name: outside}]
+            record.write_text(json.dumps(content))
+            back(context, 2)
+            assert precious.read_text() == "mine"
+            record.parent.mkdir(exist_ok=True)
+    content["commits"] = content["states"] = [live]
+    record.write_text(json.dumps(content))
+    before = rows(context)
+    back(context, 2)
+    assert rows(context) == before
+    check_versions(context)
+
+
+def test_other_commands_leave_a_record_alone(tmp_path: Path) -> None:
+    """The job that wrote it may still be at work, and put its snapshots back."""
+    context = killed_after(tmp_path, 4)
+    create_tag(context, "one", 1)
+    untag(context, "one")
+    expire_snapshots(context, KEEP_ONE)
+    assert len(unfinished_removals(context, ROLLBACK)) == 1
+
+
+def test_a_conflict_that_changed_nothing_leaves_no_record(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    rival = Meddler("delete", "snapshot-5", lambda: write(context, [{"k": 77, "v": "rival"}]))
+    with pytest.raises(Conflict, match="the history is unchanged"):
+        back(replace(context, storage=rival, read_threads=1))
+    assert not Path(context.layout.removal_directory).exists()
+    check_versions(context)
+
+
+def test_a_conflict_that_removed_snapshots_leaves_their_record_to_the_next_rollback(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    rival = Meddler("delete", "snapshot-4", lambda: write(context, [{"k": 77, "v": "rival"}]))
+    with pytest.raises(Conflict, match="it follows snapshot 4"):
+        back(replace(context, storage=rival, read_threads=1))
+    assert files_on_disk(context) != named(context)
+    back(context, 5)
+    assert {"k": 77, "v": "rival"} in rows(context)
+    check_clean(context)
+
+
+def test_orphans_that_are_a_day_old_include_the_record(tmp_path: Path) -> None:
+    class Tomorrow(SystemClock):
+        def now_millis(self) -> int:
+            return super().now_millis() + 2 * DAY_MILLIS
+
+    context = replace(killed_after(tmp_path, 5), clock=Tomorrow())
+    (record,) = unfinished_removals(context, ROLLBACK)
+    found = {file.path for file in find_orphans(context, context.clock.now_millis() - DAY_MILLIS).files}
+    assert found == {record.path, *(files_on_disk(context) - named(context))}
+
+
+def test_a_drop_deletes_the_record(tmp_path: Path) -> None:
+    context = killed_after(tmp_path, 5)
+    drop_table(context.storage, context.layout, context.schema)
+    assert not Path(context.url).exists()
