@@ -300,8 +300,7 @@ class Steps:
             return
         to = self.dice.choice(targets)
         number, version = line.tags[to] if isinstance(to, str) else (to, line.versions[to])
-        self.world.steps.append(f"rollback({to}) on {branch}")
-        self.world.table(branch).rollback(to)
+        self.world.play(Step(f"rollback({to})", branch, lambda table: table.rollback(to)), None, CHANCE_OF_CRASH)
         line.versions = {**{n: v for n, v in line.versions.items() if n < number}, number: version}
         line.tags = {name: held for name, held in line.tags.items() if held[0] <= number}
 
