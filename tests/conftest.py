@@ -7,11 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.pieces import injected
 
 if TYPE_CHECKING:
     from tests.jobs.spark_cluster import SparkCluster
@@ -38,6 +41,7 @@ settings.register_profile("tests", settings.get_profile("night"), derandomize=Tr
 settings.load_profile("tests")
 
 
+SMALL = pytest.StashKey[ExitStack]()
 LONGEST_GROUPS = ("cluster", "spark", "s3")
 
 
@@ -45,6 +49,16 @@ LONGEST_GROUPS = ("cluster", "spark", "s3")
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: tests of Spark, stores and processes wait much of their time."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pieces", type=int, default=0, help="run all tests with pieces of this many rows, files or calls")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if pieces := config.getoption("--pieces"):
+        config.stash[SMALL] = ExitStack()
+        config.stash[SMALL].enter_context(injected(pieces))
 
 
 @pytest.hookimpl(wrapper=True)

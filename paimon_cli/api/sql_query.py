@@ -22,6 +22,7 @@ from paimon_cli.api.scan import ReadableRows, installed, narrowed
 from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from paimon_cli.storage.injected import Trace
 
 EXTRA = "sql"
-BATCH_ROWS = 65536
 SHOW_HINT = "`paimon-cli tables ls` lists the tables of the warehouse"
 OpenTable = Callable[[str], "Table"]
 """Opens a table by `db.table` or by its path; raises `NotFound`."""
@@ -178,7 +178,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
         with _translated_errors(datasets):
             query = _registered(connection, query, open_table, trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
-            reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
+            reader = connection.sql(query).to_arrow_reader(PIECES.batch_rows)
         return SqlResult(reader, datasets, release)
     except BaseException:
         release()

@@ -31,6 +31,7 @@ from paimon_cli.metadata.avro_reader import damage_errors, record_batches
 from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PLAIN = {
@@ -125,7 +126,6 @@ def holds_maps(t: DataType) -> bool:
     return any(isinstance(part, (MapType, MultisetType)) for part in t.parts())
 
 
-BLOCK_ROWS = 2000
 RECORD = "org.apache.paimon.avro.generated.record"
 
 
@@ -201,7 +201,7 @@ class AvroRows:
         self._blocks = ContainerWriter(sink, RecordSchema(schema), codec, zstd_level)
 
     def write(self, rows: pa.Table) -> None:
-        for batch in rows.to_batches(max_chunksize=BLOCK_ROWS):
+        for batch in rows.to_batches(max_chunksize=PIECES.avro_block_rows):
             columns = [_cells(batch.column(i), field.type) for i, field in enumerate(self._fields)]
             names = [field.name for field in self._fields]
             self._blocks.append([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])

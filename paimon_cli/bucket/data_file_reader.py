@@ -32,7 +32,8 @@ from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 from paimon_cli.metadata.index_files import DeletionVector
-from paimon_cli.storage.ranged_file import AHEAD_BYTES, WHOLE_BYTES, Range, RangedFile
+from paimon_cli.pieces import PIECES
+from paimon_cli.storage.ranged_file import Range, RangedFile
 from paimon_cli.storage.storage import open_sized
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
@@ -70,10 +71,6 @@ def _are_in_range(indices: np.ndarray, dictionary: pa.Array) -> bool:
     return len(indices) == 0 or 0 <= int(indices.min()) <= int(indices.max()) < len(dictionary)
 
 
-READ_BUFFER_BYTES, READ_AHEAD_BYTES = 256 << 10, 16 << 20
-"""Compressed bytes of a Parquet file in memory: per column if other files are open at the same time, for all columns if the file
-is read alone. With whole column chunks in memory a scan takes 15 % less time.
-"""
 MAX_DICTIONARY_BYTES, MIN_ENCODED_ROWS = 64 << 10, 8192
 """Texts are decoded as dictionary indices if their dictionary is this small (compressed) and batches have this many rows."""
 _DICTIONARY_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
@@ -249,8 +246,8 @@ class _StoredRows:
         return open_sized(self._context.storage, self._path, self._file.file_size)
 
     def _row_groups(self, source: BinaryIO) -> Iterator[tuple[int, pa.RecordBatch, int | None]]:
-        buffered = {"buffer_size": READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
-        if isinstance(source, RangedFile) and (source.size <= WHOLE_BYTES or self._reads_nearly_all(source)):
+        buffered = {"buffer_size": PIECES.read_buffer_bytes, "pre_buffer": False, "page_checksum_verification": True}
+        if isinstance(source, RangedFile) and (source.size <= PIECES.whole_file_bytes or self._reads_nearly_all(source)):
             source.expect_all()
         reader = pq.ParquetFile(source, **buffered)
         sizes = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
@@ -260,7 +257,7 @@ class _StoredRows:
             self._check_sequences(reader, groups, *self._part.sequences)
         kinds = self._uniform_kinds(reader, groups)
         if isinstance(source, RangedFile) and not source.is_planned:
-            room = AHEAD_BYTES if self._part.is_alone else 0
+            room = PIECES.request_ahead_bytes if self._part.is_alone else 0
             source.expect((self._chunks(reader, group, kinds[group]) for group in groups), room)
         portions = {} if isinstance(source, RangedFile) else self._portions(reader, groups)
         encoded = self._encoded_texts(reader, groups)
@@ -307,9 +304,11 @@ class _StoredRows:
         leaves = self._leaves(reader)
         chunks = map(reader.metadata.row_group, groups)
         stored = [sum(group.column(leaf).total_compressed_size for leaf in leaves) for group in chunks]
-        if not 0 < max(stored, default=0) <= READ_AHEAD_BYTES:
+        if not 0 < max(stored, default=0) <= PIECES.row_groups_ahead_bytes:
             return {}
-        return {group: end // READ_AHEAD_BYTES for group, end in zip(groups, itertools.accumulate(stored), strict=True)}
+        return {
+            group: end // PIECES.row_groups_ahead_bytes for group, end in zip(groups, itertools.accumulate(stored), strict=True)
+        }
 
     def _encoded_texts(self, reader: pq.ParquetFile, groups: list[int]) -> list[str]:
         """Text columns to decode as dictionary indices, which become texts once deleted rows are left out: all of their values
@@ -330,7 +329,12 @@ class _StoredRows:
 
     def _reads_nearly_all(self, source: RangedFile) -> bool:
         """Whether to fetch the file at once, footer included: it fits into the read-ahead, and no column is left out."""
-        if not self._part.is_alone or self._part.parts > 1 or self._part.keeps is not None or source.size > AHEAD_BYTES:
+        if (
+            not self._part.is_alone
+            or self._part.parts > 1
+            or self._part.keeps is not None
+            or source.size > PIECES.request_ahead_bytes
+        ):
             return False
         return {field.name for field in self._context.schemas.named(self._file.schema_id).fields} <= {*self._physical}
 
@@ -351,7 +355,7 @@ class _StoredRows:
             yield from batches
             return
         with self._opened() as again:
-            if isinstance(again, RangedFile) and again.size <= AHEAD_BYTES:
+            if isinstance(again, RangedFile) and again.size <= PIECES.request_ahead_bytes:
                 again.expect_all()
             yield from checked_int96(batches, again, wide, self._batch_rows, groups)
 

@@ -25,6 +25,7 @@ from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import local_wall_clock
 
 
@@ -35,13 +36,9 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
     check_encodable(schema.fields, options)
 
 
-ROW_GROUP_BYTES = 32 << 20
-"""Arrow bytes of a row group: what a writer holds in memory."""
-
-
 def group_bytes(options: TableOptions) -> int:
-    """Arrow bytes of a row group: `ROW_GROUP_BYTES`, or `file.block-size` if that is less."""
-    return min(ROW_GROUP_BYTES, options.file_block_size or ROW_GROUP_BYTES)
+    """Arrow bytes of a row group: `row_group_bytes`, or `file.block-size` if that is less."""
+    return min(PIECES.row_group_bytes, options.file_block_size or PIECES.row_group_bytes)
 
 
 class DataFileWriter:

@@ -22,16 +22,11 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.options.option_text import boolean, read_option
-from paimon_cli.options.table_options import PAGE_ROWS, TableOptions
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
 
-DICTIONARY_SAMPLE_ROWS = 32_768
-"""Enough rows to see whether a column repeats a few thousand texts."""
-ORC_STRIPE_BYTES = 16 << 20
-"""Bytes that pyarrow's ORC writer holds back; until they reach the file, rolling by file size does not count them."""
 ORC_DICTIONARY_THRESHOLD = 0.5
 NATIVE_TIMESTAMP_PRECISION = 6
-LOOKUP_PAGE_ROWS = 4_096
-"""Rows of a Parquet page in tables that look keys up. Pages this small make full scans 10 to 15 % slower, here and in Java."""
 DELTA_VERSIONS = ("v2", "parquet_2_0")
 MAX_INT64_DIGITS = 18
 
@@ -137,7 +132,7 @@ def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, leve
     file_format = options.format_at(level)
     codec = codec_of(file_format, options.compression_at(level))
     if file_format == "orc":
-        largest = min(options.target_file_size or ORC_STRIPE_BYTES, options.file_block_size or ORC_STRIPE_BYTES)
+        largest = min(options.target_file_size or PIECES.orc_stripe_bytes, options.file_block_size or PIECES.orc_stripe_bytes)
         return _OrcEncoder(sink, layout, codec, largest, sample)
     if file_format == "avro":
         return _AvroEncoder(sink, layout.fields, codec, options.zstd_level)
@@ -177,7 +172,7 @@ class ParquetEncoder:
     @staticmethod
     def of_table(sink: BinaryIO, layout: FileLayout, options: TableOptions, level: int, rows: pa.Table) -> ParquetEncoder:
         """The encoder for a file that will hold just these rows."""
-        sample = rows.slice(0, DICTIONARY_SAMPLE_ROWS).combine_chunks().to_batches()
+        sample = rows.slice(0, PIECES.dictionary_sample_rows).combine_chunks().to_batches()
         empty = pa.RecordBatch.from_pylist([], schema=rows.schema)
         return ParquetEncoder(sink, layout, options, codec_of("parquet", options.compression_at(level)), [*sample, empty][0])
 
@@ -236,7 +231,7 @@ class _OrcEncoder(_TalliedEncoder):
         ends the process.
         """
         self._by_rows = holds_early_digits(sample)
-        stripe = min(ORC_STRIPE_BYTES, target_bytes)
+        stripe = min(PIECES.orc_stripe_bytes, target_bytes)
         if self._by_rows:
             from paimon_cli.bucket.orc_rows import OrcRows  # pyorc is rarely needed and slow to import
 
@@ -286,7 +281,7 @@ def wants_differences(options: TableOptions) -> bool:
 
 def page_rows(options: TableOptions) -> int:
     """The maximum number of rows in a Parquet page."""
-    return options.parquet_page_rows or (LOOKUP_PAGE_ROWS if options.looks_up_keys else PAGE_ROWS)
+    return options.parquet_page_rows or (PIECES.lookup_page_rows if options.looks_up_keys else PIECES.page_rows)
 
 
 def wants_int96(fields: Sequence[DataField]) -> bool:
@@ -324,7 +319,7 @@ def _is_integer(t: pa.DataType) -> bool:
 
 def _repetitive_columns(schema: pa.Schema, sample: pa.RecordBatch) -> list[str]:
     """Text columns whose values repeat, so that a dictionary saves space; elsewhere it only costs time."""
-    rows = sample.slice(0, DICTIONARY_SAMPLE_ROWS)
+    rows = sample.slice(0, PIECES.dictionary_sample_rows)
     sampled = set(rows.schema.names)
     texts = [f.name for f in schema if f.name in sampled and (pa.types.is_string(f.type) or pa.types.is_binary(f.type))]
     return [name for name in texts if pc.count_distinct(rows.column(name)).as_py() * 2 < rows.num_rows]

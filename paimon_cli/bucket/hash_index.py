@@ -19,6 +19,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, hash_index_state
 from paimon_cli.metadata.index_files import KeyHashes, decode_key_hashes, encode_key_hashes
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 
 Hashes = npt.NDArray[np.uint32]
 """Key hashes as unsigned numbers."""
@@ -32,12 +33,6 @@ _LINEAR_STEPS = 32
 _RANGE_BITS = 20
 _DENSE_RATIO = 16
 """An index with fewer than this many hashes per hash to be found is searched through a table of all hashes, range by range."""
-_MAX_MERGED = 1 << 20
-"""Parts of this size are not merged any more: batches that large are searched through a table anyway."""
-_KEYS_PER_RANGE = 1 << 10
-"""Pieces are merged range by range if a range has this many hashes of a piece on average."""
-BLOCK = 1 << 16
-"""Hashes processed at once where intermediate results should stay in the processor's cache."""
 
 
 def read_key_hashes(context: TableContext, index: IndexFileMeta) -> KeyHashes:
@@ -127,10 +122,10 @@ class Part:
     def of(packed: npt.NDArray[np.uint64]) -> Part:
         """From ascending numbers, each a hash with its bucket in the lowest 16 bits; of equal hashes the last counts."""
         hashes, buckets = np.empty(len(packed), np.uint32), np.empty(len(packed), np.uint16)
-        for begin in range(0, len(packed), BLOCK):
-            block = packed[begin : begin + BLOCK]
-            buckets[begin : begin + BLOCK] = block
-            hashes[begin : begin + BLOCK] = block >> np.uint64(16)
+        for begin in range(0, len(packed), PIECES.hash_block_rows):
+            block = packed[begin : begin + PIECES.hash_block_rows]
+            buckets[begin : begin + PIECES.hash_block_rows] = block
+            hashes[begin : begin + PIECES.hash_block_rows] = block >> np.uint64(16)
         repeats = hashes[1:] == hashes[:-1]
         if repeats.any():
             is_last = np.append(~repeats, True)
@@ -141,7 +136,7 @@ class Part:
     def of_pieces(pieces: Sequence[tuple[KeyHashes, int]]) -> Part:
         """From the hashes of each bucket, which may be sorted in place; of equal hashes the one in the last piece counts."""
         number_bits = max(1, (len(pieces) - 1).bit_length())
-        if sum(len(hashes) for hashes, _ in pieces) < _KEYS_PER_RANGE * len(pieces) << number_bits:
+        if sum(len(hashes) for hashes, _ in pieces) < PIECES.hashes_per_range * len(pieces) << number_bits:
             return Part.of(packed_sorted(pieces))
         return _merged_by_range([hashes.view(np.uint32) for hashes, _ in pieces], [bucket for _, bucket in pieces], number_bits)
 
@@ -162,8 +157,8 @@ class Part:
         """The index of the first hash of each cell, and the number of hashes at the end."""
         shift = np.uint32(self._shift)
         counts = np.zeros((1 << (32 - self._shift)) + 1, np.uint32)
-        for begin in range(0, len(self.hashes), 16 * BLOCK):
-            cells = self.hashes[begin : begin + 16 * BLOCK] >> shift
+        for begin in range(0, len(self.hashes), 16 * PIECES.hash_block_rows):
+            cells = self.hashes[begin : begin + 16 * PIECES.hash_block_rows] >> shift
             first, last = int(cells[0]), int(cells[-1])
             counts[first + 1 : last + 2] += np.bincount(cells - np.uint32(first)).astype(np.uint32)
         return np.cumsum(counts, dtype=np.uint32)
@@ -240,10 +235,10 @@ def packed_sorted(pieces: Sequence[tuple[Hashes | KeyHashes, Buckets | int]]) ->
     end = 0
     for hashes, buckets in pieces:
         unsigned = hashes.view(np.uint32)
-        for begin in range(0, len(hashes), BLOCK):
-            block = packed[end : end + len(unsigned[begin : begin + BLOCK])]
-            np.left_shift(unsigned[begin : begin + BLOCK], np.uint64(16), out=block)
-            block |= np.uint64(buckets) if isinstance(buckets, int) else buckets[begin : begin + BLOCK]
+        for begin in range(0, len(hashes), PIECES.hash_block_rows):
+            block = packed[end : end + len(unsigned[begin : begin + PIECES.hash_block_rows])]
+            np.left_shift(unsigned[begin : begin + PIECES.hash_block_rows], np.uint64(16), out=block)
+            block |= np.uint64(buckets) if isinstance(buckets, int) else buckets[begin : begin + PIECES.hash_block_rows]
             end += len(block)
     packed.sort()
     return packed
@@ -252,8 +247,8 @@ def packed_sorted(pieces: Sequence[tuple[Hashes | KeyHashes, Buckets | int]]) ->
 class PackedIndex:
     """Hash -> bucket, for all hashes of a partition for which an assigner is responsible.
 
-    One part holds the hashes of the index files, further parts the new ones. Each of the new parts (below `_MAX_MERGED`) is at
-    least twice as large as the next: adding a batch sorts few hashes, and a search visits few parts.
+    One part holds the hashes of the index files, further parts the new ones. Each of the new parts (below `max_merged_hashes`)
+    is at least twice as large as the next: adding a batch sorts few hashes, and a search visits few parts.
     """
 
     def __init__(self, pieces: Sequence[tuple[KeyHashes, int]] = ()) -> None:
@@ -323,7 +318,9 @@ class PackedIndex:
         """Merge the hashes that were added since the last search into the parts."""
         for new in self._new:
             self._parts.append(Part.of(packed_sorted([new])))
-            while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * min(len(self._parts[-1].hashes), _MAX_MERGED):
+            while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * min(
+                len(self._parts[-1].hashes), PIECES.max_merged_hashes
+            ):
                 newest = self._parts.pop()
                 self._parts[-1] = self._parts[-1].merged_with(newest)
         self._new.clear()

@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.lsm.key_search import ABSENT, Indices, SortedKeys
-
-PIECE_BYTES = 16 << 20
-"""Arrow bytes of a piece: keys that are searched at once."""
+from paimon_cli.pieces import PIECES
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def _pieces(batches: Iterable[SortedKeys]) -> Iterator[pa.RecordBatch]:
     for keys in batches:
         names = [str(number) for number in range(len(keys.columns))]
         waiting.append(pa.RecordBatch.from_arrays(list(keys.columns), names=names))
-        if sum(batch.nbytes for batch in waiting) >= PIECE_BYTES:
+        if sum(batch.nbytes for batch in waiting) >= PIECES.key_piece_bytes:
             yield pa.concat_batches(waiting)
             waiting = []
     if waiting:

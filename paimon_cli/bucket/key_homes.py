@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.bucket.key_blocks import key_bounds
 from paimon_cli.bucket.key_lookup import holds_only_adds, positions_in_file, rows_at
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, MIN_RUN_BYTES, max_merged_runs, merge_columns, read_bucket
+from paimon_cli.bucket.merged_rows import max_merged_runs, merge_columns, read_bucket
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -33,6 +33,7 @@ from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.threads import in_parallel
 
@@ -109,7 +110,7 @@ class _RepeatedKeyRows(WholeRowEngine):
 def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> RepeatedKeys | None:
     """Keys that several of the buckets show; None if there are none. Merges the keys of all buckets, in the memory of a merge."""
     names, context = whole_key(context.schema), context.with_level_0()
-    memory = max(MIN_RUN_BYTES, MERGE_BYTES // max(1, len(buckets)))
+    memory = max(PIECES.min_run_bytes, PIECES.merge_bytes // max(1, len(buckets)))
 
     def keys_of(number: int) -> Iterator[pa.RecordBatch]:
         for batch in read_bucket(context, buckets[number], names, memory=memory):
@@ -119,7 +120,7 @@ def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> Repe
 
     runs = [partial(keys_of, number) for number in range(len(buckets))]
     count, first = 0, None
-    for batch in merge_in_passes(runs, names, _RepeatedKeyRows(), max_merged_runs(context, MERGE_BYTES), keys_repeat=True):
+    for batch in merge_in_passes(runs, names, _RepeatedKeyRows(), max_merged_runs(context, PIECES.merge_bytes), keys_repeat=True):
         if batch.num_rows and first is None:
             first = batch.slice(0, 2)
         count += batch.num_rows // 2

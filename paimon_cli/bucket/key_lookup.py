@@ -29,10 +29,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Indices, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
-BATCH_ROWS = 65536
-MIN_DENSE_KEYS, ROWS_PER_KEY, DENSE_BLOCK_SHARE = 1000, 2048, 0.9
+DENSE_BLOCK_SHARE = 0.9
 """The whole file is read for at least this many keys or positions, if this share of its blocks has one per this many rows."""
 
 
@@ -111,7 +111,7 @@ class _RunLookup:
         for portion in self.run.portions(keys):
             number, begin, end = portion
             homes[begin:end] = self.run.numbers[number]
-            if known[number] is None or self.context.kept.keeps_copies or end - begin >= MIN_DENSE_KEYS:
+            if known[number] is None or self.context.kept.keeps_copies or end - begin >= PIECES.dense_keys:
                 blocks = self._blocks_or_positions(number, keys.slice(begin, end))
                 if not isinstance(blocks, KeyBlocks):
                     positions[begin:end] = blocks
@@ -161,7 +161,7 @@ class _RunLookup:
         blocks = known.blocks
         if blocks is None and file_format(file.file_name) == "parquet":
             with decoding(path), open_sized(context.storage, path, file.file_size) as source:
-                if len(keys) < MIN_DENSE_KEYS or not _are_dense_in_groups(context, file, source, keys):
+                if len(keys) < PIECES.dense_keys or not _are_dense_in_groups(context, file, source, keys):
                     known.footer = known.footer or checked_footer(source, file)
                     known.blocks = blocks = KeyBlocks.of(context, file, source, known.footer)
         if blocks is None or _are_dense(keys, blocks.bounds.lows, blocks.row_counts):
@@ -191,10 +191,10 @@ def _are_dense(keys: SortedKeys, lows: SortedKeys, rows: Indices) -> bool:
 
     `lows`: the first key of each; `rows`: its number of rows.
     """
-    if len(keys) < MIN_DENSE_KEYS:
+    if len(keys) < PIECES.dense_keys:
         return False
     edges = keys.prefix(len(lows.columns)).below(lows)
-    is_dense = np.diff(edges, append=len(keys)) >= np.maximum(1, rows // ROWS_PER_KEY)
+    is_dense = np.diff(edges, append=len(keys)) >= np.maximum(1, rows // PIECES.rows_per_key)
     return bool(np.count_nonzero(is_dense) >= len(lows) * DENSE_BLOCK_SHARE)
 
 
@@ -206,7 +206,7 @@ def _all_keys(context: TableContext, bucket_id: BucketId, file: DataFileMeta) ->
     """The keys of all rows in large batches. Raises `DamagedFile` if the ends of the batches do not ascend."""
     names = context.schema.trimmed_primary_keys
     last: SortedKeys | None = None
-    for _, batch in read_part(context, bucket_id, file, names, 4 * BATCH_ROWS, FilePart(is_alone=True)):
+    for _, batch in read_part(context, bucket_id, file, names, 4 * PIECES.batch_rows, FilePart(is_alone=True)):
         keys = SortedKeys.of(batch, names)
         first, end = keys.slice(0, 1), keys.slice(len(keys) - 1, len(keys))
         if end.below(first)[0] or (last is not None and last.below(first)[0] == 0):
@@ -266,14 +266,14 @@ def rows_at(
 
 
 def _are_everywhere(positions: Indices, file: DataFileMeta) -> bool:
-    """Whether the positions, which ascend, hit most of the intervals of `ROWS_PER_KEY` rows: pages would save next to nothing.
+    """Whether the positions, which ascend, hit most of the intervals of `rows_per_key` rows: pages would save next to nothing.
 
     A whole file is decoded with larger buffers, and takes less time than all of its pages.
     """
-    if len(positions) < MIN_DENSE_KEYS:
+    if len(positions) < PIECES.dense_keys:
         return False
-    intervals = 1 + np.count_nonzero(np.diff(positions // ROWS_PER_KEY))
-    return bool(intervals >= file.row_count / ROWS_PER_KEY * DENSE_BLOCK_SHARE)
+    intervals = 1 + np.count_nonzero(np.diff(positions // PIECES.rows_per_key))
+    return bool(intervals >= file.row_count / PIECES.rows_per_key * DENSE_BLOCK_SHARE)
 
 
 def _paged_rows(
@@ -304,7 +304,7 @@ def _streamed_rows(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Indices, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     done = 0
-    for first_row, batch in read_part(context, bucket_id, file, columns, BATCH_ROWS, FilePart(is_alone=True)):
+    for first_row, batch in read_part(context, bucket_id, file, columns, PIECES.batch_rows, FilePart(is_alone=True)):
         end = int(np.searchsorted(positions, first_row + batch.num_rows))
         if end > done:
             yield batch.take(pa.array(positions[done:end] - first_row))

@@ -27,6 +27,7 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, LowestLevel, MergeEngine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, follow_each_other, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import will_open
 
 MIN_EPOCH_MILLIS = 1_000_000_000_000
@@ -67,15 +68,7 @@ def _epoch_seconds(column: pa.Array) -> pa.Array:
 
 ROW_NUMBER = "_ROW_NUMBER"
 """The column of a merge that says which row of which file a merged row is."""
-RUN_BATCH_BYTES = 8 << 20
-"""Decoded bytes that each run of a merge may hold."""
-MERGE_BYTES = 192 << 20
-"""Decoded bytes that all runs of a merge may hold together."""
-MIN_RUN_BYTES = 3 << 20
-"""Memory that an open run needs at least, for its batch and for pages in the reader."""
-MIN_MERGED_RUNS = 8
 DECODED_PER_STORED_BYTE = 4
-SMALLEST_BATCH, LARGEST_BATCH = 512, 65536
 
 RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Returns the rows of a batch that match."""
@@ -145,8 +138,8 @@ def _merged_rows(
     vectors = load_vectors(context, bucket) if context.options.deletion_vectors_enabled else NO_VECTORS
     sections = key_sections(bucket.files, context.key_of)
     for number, section in enumerate(sections):
-        if number % (FILES_AHEAD // 2) == 0:
-            upcoming = sections[number : number + FILES_AHEAD]
+        if number % (PIECES.files_ahead // 2) == 0:
+            upcoming = sections[number : number + PIECES.files_ahead]
             announce(context, bucket.bucket_id, [run.files[0] for next_section in upcoming for run in next_section])
         names = single_run_names if len(section) == 1 else merge_names
         if SEQUENCE_NUMBER not in columns and follow_each_other(section):
@@ -178,7 +171,7 @@ def merge_section(
     """Merge the overlapping runs of one section of the bucket into one row per key. Retractions are kept.
 
     `columns`: at least `merge_columns`, unless the section is a single run, which is not merged; runs that `follow_each_other`
-    need no sequence numbers. `memory`: decoded bytes that all runs may hold together, None for `MERGE_BYTES`. `expiry` and
+    need no sequence numbers. `memory`: decoded bytes that all runs may hold together, None for `merge_bytes`. `expiry` and
     `vectors` leave rows out before the merge. Between equal sequence numbers, of writers that did not know of each other, the
     order of the bucket's files decides. Sequence numbers in the result are those of `SnapshotOrder.in_merge`. `level_engine`:
     replaces the table's merge engine; it gets all keys, also those with one row, and the level of each row in a column LEVEL.
@@ -188,7 +181,7 @@ def merge_section(
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
     order = SnapshotOrder.of(context, bucket)
-    rows = batch_rows(runs, memory or MERGE_BYTES)
+    rows = batch_rows(runs, memory or PIECES.merge_bytes)
     if level_engine is None and context.mode.lower_level_shadows and _levels_above_0(section) > 1:
         level_engine = LowestLevel(merge_engine(context.schema, context.options))
 
@@ -203,7 +196,7 @@ def merge_section(
                 yield numbered if level_engine is None else with_level(numbered, file.level)
 
     opened = [functools.partial(open_run, run) for run in runs]
-    max_runs = max_merged_runs(context, memory or MERGE_BYTES)
+    max_runs = max_merged_runs(context, memory or PIECES.merge_bytes)
     announce(context, bucket.bucket_id, [run.files[0] for run in runs[:max_runs]])
     engine = level_engine or merge_engine(context.schema, context.options)
     return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, max_runs, keys_repeat=level_engine is not None)
@@ -223,7 +216,7 @@ def _levels_above_0(section: Section) -> int:
 
 def max_merged_runs(context: TableContext, memory: int) -> int:
     """How many runs to merge at a time: limited by `sort-spill-threshold`, and by `memory` (bytes) for their batches."""
-    by_memory = max(MIN_MERGED_RUNS, memory // MIN_RUN_BYTES)
+    by_memory = max(PIECES.min_merged_runs, memory // PIECES.min_run_bytes)
     return min(by_memory, context.options.sort_spill_threshold or by_memory)
 
 
@@ -231,8 +224,8 @@ def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
     """Rows per batch, so that the batches of all runs together fit into `memory` (decoded bytes)."""
     rows = sum(run.row_count for run in runs)
     row_bytes = max(1, sum(run.size for run in runs) * DECODED_PER_STORED_BYTE // max(1, rows))
-    budget = min(RUN_BATCH_BYTES, memory // max(1, len(runs)))
-    return max(SMALLEST_BATCH, min(LARGEST_BATCH, budget // row_bytes))
+    budget = min(PIECES.run_batch_bytes, memory // max(1, len(runs)))
+    return max(PIECES.smallest_batch_rows, min(PIECES.batch_rows, budget // row_bytes))
 
 
 def without_retractions(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -247,7 +240,7 @@ def _unmarked_rows(
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in _fetched_ahead(context, bucket.bucket_id, [file for file in bucket.files if file.level > 0]):
         part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns, is_alone=True)
-        for batch in _sorted_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part):
+        for batch in _sorted_rows(context, bucket.bucket_id, file, names, PIECES.batch_rows, vectors, part):
             live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
             yield live.select(list(columns))
 
@@ -259,17 +252,13 @@ def _appended_rows(
     files = sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0))
     for file in _fetched_ahead(context, bucket.bucket_id, files):
         part = replace(part_of(file), is_alone=True)
-        yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors, part)
-
-
-FILES_AHEAD = 16
-"""How many files ahead of the current one are announced, where files are read one after the other."""
+        yield from _file_rows(context, bucket.bucket_id, file, columns, PIECES.batch_rows, vectors, part)
 
 
 def _fetched_ahead(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> Iterator[DataFileMeta]:
     for number, file in enumerate(files):
-        if number % (FILES_AHEAD // 2) == 0:
-            announce(context, bucket_id, files[number : number + FILES_AHEAD])
+        if number % (PIECES.files_ahead // 2) == 0:
+            announce(context, bucket_id, files[number : number + PIECES.files_ahead])
         yield file
 
 
@@ -282,7 +271,7 @@ def unmarked_rows(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], vectors: BucketVectors
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that no deletion vector marks."""
-    return _file_rows(context, bucket_id, file, columns, LARGEST_BATCH, vectors, FilePart(is_alone=True))
+    return _file_rows(context, bucket_id, file, columns, PIECES.batch_rows, vectors, FilePart(is_alone=True))
 
 
 def _sorted_rows(

@@ -18,6 +18,8 @@ from typing import IO, Any
 import pyarrow as pa
 from pyarrow import orc
 
+from paimon_cli.pieces import PIECES
+
 HEADER = struct.Struct("<cQ")
 PLACE = struct.Struct("<QQ")
 READY, READ, ANSWER, FAILED, ASK, BYTES = b"r", b"R", b"A", b"F", b"Q", b"B"
@@ -25,7 +27,6 @@ READY, READ, ANSWER, FAILED, ASK, BYTES = b"r", b"R", b"A", b"F", b"Q", b"B"
 request to decode; bytes of the file.
 """
 
-READ_AT_ONCE = 256 << 10
 FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
 """Errors that Arrow raises for bytes that are not an ORC file."""
 
@@ -135,7 +136,7 @@ def main() -> None:
             return
         try:
             # Arrow reads each stream of each column by itself. Most are a few bytes, so reads are combined.
-            file = io.BufferedReader(ServedFile(size, requests, answers), READ_AT_ONCE)
+            file = io.BufferedReader(ServedFile(size, requests, answers), PIECES.orc_read_bytes)
             answer(answers, orc.ORCFile(file), stripe, columns)
         except FAILURES as error:
             send(answers, FAILED, (str(error) or type(error).__name__).encode())

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.orc_decoder import ANSWER, ASK, BYTES, PLACE, READ, receive, send
 from paimon_cli.datatypes.data_type import ArrayType, DataType, RowType
 from paimon_cli.errors import StorageUnavailable
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.redaction import environment_without_secrets
 
 
@@ -109,7 +110,6 @@ def _visible_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(starts), pa.array(first + np.arange(int(starts[-1])))
 
 
-PIPE_BYTES = 1 << 20
 ATTEMPTS = 2
 """The first crash of a decoder may have come from outside, such as a signal; a file on which two crash is damaged."""
 
@@ -134,7 +134,7 @@ class OrcProcess:
             stderr=subprocess.DEVNULL,
             cwd=os.sep,  # `-m` imports from the working directory first, which must not be the user's
             env={**environment_without_secrets(), "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)},
-            pipesize=PIPE_BYTES,
+            pipesize=PIECES.pipe_bytes,
         )
 
     def receive(self) -> tuple[bytes, pa.Buffer]:

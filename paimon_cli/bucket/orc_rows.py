@@ -16,8 +16,8 @@ from pyorc.converters import ORCConverter
 
 from paimon_cli.bucket.nanosecond_range import NANOS_PER, ticks, timestamp_leaves
 from paimon_cli.errors import NotSupported
+from paimon_cli.pieces import PIECES
 
-BATCH_ROWS = 1024
 MILLI, SECOND = NANOS_PER["ms"], NANOS_PER["s"]
 LOST = (-999 * MILLI, 0)
 """Between these nanoseconds since 1970 only whole milliseconds can be stored, because the seconds of ORC have no negative zero.
@@ -57,7 +57,7 @@ class OrcRows:
         self._writer = pyorc.Writer(
             sink,
             _Row({field.name: _orc_type(field.type) for field in schema}),
-            batch_size=BATCH_ROWS,
+            batch_size=PIECES.orc_batch_rows,
             stripe_size=stripe_bytes,
             compression=CODECS[codec],
             timezone=ZONE,
@@ -73,7 +73,7 @@ class OrcRows:
         """
         times = rows.cast(self._in_nanos)
         _refuse_lost_times(times)
-        for batch in times.cast(self._as_integers).to_batches(max_chunksize=BATCH_ROWS):
+        for batch in times.cast(self._as_integers).to_batches(max_chunksize=PIECES.orc_batch_rows):
             self._writer.writerows(_records(batch))
 
     def close(self) -> None:

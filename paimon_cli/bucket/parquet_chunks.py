@@ -33,12 +33,9 @@ from paimon_cli.metadata.parquet_footer import (
     plain_page,
     values_of_page,
 )
+from paimon_cli.pieces import PIECES
 
 Rows = NDArray[np.int64]
-TAIL_GUESS = 64 << 10
-"""Bytes read from the end of a file, so that most footers take one request."""
-PAGE_GAP, INDEX_GAP = 16 << 10, 64 << 10
-"""Gaps between ranges up to these sizes are read, too, to save a request."""
 BOOLEAN, INT96, BYTE_ARRAY = 0, 3, 6
 """Physical types."""
 REQUIRED = 0
@@ -59,7 +56,7 @@ def read_footer(source: BinaryIO) -> Footer:
 def footer_bytes(source: BinaryIO) -> bytes:
     """The encoded footer. Raises `ValueError` for a file that is not Parquet, or is encrypted."""
     size = source.seek(0, os.SEEK_END)
-    tail = _read(source, max(0, size - TAIL_GUESS), min(size, TAIL_GUESS))
+    tail = _read(source, max(0, size - PIECES.footer_guess_bytes), min(size, PIECES.footer_guess_bytes))
     length = footer_size(tail, size)
     return tail[-length - TAIL : -TAIL] if length + TAIL <= len(tail) else _read(source, size - length - TAIL, length)
 
@@ -139,7 +136,7 @@ def chunks_of(
     entries = {group: [footer.chunk(group, number) for number, _ in leaves] for group in groups}
     indexed = {group: all(_has_index(entry) for entry in of_group) for group, of_group in entries.items()}
     extents = [(entry.required(4), entry.required(5)) for group in groups if indexed[group] for entry in entries[group]]
-    contents = iter(read_ranges(source, extents, INDEX_GAP))
+    contents = iter(read_ranges(source, extents, PIECES.index_gap_bytes))
     chunks = {}
     for group in groups:
         rows = footer.groups[group].required(3)

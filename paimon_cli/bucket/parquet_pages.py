@@ -16,9 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from paimon_cli.bucket.parquet_chunks import (
-    INDEX_GAP,
     INT96,
-    PAGE_GAP,
     REQUIRED,
     Chunk,
     Part,
@@ -31,10 +29,9 @@ from paimon_cli.bucket.parquet_chunks import (
 )
 from paimon_cli.metadata.compact_thrift import Struct, encode
 from paimon_cli.metadata.parquet_footer import Footer, PageBounds, TopColumn
+from paimon_cli.pieces import PIECES
 
 Flags = NDArray[np.bool_]
-PORTION_BYTES = 8 << 20
-"""Decoded bytes of the rows of a portion."""
 MEMORY_PER_FOOTER_BYTE = 20
 NOTHING: Rows = np.empty(0, np.int64)
 
@@ -184,7 +181,7 @@ class PagedColumns:
         cuts = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(blocks)]
         parts = [self._parts(int(groups[begin]), blocks[begin:end]) for begin, end in itertools.pairwise(cuts)]
         extents = (extent for members in parts for part in members for extent in part.extents())
-        contents = iter(read_ranges(source, extents, PAGE_GAP))
+        contents = iter(read_ranges(source, extents, PIECES.page_gap_bytes))
         filled = [[(part, [next(contents) for _ in range(len(part.pages) + 1)]) for part in members] for members in parts]
         return EncodedRows(self, filled, self.blocks.row_count(blocks))
 
@@ -209,7 +206,7 @@ class PagedColumns:
         chunks = [self.chunks[group][leaf] for group in self.chunks]
         paged = [chunk for chunk in chunks if chunk.is_paged]
         extents = [(chunk.entry.value(6, 0), chunk.entry.value(7, 0)) for chunk in paged]
-        contents = iter(read_ranges(source, extents, INDEX_GAP))
+        contents = iter(read_ranges(source, extents, PIECES.index_gap_bytes))
         lows: list[bytes | None] = []
         highs: list[bytes | None] = []
         for chunk in chunks:
@@ -225,10 +222,10 @@ class PagedColumns:
 
 
 def _max_rows(footer: Footer, chunks: dict[int, list[Chunk]]) -> int:
-    """How many rows of these chunks fit into `PORTION_BYTES`."""
+    """How many rows of these chunks fit into `page_portion_bytes`."""
     stored = sum(chunk.metadata.value(6, 0) for members in chunks.values() for chunk in members)
     rows = sum(footer.groups[group].required(3) for group in chunks)
-    return int(PORTION_BYTES * rows // max(1, rows + stored))
+    return int(PIECES.page_portion_bytes * rows // max(1, rows + stored))
 
 
 @dataclass(frozen=True)

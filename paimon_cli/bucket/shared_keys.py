@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, batch_rows, max_merged_runs
+from paimon_cli.bucket.merged_rows import batch_rows, max_merged_runs
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.pieces import PIECES
 
 OURS = 0
 """The sequence number of our rows in a merge of keys; their rows have the number of their file, from 1 on."""
@@ -60,7 +61,7 @@ def _common_rows(
     context: TableContext, bucket_ids: Mapping[str, BucketId], section: Section, sides: dict[str, int]
 ) -> Iterator[pa.RecordBatch]:
     keys = context.schema.trimmed_primary_keys
-    rows = batch_rows(section, MERGE_BYTES)
+    rows = batch_rows(section, PIECES.merge_bytes)
 
     def keys_of(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
@@ -71,7 +72,7 @@ def _common_rows(
                 yield pa.RecordBatch.from_arrays(columns, names=[*keys, SEQUENCE_NUMBER, VALUE_KIND])
 
     runs = [functools.partial(keys_of, run) for run in section]
-    return merge_in_passes(runs, keys, CommonKeys(), max_merged_runs(context, MERGE_BYTES), keys_repeat=True)
+    return merge_in_passes(runs, keys, CommonKeys(), max_merged_runs(context, PIECES.merge_bytes), keys_repeat=True)
 
 
 def _key_text(batch: pa.RecordBatch) -> str:

@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 CODEC = "lz4"
 """Fast enough that the disk limits spilling."""
-SPILLED_BATCH_BYTES = 2 << 20
-"""Arrow bytes of a batch, of which a merge holds one per spilled run."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def _interleaved(spill: SpillDirectory, runs: Sequence[OpenRun], key_columns: Se
     if len(runs) == 1:
         return runs[0]
     batches = merge_sorted_runs(
-        [run() for run in runs], key_columns, KeepAllVersions(), keys_repeat=True, batch_bytes=SPILLED_BATCH_BYTES
+        [run() for run in runs], key_columns, KeepAllVersions(), keys_repeat=True, batch_bytes=PIECES.spilled_batch_bytes
     )
     first = next(batches, None)
     if first is None:

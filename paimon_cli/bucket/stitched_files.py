@@ -18,20 +18,17 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statistics, leaf_numbers
 from paimon_cli.bucket.file_encoders import ParquetEncoder
-from paimon_cli.bucket.parquet_chunks import INDEX_GAP, footer_bytes, footer_size, read_ranges
+from paimon_cli.bucket.parquet_chunks import footer_bytes, footer_size, read_ranges
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.metadata.compact_thrift import Number
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import BLOOM, COLUMN_INDEX, OFFSET_INDEX, FooterFrame, Outside, StoredChunk, StoredGroup
 from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, PageLocations, closed, ending, without_bounds
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
 
 MAX_GROUPS = 32_767
 """Row groups of a file, because some writers number them in 16 bits."""
-WHOLE_BYTES = 4 << 20
-"""A file up to this size is read with one request."""
-PIECE_BYTES = 4 << 20
-"""Bytes of larger files that are copied at a time."""
 CODECS = {"none": {0}, "snappy": {1}, "gzip": {2}, "brotli": {4}, "lz4": {5, 7}, "zstd": {6}}
 """Arrow's name of a codec -> its numbers in footers."""
 
@@ -57,7 +54,7 @@ class StoredGroups:
         """`like`: a frame that the file probably has, which saves decoding its own."""
         size = source.seek(0, io.SEEK_END)
         self._source, self._whole = source, None
-        if size <= WHOLE_BYTES:
+        if size <= PIECES.stitched_whole_bytes:
             source.seek(0)
             whole = source.read()
             self._source, self._whole = io.BytesIO(whole), memoryview(whole)
@@ -75,7 +72,7 @@ class StoredGroups:
         self.codecs = {chunk.codec for chunk in chunks}
         """The numbers of all codecs used in the file."""
         outside = [part for chunk in chunks for part in chunk.outside]
-        contents = read_ranges(self._source, [part.extent for part in outside], INDEX_GAP)
+        contents = read_ranges(self._source, [part.extent for part in outside], PIECES.index_gap_bytes)
         self._contents = dict(zip(outside, contents, strict=True))
         for part, content in self._contents.items():
             if part.kind == OFFSET_INDEX:
@@ -91,8 +88,8 @@ class StoredGroups:
         if self._whole is not None:
             yield self._whole[begin:end]
             return
-        for start in range(begin, end, PIECE_BYTES):
-            yield from read_ranges(self._source, [(start, min(PIECE_BYTES, end - start))], 0)
+        for start in range(begin, end, PIECES.stitched_piece_bytes):
+            yield from read_ranges(self._source, [(start, min(PIECES.stitched_piece_bytes, end - start))], 0)
 
 
 class StitchedFile:

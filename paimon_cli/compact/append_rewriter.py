@@ -30,12 +30,9 @@ from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
-MIN_GROUP_BYTES, MIN_COMPACTED_GROUP_BYTES = 64 << 10, 1 << 20
-"""Minimum average size of a file's row groups to be copied: for files of writers, and for files of compactions."""
-MIN_CHUNK_BYTES = 2 << 10
-"""Minimum average size of a column chunk, below which the footer would become too large."""
 PARQUET = "parquet"
 
 
@@ -130,8 +127,8 @@ class AppendRewriter(Rewriter):
         codec = codec_of(PARQUET, options.compression_at(self._task.output_level))
         if stored.rows != file.row_count or not groups or not stored.codecs <= CODECS[codec]:
             return None
-        min_size = MIN_COMPACTED_GROUP_BYTES if file.file_source == SOURCE_COMPACT else MIN_GROUP_BYTES
-        min_size = max(min_size, MIN_CHUNK_BYTES * len(groups[0].chunks))
+        min_size = PIECES.min_compacted_group_bytes if file.file_source == SOURCE_COMPACT else PIECES.min_group_bytes
+        min_size = max(min_size, PIECES.min_chunk_bytes * len(groups[0].chunks))
         is_small = sum(group.size for group in groups) < len(groups) * min_size
         target, max_rows = self._context.mode.target_file_size, options.target_file_row_num
         fits = all(group.size <= target and 0 < group.rows <= max_rows for group in groups)

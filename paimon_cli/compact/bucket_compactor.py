@@ -12,14 +12,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
-from paimon_cli.bucket.merged_rows import (
-    LARGEST_BATCH,
-    RecordExpiry,
-    announce,
-    merge_columns,
-    merge_section,
-    without_retractions,
-)
+from paimon_cli.bucket.merged_rows import RecordExpiry, announce, merge_columns, merge_section, without_retractions
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import stamped_prefix
 from paimon_cli.compact.append_rewriter import AppendRewriter
@@ -44,8 +37,7 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
-
-KIND_BATCH_ROWS = 1 << 20
+from paimon_cli.pieces import PIECES
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ class MergeRewriter(Rewriter):
         """Whether a file to be moved to the top level holds retractions. Metadata may not count them (pypaimon's does not)."""
         if self._may_keep_deletes(file):
             return False
-        kinds = read_data_file(self._context, self._task.bucket_id, file, [VALUE_KIND], KIND_BATCH_ROWS)
+        kinds = read_data_file(self._context, self._task.bucket_id, file, [VALUE_KIND], PIECES.kind_batch_rows)
         return any(bool(np.any(batch.column(VALUE_KIND).to_numpy() & 1)) for batch in kinds)
 
     def _may_keep_deletes(self, file: DataFileMeta) -> bool:
@@ -193,7 +185,7 @@ class FullChangelogRewriter(MergeRewriter):
 
     def _move(self, file: DataFileMeta) -> None:
         """Upgrade a file; all of its keys are new at the top level."""
-        for rows in read_data_file(self._context, self._task.bucket_id, file, self._columns, LARGEST_BATCH):
+        for rows in read_data_file(self._context, self._task.bucket_id, file, self._columns, PIECES.batch_rows):
             self._changelog.write(inserts(rows))
         super()._move(file)
 

@@ -29,10 +29,7 @@ from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, FirstRow, KeepAllVers
 from paimon_cli.lsm.sorted_runs import Section
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
-
-CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 32 << 20
-"""Rows whose keys are looked up at once. The more there are, the less often a page of an old file is read again."""
-PIECE_BYTES = 8 << 20
+from paimon_cli.pieces import PIECES
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class LookupMerge:
         columns = self._keys if self.on_changes is None else self.columns
         if self.on_changes is None and not (self._above and self.context.mode.deletion_vectors):
             return
-        for batch in read_data_file(self.context, self.task.bucket_id, file, columns, CHUNK_ROWS):
+        for batch in read_data_file(self.context, self.task.bucket_id, file, columns, PIECES.looked_up_rows):
             if self.on_changes is None:
                 self._mark(self._found(batch))
             else:
@@ -126,7 +123,7 @@ class LookupMerge:
                 rows = self._with_old_rows(rows, found)
         levels = rows.rows.column(LEVEL).to_numpy()
         merging = replace(rows, rows=rows.rows.drop_columns([LEVEL]), merge_lone=merge_lone)
-        for piece in merging.pieces_of(PIECE_BYTES):
+        for piece in merging.pieces_of(PIECES.lookup_piece_bytes):
             merged = engine.merge(piece)
             if self.on_changes is not None:
                 self._report_changes(piece, levels[piece.order], merged, self.on_changes)
@@ -201,7 +198,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if pending and (rows + batch.num_rows > CHUNK_ROWS or size + batch.nbytes > CHUNK_BYTES):
+        if pending and (rows + batch.num_rows > PIECES.looked_up_rows or size + batch.nbytes > PIECES.looked_up_bytes):
             yield pa.concat_batches(pending)
             pending, rows, size = [], 0, 0
         if batch.num_rows:

@@ -15,10 +15,9 @@ from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, Ne
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
 from paimon_cli.options.table_options import HIVE, MODULO
+from paimon_cli.pieces import PIECES
 
 _Hashes = npt.NDArray[np.uint32]
-_BLOCK = 1 << 15
-"""Rows per block, so that intermediate arrays fit into the processor's cache."""
 _FACTOR = np.uint32(31)
 _NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
 """Java's canonical bits of NaN."""
@@ -60,10 +59,10 @@ def bucket_of(hashes: npt.NDArray[np.int32], total_buckets: BucketCounts) -> npt
 def hive_hashes(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> _Hashes:
     """Hive's hash of each row, as Paimon computes it: a polynomial in 31 over the hashes of the columns; a null counts as 0."""
     hashes = np.zeros(len(arrays[0]), np.uint32)
-    for begin in range(0, len(hashes), _BLOCK):
-        block = hashes[begin : begin + _BLOCK]
+    for begin in range(0, len(hashes), PIECES.hashed_rows):
+        block = hashes[begin : begin + PIECES.hashed_rows]
         for array, t in zip(arrays, types, strict=True):
-            part = array.slice(begin, _BLOCK)
+            part = array.slice(begin, PIECES.hashed_rows)
             block *= _FACTOR
             block += _column_hashes(part if part.type == arrow_type(t) else part.cast(arrow_type(t)), t)
     return hashes

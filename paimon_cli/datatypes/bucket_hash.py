@@ -18,6 +18,7 @@ from paimon_cli.datatypes.binary_row import header_size
 from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, NestedType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
+from paimon_cli.pieces import PIECES
 
 _Words = npt.NDArray[np.uint64]
 _Ints = npt.NDArray[np.int64]
@@ -208,16 +209,14 @@ _SEED = np.uint32(42)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _FIVE, _ADD = np.uint32(5), np.uint32(0xE6546B64)
 _MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
-_BLOCK = 1 << 15
-"""Rows per block, so that intermediate arrays fit into the processor's cache."""
 
 
 def hash_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
     """Signed Murmur3 hash of the BinaryRow of each row; `arrays` are the key columns, at least one, of atomic types only."""
     hashes = np.empty(len(arrays[0]), dtype=np.uint32)
-    for begin in range(0, len(hashes), _BLOCK):
-        rows = _binary_rows([array.slice(begin, _BLOCK) for array in arrays], types)
-        hashes[begin : begin + _BLOCK] = _hash_uniform(rows) if rows.is_uniform else _hash_ragged(rows)
+    for begin in range(0, len(hashes), PIECES.hashed_rows):
+        rows = _binary_rows([array.slice(begin, PIECES.hashed_rows) for array in arrays], types)
+        hashes[begin : begin + PIECES.hashed_rows] = _hash_uniform(rows) if rows.is_uniform else _hash_ragged(rows)
     return hashes.view(np.int32)
 
 
@@ -230,8 +229,11 @@ def hash_serialized(row: bytes) -> int:
 
 def encode_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
     """Each row in the form of `serialize_row`, as a binary array without nulls; at least one column, atomic types only."""
-    blocks = range(0, len(arrays[0]), _BLOCK)
-    parts = [_serialized(_binary_rows([array.slice(begin, _BLOCK) for array in arrays], types), len(types)) for begin in blocks]
+    blocks = range(0, len(arrays[0]), PIECES.hashed_rows)
+    parts = [
+        _serialized(_binary_rows([array.slice(begin, PIECES.hashed_rows) for array in arrays], types), len(types))
+        for begin in blocks
+    ]
     return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
 
 

@@ -27,10 +27,8 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, is_plain
 from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import cached_property
-
-_MAX_COMPARED_AS_OBJECTS = 256
-"""Up to this many entries are compared as objects."""
 
 
 @dataclass(frozen=True)
@@ -369,7 +367,7 @@ def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes:
     If there are few, or if they are not plain, they are compared as objects.
     """
     same = np.zeros(len(adds), dtype=bool)
-    if len(adds) > _MAX_COMPARED_AS_OBJECTS:
+    if len(adds) > PIECES.max_compared_objects:
         ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
         same = _are_same(table, adds, ordered[np.searchsorted(hashes[ordered], hashes[adds])])
     unsure = np.flatnonzero(~same)

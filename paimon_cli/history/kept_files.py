@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from paimon_cli.pieces import PIECES
+
 if TYPE_CHECKING:
     from paimon_cli.storage.whole_file import ScratchDirectory
-
-CONTENT_BYTES, FACT_BYTES, COPY_BYTES = 64 << 20, 64 << 20, 4 << 30
 
 
 class Cacheable(Protocol):
@@ -64,8 +64,8 @@ class KeptFiles:
     """The caches of a process: facts about files and, if `keeps_copies`, copies of parts of them. Pickled without content."""
 
     keeps_copies: bool = False
-    facts: LruCache = field(default_factory=lambda: LruCache(FACT_BYTES))
-    copies: LruCache = field(default_factory=lambda: LruCache(COPY_BYTES, lambda copy: copy.remove()))
+    facts: LruCache = field(default_factory=lambda: LruCache(PIECES.kept_fact_bytes))
+    copies: LruCache = field(default_factory=lambda: LruCache(PIECES.kept_copy_bytes, lambda copy: copy.remove()))
     _scratch: ScratchDirectory | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -85,8 +85,8 @@ class KeptFiles:
 class KnownFiles:
     """Caches the content of files. Each is read once, even if several threads need it at once. Pickled without content."""
 
-    def __init__(self, max_bytes: int = CONTENT_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self._max_bytes = PIECES.kept_content_bytes if max_bytes is None else max_bytes
         self._files: dict[str, Future[bytes]] = {}
         self._size = 0
         self._lock = threading.Lock()

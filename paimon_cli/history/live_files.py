@@ -22,6 +22,7 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import cached_property
 
 if TYPE_CHECKING:
@@ -163,9 +164,6 @@ def _index_files(context: TableContext, snapshot: Snapshot) -> dict[BucketId, tu
 BucketCounts = Mapping[bytes, Collection[int]]
 """Partition -> the bucket counts recorded in its files."""
 
-_MAX_PARTITIONS = 64
-"""A commit that changes more partitions than this does not cache their entries for the next commit."""
-
 
 @dataclass(frozen=True)
 class LiveBuckets:
@@ -187,7 +185,7 @@ def live_files_of_buckets(context: TableContext, snapshot: Snapshot, bucket_ids:
         return may_hold_any(meta.partition_stats, context.partition_types, partitions.values())
 
     try:
-        if len(partitions) <= _MAX_PARTITIONS:
+        if len(partitions) <= PIECES.cached_partitions:
             return _in_cached(context.manifest_cache.get(manifests, partitions, may_hold), bucket_ids)
         tables = context.manifests.tables([*filter(may_hold, manifests)], partitions)
         files = FileTable.of(tables, FileFilter(partitions.__contains__)).live()

@@ -16,17 +16,11 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import KeepManifest, ManifestReader
 from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.manifest_table import ManifestTable
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import cached_property
 
-_MANY_ENTRIES = 2000
-"""Of manifests with this many entries or more, only some partitions are read."""
-_MANY_IN_TOTAL = 200
-"""The same limit if the manifests to be read have many entries in total."""
-_MAX_BYTES = 128 << 20
 _ENTRY_BYTES = 2000
 """The approximate size of an entry as an object."""
-_MAX_OBJECTS = 5000
-_MAX_KEYS = 100_000
 
 
 @dataclass
@@ -42,7 +36,7 @@ class PartitionEntries:
         if rows is None:
             return None
         if bucket not in self._by_bucket:
-            if sum(map(len, self._by_bucket.values())) > _MAX_OBJECTS:
+            if sum(map(len, self._by_bucket.values())) > PIECES.entry_cache_objects:
                 self._by_bucket.clear()
             self._by_bucket[bucket] = self._objects(rows)
         return self._by_bucket[bucket]
@@ -133,14 +127,14 @@ class ManifestCache:
 
     def add(self, manifest: ManifestFileMeta, table: FileTable) -> None:
         """Cache a manifest that this process has written, so that its next commit need not read it."""
-        if manifest.num_added_files + manifest.num_deleted_files < _MANY_IN_TOTAL:
+        if manifest.num_added_files + manifest.num_deleted_files < PIECES.many_in_total:
             cached = CachedManifest()
             cached.add(table)
             self._keep({_key(manifest): cached})
 
     def key(self, encoded: bytes, decode: Callable[[bytes], Any]) -> Any:
         """The result of `decode(encoded)`, cached because each commit compares the keys of existing files."""
-        if len(self._keys) > _MAX_KEYS:
+        if len(self._keys) > PIECES.entry_cache_keys:
             self._keys.clear()
         if encoded not in self._keys:
             self._keys[encoded] = decode(encoded)
@@ -150,7 +144,7 @@ class ManifestCache:
         self, missing: Sequence[ManifestFileMeta], partitions: Collection[bytes], found: dict[tuple[str, int], CachedManifest]
     ) -> None:
         counts = [meta.num_added_files + meta.num_deleted_files for meta in missing]
-        limit = _MANY_ENTRIES if sum(counts) < _MANY_ENTRIES else _MANY_IN_TOTAL
+        limit = PIECES.many_entries if sum(counts) < PIECES.many_entries else PIECES.many_in_total
         small = [meta for meta, count in zip(missing, counts, strict=True) if count < limit]
         large = [meta for meta, count in zip(missing, counts, strict=True) if count >= limit]
         for meta, pieces in zip(small, self._reader.tables_of_each(small), strict=True):
@@ -167,7 +161,7 @@ class ManifestCache:
             self._forget(key)
             self._cached[key], self._sizes[key] = cached, cached.size
             self._size += cached.size
-        while self._size > _MAX_BYTES and self._cached:
+        while self._size > PIECES.entry_cache_bytes and self._cached:
             self._forget(next(iter(self._cached)))
 
     def _forget(self, key: tuple[str, int]) -> None:

@@ -21,6 +21,7 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list, noted_lists
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel, thread_pool, together
 
@@ -29,17 +30,6 @@ if TYPE_CHECKING:  # these modules load numpy, which commands on snapshots do no
     from paimon_cli.metadata.manifest_table import ManifestTable, OpenManifests
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
-
-_MAX_SEQUENTIAL = 4
-"""Up to this many manifests of a local table are read one after the other."""
-
-_MANY_ENTRIES = 2000
-"""With this many entries or more, blocks without a requested partition are not decoded, and their files are not counted."""
-_CACHED_LISTS = 8
-_CACHED_BYTES = 8 << 20
-"""Manifest lists, and bytes of manifests, that are kept in memory, so that each is fetched from a store only once."""
-_GROUP_BYTES = 12 << 20
-"""Bytes of manifests that are decoded at once. Decoded, they take about 20 times as much."""
 
 
 class SnapshotGone(NotFound):
@@ -65,7 +55,7 @@ class ManifestReader:
 
     @property
     def _max_sequential(self) -> int:
-        return 1 if self.storage.is_remote else _MAX_SEQUENTIAL
+        return 1 if self.storage.is_remote else PIECES.max_sequential_manifests
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """The manifests in a list. Recent lists are cached, because a commit reads the latest snapshot's lists several times."""
@@ -78,7 +68,7 @@ class ManifestReader:
 
     def keep_list(self, name: str, manifests: Sequence[ManifestFileMeta]) -> None:
         """Cache a list that was read, or that this process has written."""
-        if len(self._lists) >= _CACHED_LISTS:
+        if len(self._lists) >= PIECES.cached_lists:
             self._lists.clear()
         self._lists[name] = list(manifests)
 
@@ -190,7 +180,7 @@ class ManifestReader:
         if known is not None:
             return known
         tables = decode_manifests([self._named_content(meta) for meta in group], partitions)
-        few = sum(map(len, tables)) < _MANY_ENTRIES
+        few = sum(map(len, tables)) < PIECES.many_entries
         if partitions is None and few and all(table.records.are_objects for table in tables):
             self._decoded.clear()
             self._decoded[key] = tables
@@ -230,7 +220,7 @@ class ManifestReader:
         from paimon_cli.history.file_table import FileTable
 
         chosen = [*manifests]
-        has_many_entries = sum(meta.num_added_files + meta.num_deleted_files for meta in chosen) >= _MANY_ENTRIES
+        has_many_entries = sum(meta.num_added_files + meta.num_deleted_files for meta in chosen) >= PIECES.many_entries
         marks = wanted.partition_marks if has_many_entries else None
         pieces = self.tables(chosen, marks)
         try:
@@ -267,7 +257,7 @@ class ManifestReader:
             return path, self._content(path, meta.file_size)
         content = self._contents.pop(path, None) or self._content(path, meta.file_size)
         self._contents[path] = content  # the commit will need the manifests that the plan has read
-        while sum(map(len, list(self._contents.values()))) > _CACHED_BYTES:
+        while sum(map(len, list(self._contents.values()))) > PIECES.cached_manifest_bytes:
             self._contents.pop(next(iter(self._contents)), None)
         return path, content
 
@@ -299,9 +289,9 @@ class ManifestReader:
 
 def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta]]:
     groups: list[list[ManifestFileMeta]] = []
-    group_bytes = _GROUP_BYTES
+    group_bytes = PIECES.manifest_group_bytes
     for meta in manifests:
-        if group_bytes >= _GROUP_BYTES:
+        if group_bytes >= PIECES.manifest_group_bytes:
             groups.append([])
             group_bytes = 0
         groups[-1].append(meta)

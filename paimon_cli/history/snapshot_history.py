@@ -13,11 +13,10 @@ from itertools import pairwise
 from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import Ahead, cached_property, together
 
-_LONGEST_WALK = 32
-"""The number of snapshots after a stale hint that are probed one by one before the directory is listed instead."""
 _TRIES = 3
 _FRESH_SECONDS = 5.0
 """For how long a plan may use a snapshot that was fetched ahead."""
@@ -76,7 +75,7 @@ class SnapshotHistory:
         """The id of the newest snapshot; None if there is none. Correct even if the hint or a listing is stale."""
         hint = self._hint(self.layout.latest_hint)
         if hint is not None and self.exists(hint):
-            for newest in range(hint, hint + _LONGEST_WALK):
+            for newest in range(hint, hint + PIECES.max_walked_snapshots):
                 if not self.exists(newest + 1):
                     return newest
         ids = self.ids()
@@ -143,7 +142,7 @@ class SnapshotHistory:
         if hint is None:
             return None
         found, above = together([lambda: self.find(hint), lambda: self.find(hint + 1)])
-        for _ in range(_LONGEST_WALK):
+        for _ in range(PIECES.max_walked_snapshots):
             if above is None:
                 return found
             found, above = above, self.find(above.id + 1)

@@ -17,9 +17,8 @@ import numpy as np
 
 from paimon_cli.ingest.faults import MAX_VALUE_LENGTH
 from paimon_cli.ingest.text_blocks import BYTE_ORDER_MARK, escaped_bytes
+from paimon_cli.pieces import PIECES
 
-PIECE_BYTES = 1 << 18
-"""Bytes that are examined at once; they fit the cache of a processor."""
 NEUTRAL = ord("x")
 
 
@@ -175,15 +174,15 @@ class CheckedQuotes:
         if block and not self._pieces.has_quotes(block):
             self._pieces.skip(block)
             return block
-        for start in range(0, max(1, len(block)), PIECE_BYTES):
-            self._check(block[start : start + PIECE_BYTES])
+        for start in range(0, max(1, len(block)), PIECES.quote_piece_bytes):
+            self._check(block[start : start + PIECES.quote_piece_bytes])
         if not block and self._pieces.inside:
             self._on_open_cell()
         return block
 
     def drain(self) -> None:
         """Read to the end, for the check alone."""
-        while self.read(PIECE_BYTES):
+        while self.read(PIECES.quote_piece_bytes):
             pass
 
     def _check(self, piece: bytes) -> None:
@@ -206,7 +205,7 @@ class MisquotedRows:
     def __iter__(self) -> Iterator[tuple[int, str]]:
         last = -1
         while True:
-            block = self._stream.read(PIECE_BYTES)
+            block = self._stream.read(PIECES.quote_piece_bytes)
             piece = self._pieces.of(block)
             for row, text in self._examined(piece):
                 if row != last:

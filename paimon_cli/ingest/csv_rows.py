@@ -17,12 +17,11 @@ import pyarrow.csv as pacsv
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.csv_quotes import CheckedQuotes, CsvSyntax, MisquotedRows
 from paimon_cli.ingest.faults import AFTER_QUOTE, Fault, in_one_line, shown
-from paimon_cli.ingest.source_files import BATCH_ROWS, RawRows, SourceSplit, no_rows
+from paimon_cli.ingest.source_files import RawRows, SourceSplit, no_rows
 from paimon_cli.ingest.text_blocks import text_stream, uncompressed_name
 from paimon_cli.ingest.text_form import DELIMITER_OF_EXTENSION, TextForm
+from paimon_cli.pieces import PIECES
 
-BLOCK_BYTES = 8 << 20
-"""Also the maximum length of a CSV row."""
 NOT_ENCODABLE = "\ud800"
 """A lone surrogate, which no encoding accepts."""
 NEVER_CLOSED = "a quoted cell is never closed"
@@ -65,8 +64,10 @@ def csv_batches(
             valid = ~np.isin(rows, list(misquoted))
             batch, rows, faults = batch.filter(pa.array(valid)), rows[valid], [*faults, *misquoted.values()]
         named = batch.rename_columns(names)
-        for start in range(0, max(1, batch.num_rows), BATCH_ROWS):
-            yield RawRows(named.slice(start, BATCH_ROWS), rows[start : start + BATCH_ROWS], faults if start == 0 else ())
+        for start in range(0, max(1, batch.num_rows), PIECES.batch_rows):
+            yield RawRows(
+                named.slice(start, PIECES.batch_rows), rows[start : start + PIECES.batch_rows], faults if start == 0 else ()
+            )
     if invalid:
         yield RawRows(empty, np.arange(0), _take_faults(invalid, split, form, None))
 
@@ -174,7 +175,7 @@ def _data_row(row: pacsv.InvalidRow, form: TextForm) -> int:
 
 def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: TextForm, delimiter: str) -> tuple[list[str], bool]:
     """The cells of the first row that is not empty ([] if there is none), and whether the file ends after it."""
-    csv.field_size_limit(BLOCK_BYTES)
+    csv.field_size_limit(PIECES.csv_block_bytes)
     quoting = {"quotechar": form.quote} if form.quote else {"quoting": csv.QUOTE_NONE}
     try:
         with open_source() as stream:
@@ -258,7 +259,9 @@ def _parsed(
         return "skip"
 
     positions = [f"c{number}" for number in range(len(first_row))]
-    read_options = pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=None if form.header else positions)
+    read_options = pacsv.ReadOptions(
+        use_threads=False, block_size=PIECES.csv_block_bytes, column_names=None if form.header else positions
+    )
     parse_options = pacsv.ParseOptions(
         delimiter=delimiter,
         quote_char=form.quote or False,

@@ -46,11 +46,10 @@ from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_blocks import BYTE_ORDER_MARK, NotAnArray, array_blocks, begins_array, line_bounds
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import CALENDAR_ROOTS, check_calendar_text
+from paimon_cli.pieces import PIECES
 
-BLOCK_BYTES = 8 << 20
 MAX_WHOLE_DIGITS = 20
 """More than any integer type holds."""
-BATCH_ROWS = 65536
 ARROW_JSON_TYPES = {
     "BOOLEAN": pa.bool_(),
     "TINYINT": pa.int64(),
@@ -79,12 +78,14 @@ def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataFiel
         missing = set() if table is None else _missing_keys(table, block, keys)
         if table is not None and not missing & keys.required:
             keys.missing |= missing
-            for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+            for batch in table.to_batches(max_chunksize=PIECES.batch_rows):
                 yield RawRows(batch, np.arange(row, row + batch.num_rows))
                 row += batch.num_rows
             continue
-        for first in range(0, len(starts), BATCH_ROWS):
-            lines = [block[s:e] for s, e in zip(starts[first:][:BATCH_ROWS], ends[first:][:BATCH_ROWS], strict=True)]
+        for first in range(0, len(starts), PIECES.batch_rows):
+            lines = [
+                block[s:e] for s, e in zip(starts[first:][: PIECES.batch_rows], ends[first:][: PIECES.batch_rows], strict=True)
+            ]
             yield _parsed_by_line(lines, split, row + first, fields, keys)
         row += len(starts)
 
@@ -127,12 +128,12 @@ def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
         if split.start:
             stream.seek(split.start)
         left = split.length
-        while block := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+        while block := stream.read(PIECES.json_block_bytes if left is None else min(PIECES.json_block_bytes, left)):
             if not split.start and left == split.length:
                 if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise BadInput(f"{split.name} is UTF-16", "it was read as UTF-8", "--encoding utf-16", source=split.name)
                 if begins_array(block):
-                    yield from array_blocks(stream, block, BLOCK_BYTES)
+                    yield from array_blocks(stream, block, PIECES.json_block_bytes)
                     return
             if not block.endswith(b"\n"):
                 block += stream.readline()

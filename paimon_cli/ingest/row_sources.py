@@ -18,14 +18,14 @@ from paimon_cli.errors import BadInput
 from paimon_cli.ingest.csv_rows import csv_batches
 from paimon_cli.ingest.input_files import CLONE
 from paimon_cli.ingest.json_rows import Needed, json_batches
-from paimon_cli.ingest.source_files import BATCH_ROWS, RawRows, SourceSplit, arrow_file, no_rows, plan_sources
+from paimon_cli.ingest.source_files import RawRows, SourceSplit, arrow_file, no_rows, plan_sources
 from paimon_cli.ingest.text_blocks import text_stream
 from paimon_cli.ingest.text_form import PLAIN, TextForm
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 ARROW = "arrow"
 """Format of the splits of Arrow data in memory."""
-ARROW_SPLIT_BYTES = 32 << 20
 
 
 class RowSource(ABC):
@@ -103,9 +103,9 @@ class ArrowRows(RowSource):
         return TextForm(timezone=self.timezone)
 
     def plan(self, *, allow_empty: bool = False) -> list[SourceSplit]:
-        """Pieces of about `ARROW_SPLIT_BYTES`; a table without rows is one piece, so that its columns are checked."""
+        """Pieces of about `arrow_split_bytes`; a table without rows is one piece, so that its columns are checked."""
         rows, size = self.table.num_rows, self.table.nbytes
-        step = max(1, rows * ARROW_SPLIT_BYTES // max(1, size))
+        step = max(1, rows * PIECES.arrow_split_bytes // max(1, size))
         return [self._split(start, min(step, rows - start), size) for start in range(0, max(1, rows), step)]
 
     def _split(self, start: int, length: int, size: int) -> SourceSplit:
@@ -114,13 +114,10 @@ class ArrowRows(RowSource):
 
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         row, piece = 0, self.table.slice(split.start, split.length)
-        batches = piece.to_batches(max_chunksize=BATCH_ROWS) or [no_rows(piece.schema)]
+        batches = piece.to_batches(max_chunksize=PIECES.batch_rows) or [no_rows(piece.schema)]
         for batch in batches:
             yield RawRows(batch, np.arange(row, row + batch.num_rows))
             row += batch.num_rows
-
-
-READ_BUFFER_BYTES = 1 << 20
 
 
 def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[RawRows]:
@@ -135,12 +132,14 @@ def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[RawRows]:
 
 
 def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
-    file = pq.ParquetFile(stream, buffer_size=READ_BUFFER_BYTES, pre_buffer=False)  # pre_buffer would load the whole split
+    file = pq.ParquetFile(
+        stream, buffer_size=PIECES.input_buffer_bytes, pre_buffer=False
+    )  # pre_buffer would load the whole split
     end = file.num_row_groups if split.length is None else split.start + split.length
     if file.metadata.num_rows == 0:
         yield no_rows(file.schema_arrow)
     # Threads cost a fifth more CPU time, and the other cores are busy sorting.
-    yield from file.iter_batches(BATCH_ROWS, row_groups=list(range(split.start, end)), use_threads=False)
+    yield from file.iter_batches(PIECES.batch_rows, row_groups=list(range(split.start, end)), use_threads=False)
 
 
 def _orc(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
@@ -149,7 +148,7 @@ def _orc(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
         yield no_rows(file.schema)
     for number in range(file.nstripes):
         stripe = file.read_stripe(number)
-        yield from pa.Table.from_batches([stripe]).to_batches(max_chunksize=BATCH_ROWS)
+        yield from pa.Table.from_batches([stripe]).to_batches(max_chunksize=PIECES.batch_rows)
 
 
 def _arrow(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
@@ -157,8 +156,8 @@ def _arrow(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
     yield no_rows(schema)
     for batch in batches:
         batch.validate(full=True)  # a damaged file must not reach code that trusts offsets
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            yield batch.slice(start, BATCH_ROWS)
+        for start in range(0, batch.num_rows, PIECES.batch_rows):
+            yield batch.slice(start, PIECES.batch_rows)
 
 
 _COLUMNAR = {"parquet": _parquet, "orc": _orc, "arrow": _arrow}

@@ -19,6 +19,7 @@ from paimon_cli.ingest.faults import Fault
 from paimon_cli.ingest.input_files import CLONE, SourceFile, source_files
 from paimon_cli.ingest.text_blocks import begins_array, compression_of, line_bounds
 from paimon_cli.ingest.text_form import PLAIN, UTF_8, TextForm
+from paimon_cli.pieces import PIECES
 
 ARROW_MAGIC = b"ARROW1"
 
@@ -26,9 +27,6 @@ ARROW_MAGIC = b"ARROW1"
 T = TypeVar("T")
 MAX_ARRIVALS = 2**63 - 1
 
-PARQUET_SPLIT_BYTES = 32 << 20
-"""Small enough that a few splits keep all tasks busy to the end, big enough that starting a task is cheap in comparison."""
-JSON_SPLIT_BYTES = 64 << 20
 BEGINNING_BYTES = 4096
 MAX_DEFLATE_RATIO = 1032
 """Deflate never compresses better, so a gzip file holds fewer rows than this times its bytes. Other codecs have no such limit."""
@@ -77,9 +75,6 @@ class RawRows(NamedTuple):
     batch: pa.RecordBatch
     rows: np.ndarray
     faults: Sequence[Fault] = ()
-
-
-BATCH_ROWS = 65536
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
@@ -132,7 +127,7 @@ def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tupl
     elif (compression := compression_of(file.path)) is not None:
         least = 0 if compression == "gzip" else MIN_ARCHIVE_ROWS
         yield 0, None, 0, max(file.size * MAX_DEFLATE_RATIO, least)
-    elif file.format == "json" and file.size > JSON_SPLIT_BYTES and form.encoding == UTF_8 and not _is_array(stream):
+    elif file.format == "json" and file.size > PIECES.json_split_bytes and form.encoding == UTF_8 and not _is_array(stream):
         yield from _line_pieces(stream)
     else:
         # A newline may be inside quotes, so only a reader that starts at the beginning knows where a CSV row starts.
@@ -168,7 +163,7 @@ def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int,
     start = first_row = rows = size = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        if number > start and size + group.total_byte_size > PARQUET_SPLIT_BYTES:
+        if number > start and size + group.total_byte_size > PIECES.parquet_split_bytes:
             yield start, number - start, first_row, rows
             start, first_row, rows, size = number, first_row + rows, 0, 0
         rows, size = rows + group.num_rows, size + group.total_byte_size
@@ -185,7 +180,7 @@ def _is_array(stream: BinaryIO) -> bool:
 def _line_pieces(stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
     """Byte ranges that end after a newline. The file is read once, because messages must give exact row numbers."""
     start = first_row = 0
-    while block := stream.read(JSON_SPLIT_BYTES):
+    while block := stream.read(PIECES.json_split_bytes):
         if not block.endswith(b"\n"):
             block += stream.readline()
         yield start, len(block), first_row, len(block)

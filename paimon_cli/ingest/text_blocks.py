@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.text_form import UTF_8
+from paimon_cli.pieces import PIECES
 
 COMPRESSION_OF_EXTENSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz", ".lz4": "lz4"}
-READ_BYTES = 1 << 20
 
 
 def compression_of(path: str) -> str | None:
@@ -41,7 +41,11 @@ def text_stream(stream: BinaryIO, path: str, label: str, encoding: str = UTF_8) 
         stream = cast(BinaryIO, pa.CompressedInputStream(stream, compression))
     if encoding != UTF_8:
         stream = cast(BinaryIO, _Recoded(stream, label, encoding))
-    return stream if compression is None and encoding == UTF_8 else io.BufferedReader(cast(io.RawIOBase, stream), READ_BYTES)
+    return (
+        stream
+        if compression is None and encoding == UTF_8
+        else io.BufferedReader(cast(io.RawIOBase, stream), PIECES.text_read_bytes)
+    )
 
 
 class _Recoded(io.RawIOBase):
@@ -59,7 +63,7 @@ class _Recoded(io.RawIOBase):
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast(bytearray, buffer))
         while not self._pending and not self._ended:
-            chunk = self._stream.read(READ_BYTES)
+            chunk = self._stream.read(PIECES.text_read_bytes)
             self._ended = not chunk
             try:
                 self._pending = self._decoder.decode(chunk, final=self._ended).encode("utf-8", "surrogatepass")

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, SMALLEST_BATCH, batch_rows, max_merged_runs, read_bucket, rows_by_key
+from paimon_cli.bucket.merged_rows import batch_rows, max_merged_runs, read_bucket, rows_by_key
 from paimon_cli.bucket.spilled_runs import OpenRun, merge_in_passes
 from paimon_cli.datatypes.key_order import group_starts, order_words
 from paimon_cli.errors import DamagedFile, NotFound
@@ -36,6 +36,7 @@ from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestE
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP
+from paimon_cli.pieces import PIECES
 
 Rows = Iterator[pa.RecordBatch]
 
@@ -207,7 +208,7 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
     keys, columns = context.schema.trimmed_primary_keys, context.schema.field_names
     after = replace(replay.after, files=tuple(file for file in replay.after.files if file.file_name in names))
     changes = [file for file in replay.changes if file.file_name in names]
-    memory = MERGE_BYTES // 3
+    memory = PIECES.merge_bytes // 3
     if replay.before is None:
         whole = replace(context, shows_level_0=True)
         written = functools.partial(_written, whole, after, memory)
@@ -224,7 +225,7 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
     ]
     compared = Changes.of(context.schema, context.options).compared or tuple(columns)
     replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine == "first-row")
-    yield from merge_in_passes(runs, keys, replayed, max_merged_runs(context, MERGE_BYTES), keys_repeat=True)
+    yield from merge_in_passes(runs, keys, replayed, max_merged_runs(context, PIECES.merge_bytes), keys_repeat=True)
 
 
 def _keeps_last_row(context: TableContext) -> bool:
@@ -243,7 +244,7 @@ def _with_number(batch: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
 
 
 def _opened(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Iterator[OpenRun]:
-    rows = batch_rows([SortedRun(file.level, (file,)) for file in files], memory) if files else SMALLEST_BATCH
+    rows = batch_rows([SortedRun(file.level, (file,)) for file in files], memory) if files else PIECES.smallest_batch_rows
     for index, file in enumerate(files):
         yield functools.partial(_file_of_changes, context, bucket_id, file, index, rows)
 

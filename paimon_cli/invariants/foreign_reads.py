@@ -24,6 +24,7 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
 FORMAT, OVERLAP, DELETES, VECTORS = "not-parquet", "needs-merge", "deleted-rows", "deletion-vectors"
@@ -37,7 +38,6 @@ MEANINGS = {
     WAITING: "rows that wait for their buckets, and show only when they have been compacted",
     COLUMNS: "files were written before columns were renamed, dropped or given another type",
 }
-KIND_ROWS = 1 << 16
 MENDED_BY_COMPACTION = {OVERLAP, DELETES, VECTORS, INVISIBLE, WAITING}
 
 
@@ -136,7 +136,7 @@ def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) 
     """The number of rows of kind -U or -D. Counts in manifests are not trusted, because some writers always store 0."""
     if file_format(file.file_name) == "parquet" and _has_inserts_only(context, bucket, file):
         return 0
-    batches = read_data_file(context, bucket.bucket_id, file, [VALUE_KIND], KIND_ROWS)
+    batches = read_data_file(context, bucket.bucket_id, file, [VALUE_KIND], PIECES.batch_rows)
     return sum(int(pc.sum(pc.bit_wise_and(batch.column(VALUE_KIND), pa.scalar(1, pa.int8()))).as_py() or 0) for batch in batches)
 
 

@@ -20,8 +20,7 @@ from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, IndexManifestEntry
 from paimon_cli.metadata.index_files import KEY_HASH_BYTES
 from paimon_cli.metadata.table_mode import BucketMode
-
-BATCH_ROWS = 65_536
+from paimon_cli.pieces import PIECES
 
 Hashes = npt.NDArray[np.int32]
 
@@ -85,7 +84,7 @@ def _stored_hashes(version: Version, bucket_id: BucketId) -> Iterator[Hashes]:
     """The key hashes of all rows in the files of a bucket, including deleted rows, batch by batch."""
     keys, types = list(version.context.schema.trimmed_primary_keys), version.context.key_types
     for entry in version.at(bucket_id):
-        for batch in read_data_file(version.context, bucket_id, entry.file, keys, BATCH_ROWS):
+        for batch in read_data_file(version.context, bucket_id, entry.file, keys, PIECES.batch_rows):
             if batch.num_rows:
                 yield hash_rows(batch.columns, types)
 

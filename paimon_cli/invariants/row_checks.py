@@ -31,8 +31,7 @@ from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_mode import BucketMode
-
-BATCH_ROWS = 1 << 16
+from paimon_cli.pieces import PIECES
 
 
 def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Violation]:
@@ -73,7 +72,7 @@ class _RowsOfFile:
         entry, schema = self._entry, self._context.schema
         keys = [KEY_PREFIX + name for name in self._keys]
         columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *keys, *schema.field_names]
-        for batch in read_data_file(self._context, entry.bucket_id, entry.file, columns, BATCH_ROWS):
+        for batch in read_data_file(self._context, entry.bucket_id, entry.file, columns, PIECES.batch_rows):
             if batch.num_rows:
                 self._check(batch)
         if self._keys:

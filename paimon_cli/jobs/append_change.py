@@ -21,7 +21,6 @@ import pyarrow as pa
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_part
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.deletion_vectors import BucketVectors, ChangedVectors, live_rows, load_vectors, packed
-from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -33,6 +32,7 @@ from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
 
@@ -217,7 +217,7 @@ class _Changing:
     def _live(self, file: DataFileMeta, columns: Sequence[str], part: FilePart) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
         """The rows that no vector marks, with their positions in the file (int64)."""
         vector = self._vectors.of(file.file_name)
-        for start, batch in read_part(self._context, self._task.bucket.bucket_id, file, columns, LARGEST_BATCH, part):
+        for start, batch in read_part(self._context, self._task.bucket.bucket_id, file, columns, PIECES.batch_rows, part):
             positions = np.arange(start, start + batch.num_rows)
             if vector is None:
                 yield positions, batch

@@ -14,11 +14,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import SharedManifests, changelog_entries, data_files_to_delete, metadata_files
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import PutOutcome, Storage, delete_all
 from paimon_cli.storage.threads import in_parallel
-
-_CHUNK = 8 << 20
-"""Bytes that each copying thread holds in memory."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class _Clone:
         target = self.layout.root + path.removeprefix(self.source.layout.root)
         self.written.append(target)
         with self.source.storage.open_input(path) as reader, self.storage.open_output(target) as writer:
-            shutil.copyfileobj(reader, writer, _CHUNK)
+            shutil.copyfileobj(reader, writer, PIECES.copied_bytes)
             return reader.tell()
 
     def _put(self, path: str, content: bytes) -> None:

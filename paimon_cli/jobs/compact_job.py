@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
-from paimon_cli.bucket.merged_rows import MERGE_BYTES
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
@@ -36,6 +35,7 @@ from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode, TableMode
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.storage.time_bounds import within
 from paimon_cli.write.sorted_write import SortOrder
@@ -309,8 +309,8 @@ def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
     """Bytes that each merge may use; None for the default. In a container, local tasks share half of its memory limit."""
     if request.memory is None:
         limit = container_memory() if engine.name == LOCAL else None
-        share = MERGE_BYTES if limit is None else max(MIN_MEMORY, limit // 2 // engine.tasks_per_process)
-        return share if share < MERGE_BYTES else None
+        share = PIECES.merge_bytes if limit is None else max(MIN_MEMORY, limit // 2 // engine.tasks_per_process)
+        return share if share < PIECES.merge_bytes else None
     share = request.memory // engine.tasks_per_process
     if share < MIN_MEMORY:
         raise UsageError(

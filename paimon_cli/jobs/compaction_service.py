@@ -26,6 +26,7 @@ from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Turn, Upkeep, UpkeepDone, look, take
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.time_bounds import look_at_each
@@ -38,11 +39,6 @@ RECHECK_MILLIS = 300_000
 """After this time a table is planned again even without a new snapshot: it may have been rolled back, or its options changed."""
 LONGEST_BACKOFF_MILLIS = 600_000
 PROBES_AT_ONCE, LOOKS_AT_ONCE = 32, 8
-MAX_PLANNED_FILES = 50_000
-"""Files in plans kept for waiting turns; tables beyond this limit are planned again when their turn comes."""
-MAX_PLANS = 200
-TURN_BYTES = 1 << 30
-"""Bytes that one table may compact in a round while other tables wait for their turn."""
 SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
 """Turns that read at most SMALL_BYTES run SMALL_AT_ONCE at a time, each with SMALL_MEMORY for its merges."""
 MAX_DOUBLINGS = 20
@@ -183,11 +179,11 @@ class CompactionService:
                 continue
             self._looked(found)
             if found.has_work:
-                is_kept = sum(turn.planned_files for turn in turns) + found.planned_files <= MAX_PLANNED_FILES
-                turns.append(found if is_kept and len(turns) < MAX_PLANS else found.without_plan())
+                is_kept = sum(turn.planned_files for turn in turns) + found.planned_files <= PIECES.max_planned_files
+                turns.append(found if is_kept and len(turns) < PIECES.max_plans else found.without_plan())
             else:
                 self._note(_nothing(found), interval)
-        limit = TURN_BYTES if len(turns) > 1 else None
+        limit = PIECES.turn_bytes if len(turns) > 1 else None
         turns.sort(key=lambda turn: turn.need)
         for done in self._taken(number, turns, limit):
             self._note(done, interval)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, merge_in_passes
+from paimon_cli.bucket.spilled_runs import OpenRun, SpillDirectory, merge_in_passes
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.canonical_form import canonical_column, canonical_rows
 from paimon_cli.datatypes.data_type import DataField, DataType, NestedType
@@ -25,10 +25,8 @@ from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.pieces import PIECES
 
-RUN_BYTES = 96 << 20
-"""Bytes of rows sorted in memory at a time, not counting the copies made by the sort."""
-MAX_RUNS = 32
 HERE, THERE = 0, 1
 """The side of a row, stored in the sequence number column of the merge."""
 COUNT = "_COUNT"
@@ -106,7 +104,7 @@ def compare(
     work = _Work(result, fields, limit)
     with SpillDirectory() as spill:
         runs = [run for number, side in ((HERE, here), (THERE, there)) for run in work.runs(side, number, where, spill, advance)]
-        for rows in merge_in_passes(runs, work.sort_columns, KeepAllVersions(), MAX_RUNS, keys_repeat=True):
+        for rows in merge_in_passes(runs, work.sort_columns, KeepAllVersions(), PIECES.max_merged_runs, keys_repeat=True):
             work.judge(rows)
     return result
 
@@ -149,7 +147,7 @@ class _Work:
             advance(batch.num_rows)
             held.append(self._prepared(batch, number))
             size += held[-1].nbytes
-            if size > RUN_BYTES:
+            if size > PIECES.comparison_run_bytes:
                 yield self._spilled(held, side, spill)
                 held, size, spilled = [], 0, True
         if held and spilled:
@@ -166,7 +164,7 @@ class _Work:
         if self.result.key and len(rows.starts) < len(rows.order):
             repeated = int(np.flatnonzero(~rows.is_lone)[0])
             self._refuse_repeated(rows.rows.slice(int(rows.order[rows.starts[repeated]]), 1), side.name)
-        for piece in rows.pieces_of(SPILLED_BATCH_BYTES):
+        for piece in rows.pieces_of(PIECES.spilled_batch_bytes):
             yield self._engine.merge(piece)
 
     def _refuse_repeated(self, row: pa.RecordBatch, side: str) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.bucket.postponed_files import Waiting, assigned_counts, batch_bucket_count, partition_counts, waiting_files
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import WriterCompaction
@@ -30,6 +29,7 @@ from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFile
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import ScanPlan, column_splits
 from paimon_cli.sql.predicate import Predicate
@@ -64,7 +64,7 @@ class WaitingRows:
         schema, arrival = merge_schema(self.context.schema), split.first_arrival
         columns = [name for name in schema.names if name != SEQUENCE_NUMBER]
         bucket_id = BucketId(split.partition, POSTPONE_BUCKET)
-        for batch in read_data_file(self.context, bucket_id, split.file, columns, LARGEST_BATCH):
+        for batch in read_data_file(self.context, bucket_id, split.file, columns, PIECES.batch_rows):
             numbers = pa.array(np.arange(arrival, arrival + batch.num_rows, dtype=np.int64))
             read = {SEQUENCE_NUMBER: numbers, **dict(zip(columns, batch.columns, strict=True))}
             yield pa.RecordBatch.from_arrays([read[name] for name in schema.names], schema=schema)

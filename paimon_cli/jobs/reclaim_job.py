@@ -31,10 +31,10 @@ from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
-FILES_OF_A_TASK = 5000
 DELETIONS_PER_READ = 100
 """How many deletions cost about as much as reading one file."""
 
@@ -52,7 +52,10 @@ def deletion(context: TableContext, engine: Engine | None, progress: Progress) -
         with phase(progress, "Deleting files", len(files)):
             if engine is None or engine.name == LOCAL:
                 return delete_files(context, progress.advance)(files)
-            portions = [tuple(files[start : start + FILES_OF_A_TASK]) for start in range(0, len(files), FILES_OF_A_TASK)]
+            portions = [
+                tuple(files[start : start + PIECES.reclaimed_task_files])
+                for start in range(0, len(files), PIECES.reclaimed_task_files)
+            ]
             return sum(engine.run_tasks(functools.partial(_delete_portion, context.storage), portions, progress.advance))
 
     return delete
@@ -198,9 +201,6 @@ def _partitions(context: TableContext, request: ExpireRequest, progress: Progres
     return Expiry(PARTITIONS, named(plan), files, run)
 
 
-_BLOCK = 8 << 20
-
-
 @dataclass(frozen=True)
 class OrphanRow:
     """An orphan or an empty directory. `path`: relative to the table; `modified`: epoch millis; `origin`: only if requested."""
@@ -252,7 +252,7 @@ def _set_aside(context: TableContext, quarantine: str) -> SetAside:
         except FileNotFoundError:
             return
         with source, storage.open_output(target) as sink:
-            while block := source.read(_BLOCK):
+            while block := source.read(PIECES.copied_bytes):
                 sink.write(block)
 
     return copy

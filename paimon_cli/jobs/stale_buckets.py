@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
-from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import fresh_identity
@@ -32,6 +31,7 @@ from paimon_cli.jobs.table_change import NewFiles, write_files
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.write.write_plan import SplitRows, TargetBuckets, WritePlan
 
@@ -61,7 +61,7 @@ class MovedRows:
         """The rows of one file in `merge_schema`, in file order."""
         schema, arrival = merge_schema(self.context.schema), split.first_arrival
         columns = [name for name in schema.names if name != SEQUENCE_NUMBER]
-        for batch in read_data_file(self.context, split.bucket_id, split.file, columns, LARGEST_BATCH):
+        for batch in read_data_file(self.context, split.bucket_id, split.file, columns, PIECES.batch_rows):
             numbers = pa.array(np.arange(arrival, arrival + batch.num_rows, dtype=np.int64))
             read = {SEQUENCE_NUMBER: numbers, **dict(zip(columns, batch.columns, strict=True))}
             rows = pa.RecordBatch.from_arrays([read[name] for name in schema.names], schema=schema)
@@ -123,7 +123,7 @@ def _newer_keys(context: TableContext, stale: CommittedFile, written: Sequence[C
     keys, tables = list(context.schema.trimmed_primary_keys), list[pa.Table]()
     for entry, snapshot_id in written:
         if (snapshot_id or 0) > (stale.snapshot_id or 0):
-            read = read_data_file(context, entry.bucket_id, entry.file, keys, LARGEST_BATCH)
+            read = read_data_file(context, entry.bucket_id, entry.file, keys, PIECES.batch_rows)
             tables.extend(pa.Table.from_batches([batch]) for batch in read)
     found = pa.concat_tables(tables).group_by(keys).aggregate([]) if tables else None
     return found if found is not None and found.num_rows else None
@@ -141,7 +141,7 @@ def _left_out(context: TableContext, stale: CommittedFile, newer: pa.Table | Non
     if options.merge_engine == "deduplicate":
         return newer
     keys = list(context.schema.trimmed_primary_keys)
-    for batch in read_data_file(context, stale.entry.bucket_id, stale.entry.file, keys, LARGEST_BATCH):
+    for batch in read_data_file(context, stale.entry.bucket_id, stale.entry.file, keys, PIECES.batch_rows):
         if not pc.all(_absent(batch, newer)).as_py():
             partition = partition_text(context, stale.entry.partition) or context.address
             raise NotSupported(

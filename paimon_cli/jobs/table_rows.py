@@ -15,11 +15,12 @@ from paimon_cli.errors import NotFound
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import ARROW, RowSource
-from paimon_cli.ingest.source_files import BATCH_ROWS, RawRows, SourceSplit, no_rows
+from paimon_cli.ingest.source_files import RawRows, SourceSplit, no_rows
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.lsm.sorted_runs import shares
 from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.pieces import PIECES
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class TableRows(RowSource):
         try:
             for batch in scan.rows():
                 typed = batch.cast(schema)
-                for start in range(0, batch.num_rows, BATCH_ROWS):
-                    piece = typed.slice(start, BATCH_ROWS)
+                for start in range(0, batch.num_rows, PIECES.batch_rows):
+                    piece = typed.slice(start, PIECES.batch_rows)
                     yield RawRows(piece, np.arange(row, row + piece.num_rows))
                     row += piece.num_rows
         except SnapshotGone as gone:

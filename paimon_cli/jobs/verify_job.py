@@ -29,11 +29,10 @@ from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.pieces import PIECES
 
 MAX_PER_CODE = 1000
 LEVELS = (META, FILES, FULL)
-TASK_BYTES, TASK_FILES = 256 << 20, 500
-"""Limits on the data files that one task checks."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +268,7 @@ def _tasks(version: Version) -> list[FilesTask]:
     portion: list[ManifestEntry] = []
     for entry in version.fresh:
         portion.append(entry)
-        if len(portion) >= TASK_FILES or sum(e.file.file_size for e in portion) >= TASK_BYTES:
+        if len(portion) >= PIECES.verified_task_files or sum(e.file.file_size for e in portion) >= PIECES.verified_task_bytes:
             tasks.append(FilesTask(version.snapshot, tuple(portion)))
             portion = []
     if portion:

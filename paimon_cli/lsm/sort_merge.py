@@ -24,14 +24,7 @@ from paimon_cli.datatypes.key_order import (
 )
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
-
-SAMPLES_PER_PIECE = 16
-"""Keys that are sampled per piece, to cut runs in memory into pieces of about the same size."""
-MIN_ROWS_OF_A_RUN = 8192
-PIECE_BYTES, MAX_ROWS_OF_A_PIECE = 8 << 20, 65536
-"""Arrow bytes, and rows, that are merged at a time from runs in memory."""
-MAX_BYTES_AT_ONCE = 32 << 20
-"""Arrow bytes that may be merged as one piece, which takes about four times as much memory."""
+from paimon_cli.pieces import PIECES
 
 
 def merge_sorted_runs(
@@ -57,8 +50,8 @@ def merge_sorted_runs(
     while len(cursors) > 1:
         frontier = min(cursor.last_key for cursor in cursors)
         slices = [piece for cursor in cursors if (piece := cursor.take_up_to(frontier)).num_rows]
-        if sum(piece.nbytes for piece in slices) > MAX_BYTES_AT_ONCE:
-            yield from merge_in_memory(slices, key_columns, engine, rows_of(slices, batch_bytes or PIECE_BYTES))
+        if sum(piece.nbytes for piece in slices) > PIECES.merged_at_once_bytes:
+            yield from merge_in_memory(slices, key_columns, engine, rows_of(slices, batch_bytes or PIECES.merged_piece_bytes))
         else:
             yield from merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat, batch_bytes=batch_bytes)
         cursors = [cursor for cursor in cursors if cursor.fill()]
@@ -80,9 +73,9 @@ def merge_in_memory(
         yield from merge_piece(batches, key_columns, engine, keys_repeat=True)
         return
     cursors = [cursor for batch in _long_runs(batches, key_columns) if (cursor := RunCursor(iter([batch]), key_columns)).fill()]
-    step = max(1, rows_per_piece // SAMPLES_PER_PIECE)
+    step = max(1, rows_per_piece // PIECES.samples_per_piece)
     samples = sorted(itertools.chain.from_iterable(cursor.sample(step) for cursor in cursors))
-    cuts = [key for key, _ in itertools.groupby(samples[SAMPLES_PER_PIECE - 1 :: SAMPLES_PER_PIECE])]
+    cuts = [key for key, _ in itertools.groupby(samples[PIECES.samples_per_piece - 1 :: PIECES.samples_per_piece])]
     for cut in cuts:
         slices = [piece for cursor in cursors if (piece := cursor.take_up_to(cut)).num_rows]
         yield from merge_piece(slices, key_columns, engine, keys_repeat=True)
@@ -94,7 +87,7 @@ def merge_in_memory(
 def rows_of(batches: Sequence[pa.RecordBatch], size: int) -> int:
     """The number of these rows that take about `size` bytes: at least 1, at most the limit of a piece."""
     rows, taken = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
-    return min(MAX_ROWS_OF_A_PIECE, max(1, rows * size // max(1, taken)))
+    return min(PIECES.merged_piece_rows, max(1, rows * size // max(1, taken)))
 
 
 def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +97,7 @@ def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) ->
     for number, batch in enumerate(batches, 1):
         group.append(batch)
         rows += batch.num_rows
-        if number == len(batches) or rows >= MIN_ROWS_OF_A_RUN:
+        if number == len(batches) or rows >= PIECES.merged_run_rows:
             yield from merge_piece(group, key_columns, KeepAllVersions(), keys_repeat=len(group) > 1)
             group, rows = [], 0
 

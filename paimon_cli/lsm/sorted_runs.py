@@ -15,9 +15,8 @@ import numpy.typing as npt
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.pieces import PIECES
 
-LEAST_SHARES = 32
-"""Items share a task only as long as there are at least this many tasks, so that enough of them can run at a time."""
 MOST_BYTES = 1 << 40
 """The weight of larger items, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
@@ -202,10 +201,10 @@ def pack_starts(buckets: _Ints, weights: _Ints, limit: int) -> _Ints:
 
 
 def shares(sizes: Iterable[int], least: int, limit: int) -> list[range]:
-    """The indexes of adjacent items in shares, each for one task: up to `limit` bytes, or less to get `LEAST_SHARES`.
+    """The indexes of adjacent items in shares, each for one task: up to `limit` bytes, or less to get `least_shares`.
 
     Items smaller than `least` count as that.
     """
     weights = np.array([min(max(size, least), MOST_BYTES) for size in sizes], dtype=np.int64)
-    starts = pack_starts(np.zeros_like(weights), weights, min(int(weights.sum()) // LEAST_SHARES, limit)).tolist()
+    starts = pack_starts(np.zeros_like(weights), weights, min(int(weights.sum()) // PIECES.least_shares, limit)).tolist()
     return [range(start, end) for start, end in pairwise([*starts, len(weights)])]

@@ -15,6 +15,7 @@ from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFi
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import in_parallel
 
 FileKey = tuple[bytes, int, str]
@@ -124,7 +125,6 @@ def total_size(files: Iterable[FileToDelete]) -> int:
     return sum(file.size or 0 for file in files)
 
 
-_ENTRIES_KEPT = 200_000
 _TRIES = 5
 
 
@@ -151,7 +151,7 @@ class SharedManifests:
             found = ManifestTable.of([lean(entry) for entry in entries])
             self._size += len(found)
         self._kept[meta.file_name] = found
-        while self._size > _ENTRIES_KEPT and len(self._kept) > 1:
+        while self._size > PIECES.needed_entries_kept and len(self._kept) > 1:
             self._size -= len(self._kept.popitem(last=False)[1])
         return found
 

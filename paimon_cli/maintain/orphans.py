@@ -20,6 +20,7 @@ from paimon_cli.metadata.table_layout import (
     TableLayout,
     parse_numbered,
 )
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.guarded_storage import MARKER, PROBE_PREFIX
 from paimon_cli.storage.injected import BelatedClock
 from paimon_cli.storage.storage import FileStatus, remove_empty_directory
@@ -118,7 +119,6 @@ def _bucket_directories(
 DAY_MILLIS = 86_400_000
 TOLERATED_MILLIS = 1000
 """Times of files are rounded, and a storage may take a moment to answer."""
-FILES_OF_A_PORTION = 1000
 SetAside = Callable[[str], None]
 """Keeps a copy of a file, by its path."""
 
@@ -194,5 +194,5 @@ def remove_orphans(
 
 
 def _portions(files: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
-    for first in range(0, len(files), FILES_OF_A_PORTION):
-        yield files[first : first + FILES_OF_A_PORTION]
+    for first in range(0, len(files), PIECES.orphan_portion_files):
+        yield files[first : first + PIECES.orphan_portion_files]

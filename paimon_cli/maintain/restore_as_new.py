@@ -17,8 +17,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
-
-_BLOCK = 8 << 20
+from paimon_cli.pieces import PIECES
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _copy(context: TableContext, source: str, sink: str, size: int | None) -> No
     """Copy a file. Raises `DamagedFile` if its length differs from its metadata."""
     copied = 0
     with context.storage.open_input(source) as reader, context.storage.open_output(sink) as writer:
-        while block := reader.read(_BLOCK):
+        while block := reader.read(PIECES.copied_bytes):
             copied += writer.write(block)
     if copied != (context.storage.file_size(source) if size is None else size):
         raise DamagedFile(f"{source} is damaged", f"{copied} bytes were read, but {size} were written", path=source)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from paimon_cli.metadata.avro_writer import AvroSchema
+from paimon_cli.pieces import PIECES
 
 LONGEST = 8
 """The most bytes that an encoded number may take here. Avro allows ten, but no count, size or time needs more than eight."""
 
 _STOP_BITS = np.uint64(0x8080808080808080)
 _ONE_BYTE_NUMBERS = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], dtype=np.int8)
-_CHUNK = 8192
 
 
 class NotColumnar(Exception):
@@ -55,9 +55,11 @@ def numbers_in(words: np.ndarray) -> np.ndarray:
     """The number at the beginning of each little-endian word, as integers of any width; decoded in chunks that fit the cache."""
     if np.maximum.reduce(words, initial=0) < 0x80:
         return _ONE_BYTE_NUMBERS[words]
-    if len(words) <= _CHUNK:
+    if len(words) <= PIECES.decoded_numbers:
         return _unzigzag(words & _groups(words))
-    return np.concatenate([numbers_in(words[start : start + _CHUNK]) for start in range(0, len(words), _CHUNK)])
+    return np.concatenate(
+        [numbers_in(words[start : start + PIECES.decoded_numbers]) for start in range(0, len(words), PIECES.decoded_numbers)]
+    )
 
 
 def _groups(words: np.ndarray) -> np.ndarray:

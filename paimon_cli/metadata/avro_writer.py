@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any, BinaryIO
 
+from paimon_cli.pieces import PIECES
+
 AvroSchema = Any
 """A parsed JSON schema: dict, list (union) or the name of a primitive type."""
 
@@ -35,11 +37,7 @@ CODECS = {
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 HEADER = {"type": "map", "values": "bytes"}
-BLOCK_RECORDS = 200
-"""Records per block of a manifest: few, so that even the blocks of one file can be decoded in parallel (`avro_columns`)."""
 
-_ROLLED_RECORDS = 1000
-"""A writer checks the size of its file after this many records, as Java does."""
 _ZSTD_LEVEL = 1
 _NAMESPACE = "org.apache.paimon.avro.generated"
 
@@ -180,8 +178,8 @@ def rolled_containers(
     """
     begin = end = 0
     sink, writer = _in_memory(schema)
-    for start in range(0, len(records), _ROLLED_RECORDS):
-        portion = records[start : start + _ROLLED_RECORDS]
+    for start in range(0, len(records), PIECES.manifest_rolled_records):
+        portion = records[start : start + PIECES.manifest_rolled_records]
         if are_encoded:
             writer.append_encoded(portion)
         else:
@@ -197,7 +195,7 @@ def rolled_containers(
 
 def _in_memory(schema: RecordSchema) -> tuple[io.BytesIO, ContainerWriter]:
     sink = io.BytesIO()
-    return sink, ContainerWriter(sink, schema, block_records=BLOCK_RECORDS)
+    return sink, ContainerWriter(sink, schema, block_records=PIECES.manifest_block_records)
 
 
 def compressed(items: bytes, codec: str, zstd_level: int) -> bytes:

@@ -23,9 +23,8 @@ from paimon_cli.metadata.avro_writer import RecordSchema
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifests import ENTRY, VERSION, decode_manifest, entries_of, entry_of
 from paimon_cli.metadata.possible_values import entry_faults
+from paimon_cli.pieces import PIECES
 
-_CHUNK = 4096
-_FEW = 64
 _BYTE_MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
 """Masks for the first 0 to 8 bytes of a little-endian word."""
 
@@ -66,10 +65,10 @@ class ByteRanges:
         lengths = self.ends - self.begins
         other = np.ones(len(self), dtype=bool)
         other[1:] = lengths[1:] != lengths[:-1]
-        for start in range(0, len(self) - 1, _CHUNK):
-            rows = slice(start, start + _CHUNK + 1)
+        for start in range(0, len(self) - 1, PIECES.compared_entries):
+            rows = slice(start, start + PIECES.compared_entries + 1)
             some = ByteRanges(self.data, self.begins[rows], self.ends[rows])
-            changed = other[start + 1 : start + _CHUNK + 1]
+            changed = other[start + 1 : start + PIECES.compared_entries + 1]
             for offset in range(0, int(lengths[rows].max()), 8):
                 words = some.words(offset)
                 changed |= words[1:] != words[:-1]
@@ -78,8 +77,8 @@ class ByteRanges:
     def hashes(self) -> np.ndarray:
         """One int64 per string, which depends only on its bytes, not on the other strings or the buffer."""
         hashed = np.empty(len(self), np.uint64)
-        for start in range(0, len(self), _CHUNK):
-            rows = slice(start, start + _CHUNK)
+        for start in range(0, len(self), PIECES.compared_entries):
+            rows = slice(start, start + PIECES.compared_entries)
             hashed[rows] = ByteRanges(self.data, self.begins[rows], self.ends[rows])._chunk_hashes()
         return hashed.view(np.int64)
 
@@ -103,7 +102,7 @@ class ByteRanges:
 
     def coded(self) -> tuple[np.ndarray, list[bytes]]:
         """Dictionary-encode: the index of each string's value, and the distinct values. Fast if equal strings are adjacent."""
-        if len(self) <= _FEW:
+        if len(self) <= PIECES.few_entries:
             return self._coded_one_by_one()
         begins = self._runs()
         if 2 * len(begins) < len(self):
@@ -128,9 +127,6 @@ class ByteRanges:
         ends = np.cumsum(sizes)
         return ByteRanges(np.frombuffer(b"".join(values) + bytes(8), dtype=np.uint8), ends - sizes, ends)
 
-
-_MIN_BLOCKS = 16
-"""With fewer blocks than this, decoding record by record is as fast."""
 
 _NUMBERS = {
     "kinds": ("_KIND", "kind"),
@@ -335,7 +331,7 @@ class OpenManifests:
     @property
     def _has_many_blocks(self) -> bool:
         counts = [max(count, 0) for counts in self._counts for count in counts]
-        return sum(counts) >= _MIN_BLOCKS * max(counts, default=0)
+        return sum(counts) >= PIECES.min_column_blocks * max(counts, default=0)
 
     def joined(self) -> OpenManifests:
         """Concatenate the blocks. Most of the time is spent allocating memory, so callers may run this in another thread."""

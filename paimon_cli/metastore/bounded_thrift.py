@@ -7,9 +7,8 @@ from typing import Any
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded
-
-_PIECE = 65536
 
 
 class BoundedTransport(TSocket):  # type: ignore[misc]
@@ -24,7 +23,7 @@ class BoundedTransport(TSocket):  # type: ignore[misc]
 
     def read(self, size: int) -> bytes:
         self.handle.settimeout(self._exchange.seconds_left())
-        received: bytes = super().read(min(size, _PIECE))  # the size is what the server claims
+        received: bytes = super().read(min(size, PIECES.socket_bytes))  # the size is what the server claims
         self._exchange.count(len(received))
         return received
 

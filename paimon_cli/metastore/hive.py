@@ -26,6 +26,7 @@ from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.hive_client import HiveAddress, HiveLock, user_name
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties, plain_path
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.storage import Storage, directories_of
@@ -38,7 +39,6 @@ INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
 OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
 SERDE, STORAGE_HANDLER = "org.apache.paimon.hive.PaimonSerDe", "org.apache.paimon.hive.PaimonStorageHandler"
 EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
-_BATCH = 300
 _LONGEST_CHAR, _LONGEST_VARCHAR, _LONGEST_COMMENT = 255, 65535, 256
 _HIVE_NAMES = {
     "BINARY": "binary",
@@ -103,7 +103,7 @@ class HiveMetastore(Metastore):
             self._find_database(client, database)
             names = iter(sorted(client.get_all_tables(database)))
             found: list[RegisteredTable] = []
-            while batch := list(islice(names, _BATCH)):
+            while batch := list(islice(names, PIECES.hive_batch_tables)):
                 tables = client.get_table_objects_by_name(database, batch)
                 found += [_registered(table) for table in tables if _is_paimon(table)]
             return sorted(found)

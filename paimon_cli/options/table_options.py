@@ -9,6 +9,7 @@ from contextlib import suppress
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import TypedOption, parse_size, read_option
+from paimon_cli.pieces import PIECES
 
 MB = 1024 * 1024
 _MAX_LONG = 2**63 - 1
@@ -16,8 +17,6 @@ HASHED, MODULO, HIVE = "default", "mod", "hive"
 BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
 """Values of `bucket-function.type`: the hash of the binary row, an integer modulo the bucket count, the hash of Hive."""
 NULLABLE_KEYS = "primary-key.nullable"
-PAGE_ROWS = 20_000
-"""Rows of a Parquet page: the default of Parquet's Java writer."""
 VECTORS_ENABLED = "deletion-vectors.enabled"
 MANIFEST_THRESHOLD = "manifest.full-compaction-threshold-size"
 SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
@@ -265,7 +264,7 @@ class TableOptions:
         without = ("target-file-row-num", *(key for key in self.raw if key.startswith("file-index.")))
         own = {key: value for key, value in self.raw.items() if key not in without}
         own["data-file.prefix"] = self.changelog_file_prefix
-        own.setdefault("parquet.page.row.count.limit", str(PAGE_ROWS))
+        own.setdefault("parquet.page.row.count.limit", str(PIECES.page_rows))
         for value, key in (
             (self.changelog_file_format, "file.format"),
             (self.changelog_file_compression, "file.compression"),

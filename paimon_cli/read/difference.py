@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket, rows_by_key
+from paimon_cli.bucket.merged_rows import read_bucket, rows_by_key
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.file_table import FileTable
@@ -22,6 +22,7 @@ from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, Ma
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import natural_order
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS, ScanCounts, TableBounds
 from paimon_cli.read.scan_plan import ScanPlan, Split
 from paimon_cli.sql.predicate import Predicate
@@ -163,9 +164,6 @@ def _only(side: Buckets, names: Collection[str]) -> Buckets:
 
 Rows = Iterator[pa.RecordBatch]
 
-MAX_OPEN_BUCKETS = MERGE_BYTES // RUN_BATCH_BYTES
-"""How many buckets to read at a time, limited by the memory for their batches."""
-
 
 def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_sides: bool = False) -> Rows:
     """The changes that lead from the rows of `old` to the rows of `new`, in key order, as `plan_difference` pairs buckets.
@@ -179,9 +177,10 @@ def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_s
         return
     keys = context.schema.trimmed_primary_keys
     sides = [(bucket, version) for version, side in ((BEFORE, old), (AFTER, new)) for bucket in side]
-    memory = MERGE_BYTES // min(MAX_OPEN_BUCKETS, max(2, len(sides))) * 2
+    max_open = max(2, PIECES.merge_bytes // PIECES.run_batch_bytes)  # buckets at a time: each needs memory for its batches
+    memory = PIECES.merge_bytes // min(max_open, max(2, len(sides))) * 2
     runs = [functools.partial(_numbered, context, bucket, version, memory) for bucket, version in sides]
-    for batch in merge_in_passes(runs, keys, Difference(both_sides=both_sides), MAX_OPEN_BUCKETS, keys_repeat=True):
+    for batch in merge_in_passes(runs, keys, Difference(both_sides=both_sides), max_open, keys_repeat=True):
         yield batch.select([VALUE_KIND, *context.schema.field_names])
 
 

@@ -13,10 +13,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 
-BATCH_ROWS = 1 << 16
 PREFIXED = {
     "DATE": "DATE ",
     "TIME": "TIME ",
@@ -145,7 +145,7 @@ def _versions(
 def _rows(context: TableContext, predicate: Predicate, entry: ManifestEntry) -> Iterator[dict[str, Any]]:
     fields = context.schema.fields
     columns: Sequence[str] = [SEQUENCE_NUMBER, VALUE_KIND, *(field.name for field in fields)]
-    for batch in read_data_file(context, entry.bucket_id, entry.file, columns, BATCH_ROWS):
+    for batch in read_data_file(context, entry.bucket_id, entry.file, columns, PIECES.batch_rows):
         matching = predicate.filtered(batch)
         if matching.num_rows:
             sequences, kinds = matching.column(SEQUENCE_NUMBER).to_pylist(), matching.column(VALUE_KIND).to_pylist()

@@ -12,17 +12,21 @@ import pyarrow.csv
 from paimon_cli.datatypes.canonical_form import canonical_texts, json_texts
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField
 from paimon_cli.options.option_text import json_text
+from paimon_cli.pieces import PIECES
 
 SPECIAL = '^$|[,"\r\n]'
 """CSV texts that need quotes, including the empty text, since an empty cell is null."""
-MAX_BATCH_BYTES = 64 << 20
 _SPECIAL_BYTES = np.isin(np.arange(256), list(b',"\r\n'))
 _UNQUOTED = pa.csv.WriteOptions(include_header=False, batch_size=1 << 16, quoting_style="none")
 
 
 def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in pieces whose formatted text fits into one Arrow array."""
-    rows = batch.num_rows if batch.nbytes <= MAX_BATCH_BYTES else max(1, batch.num_rows * MAX_BATCH_BYTES // batch.nbytes)
+    rows = (
+        batch.num_rows
+        if batch.nbytes <= PIECES.text_batch_bytes
+        else max(1, batch.num_rows * PIECES.text_batch_bytes // batch.nbytes)
+    )
     for start in range(0, batch.num_rows, max(rows, 1)):
         yield batch.slice(start, rows)
 

@@ -24,6 +24,7 @@ from paimon_cli.metadata.avro_columns import ABSENT
 from paimon_cli.metadata.data_file import DataFileMeta, KeepPartition, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import ALL_LEVELS, Pruning, ScanCounts
 from paimon_cli.sql.predicate import Predicate
 
@@ -189,8 +190,6 @@ def plan_added(
     return ScanPlan(newest, tuple(splits), pruning.counts, pruning.levels)
 
 
-MAX_SINGLE_FILE_SPLITS = 64
-"""Up to this many files that need no merge are splits of their own, so that several readers can share a bucket."""
 _BUCKETS = 1 << 32
 _MAX = 1 << 62
 """Greater than any sum of sizes and limits."""
@@ -226,7 +225,7 @@ def column_splits(context: TableContext, live: LazyBuckets, pruning: Pruning) ->
     members = np.diff(firsts, append=len(files))
     of_section = buckets.of[files[firsts]]
     unmerged = context.mode.has_keys and not context.mode.reads_merge
-    is_divided = not pruning.merges or (unmerged and len(firsts) <= MAX_SINGLE_FILE_SPLITS)
+    is_divided = not pruning.merges or (unmerged and len(firsts) <= PIECES.max_single_file_splits)
     packs = np.arange(len(firsts)) if is_divided else _packs(context, table, files, firsts, of_section)
     merges = np.logical_or.reduceat(members > 1, packs) if len(packs) else np.zeros(0, dtype=bool)
     return PlannedSplits(live, files, firsts[packs], merges, buckets.counts[of_section[packs]])

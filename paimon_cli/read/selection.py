@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
+from paimon_cli.bucket.spilled_runs import SpillDirectory, SpilledRun
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name, quoted_names
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from paimon_cli.sql.expressions import ColumnValue, SortKey
 
 NESTED_NAME = "."
@@ -81,14 +82,6 @@ def _listed(name: str, schema: TableSchema) -> str:
     return name if plain and schema.find(name) is None else quoted_name(name)
 
 
-SORT_BYTES = 128 << 20
-"""Bytes of rows to sort in memory at a time, not counting copies."""
-MAX_MERGED_RUNS = 32
-"""How many runs to merge at a time."""
-TOP_ROWS = 1 << 16
-"""How many rows beyond a limit to collect before they are sorted and cut."""
-
-
 @dataclass(frozen=True)
 class RowOrder:
     """An order of rows. `text`: as the user wrote it. Sorting is stable."""
@@ -138,9 +131,9 @@ def in_order(batches: Iterable[pa.RecordBatch], order: RowOrder, limit: int | No
     batches = iter(batches)
     for batch in batches:
         held.append(batch)
-        if sum(piece.num_rows for piece in held) >= limit + TOP_ROWS:
+        if sum(piece.num_rows for piece in held) >= limit + PIECES.top_rows:
             held = [_first_rows(held, order, limit)]
-            if held[0].nbytes > SORT_BYTES:
+            if held[0].nbytes > PIECES.sort_bytes:
                 break
     remaining = limit
     for batch in _sorted(chain(held, batches), order):
@@ -156,13 +149,13 @@ def _first_rows(batches: Sequence[pa.RecordBatch], order: RowOrder, limit: int) 
 
 
 def _sorted(batches: Iterable[pa.RecordBatch], order: RowOrder) -> Iterator[pa.RecordBatch]:
-    """All rows in order, sorted in runs of `SORT_BYTES`, which are on disk if there is more than one."""
+    """All rows in order, sorted in runs of `sort_bytes`, which are on disk if there is more than one."""
     with SpillDirectory() as spill:
         runs: list[SpilledRun] = []
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in (batch for batch in batches if batch.num_rows):
-            if held and size + batch.nbytes > SORT_BYTES:
+            if held and size + batch.nbytes > PIECES.sort_bytes:
                 runs.append(spill.write(_pieces(held, order), batch.schema))
                 held, size = [], 0
             held.append(batch)
@@ -172,8 +165,8 @@ def _sorted(batches: Iterable[pa.RecordBatch], order: RowOrder) -> Iterator[pa.R
             return
         if held:
             runs.append(spill.write(_pieces(held, order), held[0].schema))
-        while len(runs) > MAX_MERGED_RUNS:
-            groups = [runs[start : start + MAX_MERGED_RUNS] for start in range(0, len(runs), MAX_MERGED_RUNS)]
+        while len(runs) > PIECES.max_merged_runs:
+            groups = [runs[start : start + PIECES.max_merged_runs] for start in range(0, len(runs), PIECES.max_merged_runs)]
             runs = [_merged_run(group, order, spill) for group in groups]
         yield from _merged([run.read() for run in runs], order)
 
@@ -191,7 +184,7 @@ def _pieces(batches: Sequence[pa.RecordBatch], order: RowOrder) -> Iterator[pa.R
         return
     rows = pa.concat_batches(batches)
     positions = order.positions(rows)
-    step = max(1, SPILLED_BATCH_BYTES * rows.num_rows // max(rows.nbytes, 1))
+    step = max(1, PIECES.spilled_batch_bytes * rows.num_rows // max(rows.nbytes, 1))
     for start in range(0, rows.num_rows, step):
         yield rows.take(pa.array(positions[start : start + step]))
 

@@ -12,11 +12,12 @@ from typing import TypeVar
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import FilePart, read_data_file
-from paimon_cli.bucket.merged_rows import LARGEST_BATCH, read_bucket, without_retractions
+from paimon_cli.bucket.merged_rows import read_bucket, without_retractions
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.difference import read_difference
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import Split
@@ -58,7 +59,7 @@ def read_split(
 def _changelog(context: TableContext, split: Split, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     for file in split.files:
         yield from read_data_file(
-            context, split.bucket.bucket_id, file, list(dict.fromkeys([VALUE_KIND, *columns])), LARGEST_BATCH
+            context, split.bucket.bucket_id, file, list(dict.fromkeys([VALUE_KIND, *columns])), PIECES.batch_rows
         )
 
 
@@ -80,15 +81,6 @@ def count_split(context: TableContext, split: Split, predicate: Predicate | None
     return sum(batch.num_rows for batch in read_split(context, split, counted, predicate))
 
 
-AHEAD_BYTES = 256 << 20
-"""Decoded bytes that may wait to be returned, for all splits together."""
-PART_BYTES = 16 << 20
-"""The approximate size of parts into which files that need no merge are divided."""
-MAX_PARTS = 512
-"""The most parts of a file, whatever size its metadata claims."""
-SPLITS_PER_READER = 8
-"""With this many splits, readers stay busy without dividing them."""
-
 Part = TypeVar("Part")
 
 
@@ -105,13 +97,18 @@ def read_in_parallel(
         streams: deque[ReadAhead[pa.RecordBatch]] = deque()
         for _ in range(len(splits)):
             for split in islice(remaining, threads - len(streams)):
-                streams.append(running.enter_context(ReadAhead(read(split), AHEAD_BYTES // threads)))
+                streams.append(running.enter_context(ReadAhead(read(split), PIECES.splits_ahead_bytes // threads)))
             yield from streams.popleft()
 
 
 def in_parts(context: TableContext, splits: Sequence[Split], readers: int) -> Sequence[Split]:
     """The splits, divided by file and row group if nothing is merged and there are too few to keep the readers busy."""
-    if readers < 2 or len(splits) >= SPLITS_PER_READER * readers or context.mode.reads_merge or not context.schema.primary_keys:
+    if (
+        readers < 2
+        or len(splits) >= PIECES.splits_per_reader * readers
+        or context.mode.reads_merge
+        or not context.schema.primary_keys
+    ):
         return splits
     return [part for split in splits for part in _parts(split)]
 
@@ -122,6 +119,10 @@ def _parts(split: Split) -> Iterator[Split]:
         return
     for file in split.bucket.files:
         of_file = replace(split, bucket=replace(split.bucket, files=(file,)))
-        parts = max(1, min(file.file_size // PART_BYTES, MAX_PARTS)) if file.file_name.endswith(".parquet") else 1
+        parts = (
+            max(1, min(file.file_size // PIECES.file_part_bytes, PIECES.max_file_parts))
+            if file.file_name.endswith(".parquet")
+            else 1
+        )
         for part in range(parts):
             yield replace(of_file, part=part, parts=parts)

@@ -12,12 +12,11 @@ import pyarrow as pa
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from paimon_cli.sql.conditions import And, Compare, Condition, OneOf
 from paimon_cli.sql.expressions import BoundsOf, ColumnValue
 
 _MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
-MAX_BUCKET_KEYS = 1000
-"""With more combinations of bucket-key values than this, hashing them rules out hardly any bucket."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Predicate:
         if any(values is None for values in candidates) or any(t.root in ("FLOAT", "DOUBLE") for t in types):
             return None
         keys = list(product(*(values for values in candidates if values is not None)))
-        if len(keys) > MAX_BUCKET_KEYS:
+        if len(keys) > PIECES.max_bucket_keys:
             return None
         columns = [values_to_arrow([key[i] for key in keys], t) for i, t in enumerate(types)]
         return frozenset(row_buckets(columns, types, total_buckets, function).tolist())

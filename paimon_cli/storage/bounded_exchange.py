@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from paimon_cli.options.option_text import human_size
+from paimon_cli.pieces import PIECES
 
 STATEMENT_SECONDS, MOST_BYTES = 60, 64 * 2**20
 """Of a database: the total time of a statement, and the most bytes of its result."""
-_PIECE = 65536
 
 
 class Unbounded(Exception):
@@ -66,12 +66,12 @@ class BoundedSocket:
         with memoryview(data) as bytes_left:
             while bytes_left:
                 self._inner.settimeout(self._exchange.seconds_left())
-                bytes_left = bytes_left[self._inner.send(bytes_left[:_PIECE]) :]
+                bytes_left = bytes_left[self._inner.send(bytes_left[: PIECES.socket_bytes]) :]
 
 
 def bounded_reader(sock: Any, exchange: Exchange) -> io.BufferedReader:
     """A file of the bytes that a socket receives. It stays open when the socket is closed, as that of `socket.makefile` does."""
-    return io.BufferedReader(_BoundedReads(sock, exchange), _PIECE)
+    return io.BufferedReader(_BoundedReads(sock, exchange), PIECES.socket_bytes)
 
 
 class _BoundedReads(io.RawIOBase):

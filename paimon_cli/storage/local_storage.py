@@ -16,16 +16,13 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from paimon_cli.errors import ASK_FOR_ACCESS, NO_ACCESS, DamagedFile, NoAccess, Refused, StorageUnavailable, UsageError
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 from paimon_cli.storage.time_bounds import check_time
 
-WRITE_BUFFER_BYTES = 64 << 10
-"""Combines the small writes of file formats, such as the header before each Parquet page."""
-_MAX_UNSYNCED = 64
-"""Limit for new files that are being synced in the background, which have open descriptors."""
 _MAX_REMOVALS = 20
 """How often the directory of a new file is created, if others remove it while it is empty."""
 _ENTRIES_BETWEEN_CHECKS = 4096
@@ -44,7 +41,7 @@ class LocalStorage:
 
     def __init__(self, random: RandomSource | None = None) -> None:
         self._random = random or SystemRandom()
-        self._syncs = BackgroundWrites("sync", _MAX_UNSYNCED, _sync_if_present)
+        self._syncs = BackgroundWrites("sync", PIECES.max_unsynced_files, _sync_if_present)
 
     def overlapping_writes(self) -> AbstractContextManager[None]:
         """See `storage.OverlapsWrites`. All operations see new files at once, whether or not they are on disk."""
@@ -201,7 +198,7 @@ class _DurableFile(io.BufferedWriter):
         self._path = path
         self._syncs = syncs
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        super().__init__(io.FileIO(self._descriptor, "wb", closefd=False), WRITE_BUFFER_BYTES)
+        super().__init__(io.FileIO(self._descriptor, "wb", closefd=False), PIECES.write_buffer_bytes)
 
     def write(self, data: object) -> int:
         try:

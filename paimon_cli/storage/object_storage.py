@@ -21,19 +21,17 @@ from typing import Any, BinaryIO, cast
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PreconditionError
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
-from paimon_cli.storage.ranged_file import READ_BYTES, RangedFile
+from paimon_cli.storage.ranged_file import RangedFile
 from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 from paimon_cli.storage.time_bounds import check_time
 
-PART_BYTES = 8 << 20
-"""Size of the parts of an upload. Stores accept at least 10,000 parts, so files of 80 GB are possible."""
 _PARTS_AT_ONCE = 2
 _CONFLICT_TRIES = 4
 _CONFLICT_WAIT_SECONDS = 0.05
-_PAGE = 1000
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class ObjectStorage:
             return bytes(found.bytes())
 
     def open_input(self, path: str) -> BinaryIO:
-        return io.BufferedReader(RangedFile(partial(self.fetch_range, path), self.file_size(path)), READ_BYTES)
+        return io.BufferedReader(RangedFile(partial(self.fetch_range, path), self.file_size(path)), PIECES.least_read_bytes)
 
     def open_sized(self, path: str, size: int) -> BinaryIO:
         """See `storage.open_sized`: no request is made before the first read."""
@@ -120,7 +118,7 @@ class ObjectStorage:
         """See `storage.ListsInPages`: entries that appear in the first page of the objects below the directory."""
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
-            page = next(iter(client.list(key or None, chunk_size=_PAGE)), ())
+            page = next(iter(client.list(key or None, chunk_size=PIECES.listed_objects)), ())
         found: dict[str, FileStatus] = {}
         for entry in page:
             name, _, below = entry["path"][len(key) + bool(key) :].partition("/")
@@ -136,7 +134,7 @@ class ObjectStorage:
     def delete_directory(self, path: str) -> None:
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
-            for page in client.list(key or None, chunk_size=_PAGE):
+            for page in client.list(key or None, chunk_size=PIECES.listed_objects):
                 with contextlib.suppress(FileNotFoundError):  # another job deleted some of them first
                     client.delete([entry["path"] for entry in page])
 
@@ -192,7 +190,7 @@ def _file(parent: str, entry: Mapping[str, Any]) -> FileStatus:
 
 
 class ObjectUpload(io.RawIOBase):
-    """Writer of a new object: a single put if it is small, otherwise parts of `PART_BYTES`, uploaded by a thread meanwhile.
+    """Writer of a new object: a single put if it is small, or parts of `upload_part_bytes`, uploaded by a thread meanwhile.
 
     The object appears on `close`. A `with` block that fails, or a writer that is never closed, leaves no object.
     """
@@ -212,11 +210,11 @@ class ObjectUpload(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), PART_BYTES):
-            self._buffer += view[start : start + PART_BYTES]
-            if len(self._buffer) > PART_BYTES:
-                self._send(bytes(self._buffer[:PART_BYTES]))
-                del self._buffer[:PART_BYTES]
+        for start in range(0, len(view), PIECES.upload_part_bytes):
+            self._buffer += view[start : start + PIECES.upload_part_bytes]
+            if len(self._buffer) > PIECES.upload_part_bytes:
+                self._send(bytes(self._buffer[: PIECES.upload_part_bytes]))
+                del self._buffer[: PIECES.upload_part_bytes]
         self._written += len(view)
         return len(view)
 
@@ -304,7 +302,7 @@ class _PartSender:
 
     def _run(self) -> None:
         try:
-            self._client.put(self._key, self._parts(), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+            self._client.put(self._key, self._parts(), chunk_size=PIECES.upload_part_bytes, max_concurrency=_PARTS_AT_ONCE)
         except BaseException as failure:  # raised again in the thread of the writer
             with self._changed:
                 self._failure = failure

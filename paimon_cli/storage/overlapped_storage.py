@@ -17,17 +17,14 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, cast
 
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
-from paimon_cli.storage.ranged_file import WHOLE_BYTES, RangedFile, fetching_threads
+from paimon_cli.storage.ranged_file import RangedFile, fetching_threads
 from paimon_cli.storage.storage import FileStatus, PutOutcome, WrappedStorage
 
 UPLOADS = "send"
 """The purpose of the pool of uploads."""
-_MAX_SENT = 64 << 20
-"""Limit for uploads in progress."""
-_MAX_FETCHED = 32 << 20
-"""Limit for prefetched files that have not been opened."""
 
 
 class OverlappedStorage(WrappedStorage):
@@ -40,7 +37,7 @@ class OverlappedStorage(WrappedStorage):
 
     def __init__(self, inner: ObjectStorage) -> None:
         super().__init__(inner)
-        self._uploads = BackgroundWrites(UPLOADS, _MAX_SENT)
+        self._uploads = BackgroundWrites(UPLOADS, PIECES.sent_bytes)
         self._changed = threading.Lock()
         self._fetched: dict[str, tuple[int, Future[memoryview]]] = {}
 
@@ -67,12 +64,14 @@ class OverlappedStorage(WrappedStorage):
     def will_open(self, files: Iterable[tuple[str, int]]) -> None:
         """See `storage.will_open`."""
         with self._changed:
-            wanted = {path: size for path, size in files if 0 < size <= WHOLE_BYTES and not self._uploads.unfinished(path)}
+            wanted = {
+                path: size for path, size in files if 0 < size <= PIECES.whole_file_bytes and not self._uploads.unfinished(path)
+            }
             held = sum(size for size, _ in self._fetched.values())
             for path, size in wanted.items():
-                if path not in self._fetched and held + size > _MAX_FETCHED:
+                if path not in self._fetched and held + size > PIECES.prefetched_bytes:
                     held -= self._forget_all_but(wanted)
-                    if held + size > _MAX_FETCHED:
+                    if held + size > PIECES.prefetched_bytes:
                         break
                 if path not in self._fetched:
                     self._fetched[path] = size, fetching_threads().submit(self.inner.fetch_range, path, 0, size)

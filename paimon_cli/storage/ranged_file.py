@@ -17,39 +17,29 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from itertools import pairwise
 
-from paimon_cli.storage.threads import concurrency, thread_pool
+from paimon_cli.pieces import PIECES
+from paimon_cli.storage.threads import THREADS, concurrency, thread_pool
 
 Range = tuple[int, int]
 """Byte range [start, end)."""
 Fetch = Callable[[int, int], memoryview]
 """Reads the bytes [start, end) with one request."""
 
-PIECE_BYTES = 8 << 20
-"""Maximum size of a request."""
-AHEAD_BYTES = 32 << 20
-"""Maximum number of bytes fetched ahead of the reader."""
-HOLE_BYTES = 256 << 10
-"""Gaps up to this size are read too, because that is cheaper than another request."""
-TAIL_BYTES = 64 << 10
-"""Minimum size of a read at the end of the file; most footers are smaller."""
-WHOLE_BYTES = 1 << 20
-"""Files up to this size are fetched as a whole, even if only a part is needed."""
-READ_BYTES = 256 << 10
-"""Minimum size of a read that was not announced."""
 _FETCH_THREADS = 16
 FETCHES = "fetch"
 """The purpose of the pool of range requests."""
 
 
-def pieces_of(ranges: Iterable[Range], hole: int = HOLE_BYTES, most: int = PIECE_BYTES) -> list[Range]:
+def pieces_of(ranges: Iterable[Range], hole: int | None = None, most: int | None = None) -> list[Range]:
     """The ranges sorted, coalesced across gaps of up to `hole` bytes, and split into similar pieces of up to `most` bytes."""
+    hole = PIECES.hole_bytes if hole is None else hole
     joined: list[Range] = []
     for start, end in sorted(ranges):
         if joined and start <= joined[-1][1] + hole:
             joined[-1] = joined[-1][0], max(end, joined[-1][1])
         elif end > start:
             joined.append((start, end))
-    return [piece for whole in joined for piece in _cut(whole, most)]
+    return [piece for whole in joined for piece in _cut(whole, most or PIECES.request_bytes)]
 
 
 def _cut(whole: Range, most: int) -> list[Range]:
@@ -94,13 +84,13 @@ class RangedFile(io.RawIOBase):
         """Whether ranges have been announced that are not read yet."""
         return bool(self._plan)
 
-    def expect(self, groups: Iterable[Iterable[Range]], ahead: int = AHEAD_BYTES) -> None:
+    def expect(self, groups: Iterable[Iterable[Range]], ahead: int | None = None) -> None:
         """Announce ranges, grouped in the order in which they are read, and prefetch as many groups as fit into `ahead` bytes.
 
-        The first group is prefetched even if it does not fit; a group larger than `AHEAD_BYTES` is fetched piece by piece on
-        demand. When the reader reaches a group, all groups before the previous one are dropped.
+        The first group is prefetched even if it does not fit; a larger group than `request_ahead_bytes` is fetched piece by piece
+        on demand. When the reader reaches a group, all groups before the previous one are dropped.
         """
-        self._ahead = ahead
+        self._ahead = PIECES.request_ahead_bytes if ahead is None else ahead
         planned = [_planned(list(group), number) for number, group in enumerate(groups)]
         self._waiting = deque(group for group in planned if group)
         self._plan = sorted((piece for group in planned for piece in group), key=lambda piece: piece.start)
@@ -115,11 +105,11 @@ class RangedFile(io.RawIOBase):
         self._plan, self._starts, self._begun = [piece], [0], self.size
 
     def expect_all(self) -> None:
-        """Announce the whole file. Up to `AHEAD_BYTES` it is kept until `close`, because footers are read more than once."""
+        """Announce the whole file. Up to `request_ahead_bytes` it is kept until `close`, as footers are read more than once."""
         if self.is_planned:
             return
         self.expect([[(0, self.size)]])
-        if self.size <= AHEAD_BYTES:
+        if self.size <= PIECES.request_ahead_bytes:
             for piece in self._plan:
                 piece.left = sys.maxsize
 
@@ -196,7 +186,7 @@ class RangedFile(io.RawIOBase):
         """Read bytes that were not announced: from the result of the last such read, or with another request."""
         begin, content = self._last
         if not (begin <= start and end <= begin + len(content)):
-            at_least = TAIL_BYTES if end == self.size else READ_BYTES
+            at_least = PIECES.tail_bytes if end == self.size else PIECES.least_read_bytes
             begin = max(0, min(start, self.size - at_least)) if end == self.size else start
             content = self._fetch(begin, max(end, min(self.size, begin + at_least)))
             self._last = (begin, content)
@@ -206,7 +196,7 @@ class RangedFile(io.RawIOBase):
         while self._waiting:
             missing = [piece for piece in self._waiting[0] if piece.content is None and piece.left > 0]
             wanted = sum(piece.size for piece in missing)
-            if wanted > AHEAD_BYTES or (self._begun and self._begun + wanted > self._ahead):
+            if wanted > PIECES.request_ahead_bytes or (self._begun and self._begun + wanted > self._ahead):
                 return
             self._waiting.popleft()
             for piece in missing:
@@ -218,9 +208,13 @@ class RangedFile(io.RawIOBase):
 
 
 def _planned(ranges: list[Range], group: int) -> list[_Piece]:
-    """The pieces of a group. A group too large to hold gets smaller pieces, so that two per range fit into `AHEAD_BYTES`."""
+    """The pieces of a group. If it is too large to hold, they are smaller: two per range fit into `request_ahead_bytes`."""
     total = sum(end - start for start, end in ranges)
-    most = PIECE_BYTES if total <= AHEAD_BYTES else min(PIECE_BYTES, max(READ_BYTES, 2 * AHEAD_BYTES // len(ranges)))
+    most = (
+        PIECES.request_bytes
+        if total <= PIECES.request_ahead_bytes
+        else min(PIECES.request_bytes, max(PIECES.least_read_bytes, 2 * PIECES.request_ahead_bytes // len(ranges)))
+    )
     found = []
     for start, end in pieces_of(ranges, most=most):
         wanted = sum(max(0, min(end, last) - max(start, first)) for first, last in ranges)

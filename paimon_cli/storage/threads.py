@@ -42,8 +42,7 @@ else:
             return values[self.attrname]
 
 
-PORTION = 1024
-"""Number of calls submitted at a time, before their results are consumed."""
+from paimon_cli.pieces import PIECES
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -182,7 +181,7 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) ->
         return
     with thread_pool(threads) as pool:
         remaining = iter(items)
-        while portion := list(islice(remaining, PORTION)):
+        while portion := list(islice(remaining, PIECES.submitted_calls)):
             yield from pool.map(function, portion)
 
 

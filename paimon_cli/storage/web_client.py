@@ -14,12 +14,12 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.bounded_exchange import BoundedSocket, Exchange, Unbounded
 from paimon_cli.storage.peers import ForbiddenAddress
 from paimon_cli.storage.web_address import WebAddress
 
 _CONNECT_SECONDS = 30
-_PIECE = 65536
 Addresses = Callable[[str, int], Iterable[tuple[int, Any]]]
 """The families and addresses of a host and port, in the order in which they are tried."""
 
@@ -67,7 +67,7 @@ class WebClient:
             )
             is_sent = True
             try:
-                content = b"".join(answer.stream(_PIECE, decode_content=False))
+                content = b"".join(answer.stream(PIECES.socket_bytes, decode_content=False))
             except BaseException:
                 answer.close()
                 raise

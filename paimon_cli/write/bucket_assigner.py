@@ -14,15 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paimon_cli.bucket.hash_index import BLOCK, NOWHERE, Buckets, Hashes, PackedIndex
+from paimon_cli.bucket.hash_index import NOWHERE, Buckets, Hashes, PackedIndex
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.index_files import KeyHashes
+from paimon_cli.pieces import PIECES
 
 MAX_BUCKETS = 2**15 - 1
 """Bucket numbers are below this, because Java stores them in 16 signed bits."""
-SLICE = 1 << 26
-"""Maximum number of rows to assign at once. Sorting takes 8 bytes for each."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +157,10 @@ class PartitionAssigner:
     def assign(self, hashes: KeyHashes) -> Buckets:
         """The bucket of each row. `hashes`: the hash of each row's key, in the order of arrival."""
         assigned = np.empty(len(hashes), np.uint16)
-        scratch = np.empty(min(len(hashes), SLICE), np.uint64)
-        for begin in range(0, len(hashes), SLICE):
-            rows = hashes[begin : begin + SLICE]
-            self._assign(rows, assigned[begin : begin + SLICE], scratch[: len(rows)])
+        scratch = np.empty(min(len(hashes), PIECES.assigned_rows), np.uint64)
+        for begin in range(0, len(hashes), PIECES.assigned_rows):
+            rows = hashes[begin : begin + PIECES.assigned_rows]
+            self._assign(rows, assigned[begin : begin + PIECES.assigned_rows], scratch[: len(rows)])
         return assigned
 
     def _assign(self, hashes: KeyHashes, assigned: Buckets, packed: npt.NDArray[np.uint64]) -> None:
@@ -179,11 +178,13 @@ class PartitionAssigner:
             block |= buckets
         packed.sort()
         np.copyto(assigned, packed, casting="unsafe")
-        new = np.concatenate([np.empty(0, np.int32), *(hashes[b : b + BLOCK][rows] for b, rows in _new_rows(assigned))])
+        new = np.concatenate(
+            [np.empty(0, np.int32), *(hashes[b : b + PIECES.hash_block_rows][rows] for b, rows in _new_rows(assigned))]
+        )
         if len(new):
             chosen, done = self._chosen(new), 0
             for begin, rows in _new_rows(assigned):
-                assigned[begin : begin + BLOCK][rows] = chosen[done : done + len(rows)]
+                assigned[begin : begin + PIECES.hash_block_rows][rows] = chosen[done : done + len(rows)]
                 done += len(rows)
             for again, first in repeated:
                 assigned[again] = assigned[first]
@@ -215,10 +216,10 @@ class PartitionAssigner:
 
 def _sort_by_hash(hashes: KeyHashes, packed: npt.NDArray[np.uint64]) -> None:
     """Fill `packed` with ascending numbers: each hash (unsigned) in the upper half, its row number in the lower half."""
-    numbers = np.arange(BLOCK, dtype=np.uint64)
-    for begin in range(0, len(hashes), BLOCK):
-        block = packed[begin : begin + BLOCK]
-        block[:] = hashes[begin : begin + BLOCK].view(np.uint32)
+    numbers = np.arange(PIECES.hash_block_rows, dtype=np.uint64)
+    for begin in range(0, len(hashes), PIECES.hash_block_rows):
+        block = packed[begin : begin + PIECES.hash_block_rows]
+        block[:] = hashes[begin : begin + PIECES.hash_block_rows].view(np.uint32)
         block <<= np.uint64(32)
         block |= numbers[: len(block)]
         if begin:
@@ -228,8 +229,8 @@ def _sort_by_hash(hashes: KeyHashes, packed: npt.NDArray[np.uint64]) -> None:
 
 def _new_rows(assigned: Buckets) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
     """The start of each block of rows, and the rows in it, counted from there, that have no bucket yet."""
-    for begin in range(0, len(assigned), BLOCK):
-        yield begin, np.flatnonzero(assigned[begin : begin + BLOCK] == NOWHERE)
+    for begin in range(0, len(assigned), PIECES.hash_block_rows):
+        yield begin, np.flatnonzero(assigned[begin : begin + PIECES.hash_block_rows] == NOWHERE)
 
 
 def _repeats(ordered: Hashes, buckets: Buckets) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from paimon_cli.bucket.key_homes import KeyHomes, whole_key
-from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, SpilledRun, merge_in_passes
+from paimon_cli.bucket.spilled_runs import OpenRun, SpillDirectory, SpilledRun, merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.datatypes.key_order import order_words, stable_order
@@ -35,14 +35,13 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
 from paimon_cli.metadata.table_mode import INPUT
+from paimon_cli.pieces import PIECES
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
 from paimon_cli.write.routers import UnawareRouter, rows_by_code, with_buckets
 
 Rows = NDArray[np.int64]
 Buckets = NDArray[np.int32]
 Value = TypeVar("Value", np.int64, np.int32)
-PORTION_BYTES = 64 << 20
-"""Bytes of spilled rows whose keys are looked up at once: a range of keys, so that few portions read the same page."""
 
 
 class KeyPlacement:
@@ -279,7 +278,7 @@ class Arrivals:
     def _spill_batches(self) -> None:
         orders = (stable_order(order_words([batch.column(name) for name in self._key])) for batch in self._batches)
         ordered = [batch.take(pa.array(order)) for batch, order in zip(self._batches, orders, strict=True)]
-        pieces = merge_in_memory(ordered, self._key, KeepAllVersions(), rows_of(ordered, SPILLED_BATCH_BYTES))
+        pieces = merge_in_memory(ordered, self._key, KeepAllVersions(), rows_of(ordered, PIECES.spilled_batch_bytes))
         self._runs.append(self._spill.write(pieces, ordered[0].schema))
         self._batches, self._size = [], 0
 
@@ -295,7 +294,7 @@ class Arrivals:
         waiting: list[pa.RecordBatch] = []
         for batch in merge_in_passes(opened, self._key, KeepAllVersions(), self._most_runs, keys_repeat=True):
             waiting.append(batch)
-            if sum(part.nbytes for part in waiting) >= PORTION_BYTES:
+            if sum(part.nbytes for part in waiting) >= PIECES.placed_bytes:
                 yield waiting
                 waiting = []
         if waiting:

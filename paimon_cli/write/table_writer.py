@@ -17,15 +17,12 @@ import pyarrow as pa
 
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, IndexFileMeta
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Step
 from paimon_cli.storage.threads import JobThreads, ReadAhead, map_ahead
 from paimon_cli.write.bucket_writer import BucketWriter, Compactions, InThisThread, WrittenBucket
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import Tallies, WritePlan
-
-READ_AHEAD_BYTES = 32 << 20
-SORT_AHEAD_BYTES = 16 << 20
-"""The largest batch whose rows are routed and sorted ahead, which takes as much memory again."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def write_rows(
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:
-        with ReadAhead(batches, READ_AHEAD_BYTES) if threads > 1 else nullcontext(batches) as rows:
+        with ReadAhead(batches, PIECES.read_ahead_bytes) if threads > 1 else nullcontext(batches) as rows:
             writer.write_all(plan.placed(rows), on_rows)
         return writer.finish()
 
@@ -128,7 +125,7 @@ class TableWriter:
 
     def _routed_ahead(self, batch: pa.RecordBatch) -> tuple[int, Iterable[tuple[BucketId, pa.RecordBatch]]]:
         """The number of rows, and their pieces; those of a large batch are made when they are needed."""
-        return batch.num_rows, list(self._routed(batch)) if batch.nbytes <= SORT_AHEAD_BYTES else self._routed(batch)
+        return batch.num_rows, list(self._routed(batch)) if batch.nbytes <= PIECES.sort_ahead_bytes else self._routed(batch)
 
     def _routed(self, batch: pa.RecordBatch) -> Iterator[tuple[BucketId, pa.RecordBatch]]:
         step = max(1, batch.num_rows * self._plan.context.options.write_buffer_size // max(1, batch.nbytes))

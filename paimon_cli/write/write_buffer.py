@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter, group_bytes
-from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, SpilledRun, merge_in_passes
+from paimon_cli.bucket.spilled_runs import OpenRun, SpillDirectory, SpilledRun, merge_in_passes
 from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.changelog import InputChanges
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sort_merge import PIECE_BYTES, merge_in_memory, rows_of
+from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.metadata.data_file_schema import DELETE, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.pieces import PIECES
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class SortBuffer:
         """Move all rows in memory to disk, unmerged: only the flush has all rows of a key."""
         with self._memory.context.trace.timed("spill", bucket=self._bucket_path, bytes=self.size) as facts:
             batches, size = self._taken()
-            pieces = merge_in_memory(batches, self._keys, KeepAllVersions(), rows_of(batches, SPILLED_BATCH_BYTES))
+            pieces = merge_in_memory(batches, self._keys, KeepAllVersions(), rows_of(batches, PIECES.spilled_batch_bytes))
             run = self._memory.spill.write(pieces, batches[0].schema)
             self._runs.append(run)
             facts["spilled_bytes"] = run.size
@@ -232,7 +233,7 @@ class SortBuffer:
         engine = self._engine if changelog is None else InputChanges(self._engine, changelog.write)
         if not self._runs:
             batches, size = self._taken()
-            for batch in merge_in_memory(batches, self._keys, engine, rows_of(batches, PIECE_BYTES)):
+            for batch in merge_in_memory(batches, self._keys, engine, rows_of(batches, PIECES.merged_piece_bytes)):
                 writer.write(batch)
             self._memory.given_back(size, flushed=True)
             return

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.live_files import bucket_files
@@ -35,6 +34,7 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_write import COLUMNS, SPARKS_OWN_JVM, source, started_spark
@@ -70,7 +70,7 @@ def copied(batches: Iterable[pa.RecordBatch], path: Path) -> None:
         )
         waiting.append(batch)
         size += batch.nbytes
-        if size >= ROW_GROUP_BYTES:
+        if size >= PIECES.row_group_bytes:
             writer.write_table(pa.Table.from_batches(waiting), row_group_size=1 << 30)
             waiting, size = [], 0
     if writer is not None:

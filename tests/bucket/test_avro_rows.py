@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.avro_rows import BLOCK_ROWS, AvroRows, avro_batches
+from paimon_cli.bucket.avro_rows import AvroRows, avro_batches
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
@@ -21,6 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_batches, record_count
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from tests.goldens import golden_table
 
 
@@ -91,15 +92,17 @@ def test_cells_come_back(text: str, cells: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
-@pytest.mark.parametrize("batch_rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 10 * BLOCK_ROWS])
+@pytest.mark.parametrize(
+    "batch_rows", [1, PIECES.avro_block_rows - 1, PIECES.avro_block_rows, PIECES.avro_block_rows + 1, 10 * PIECES.avro_block_rows]
+)
 def test_batches_go_over_the_blocks_of_a_file(codec: str, batch_rows: int) -> None:
     if batch_rows == 1 and codec != "null":
         batch_rows = 700
-    schema, count = table_schema(n="INT", s="STRING"), 2 * BLOCK_ROWS + 3 if batch_rows > 1 else 3
+    schema, count = table_schema(n="INT", s="STRING"), 2 * PIECES.avro_block_rows + 3 if batch_rows > 1 else 3
     table = table_of(schema, [{"n": number, "s": str(number)} for number in range(count)])
     source = written(schema, table, table.slice(0, 5), codec=codec)
     blocks = [len(block) for block in record_batches(source)]
-    assert blocks == [*([BLOCK_ROWS, BLOCK_ROWS] if count > 3 else []), 3, min(count, 5)]
+    assert blocks == [*([PIECES.avro_block_rows, PIECES.avro_block_rows] if count > 3 else []), 3, min(count, 5)]
     source.seek(0)
     assert record_count(source) == sum(blocks)
     source.seek(0)
@@ -136,9 +139,9 @@ def test_bytes_that_are_not_an_avro_file_are_reported(content: bytes) -> None:
 
 def test_a_file_that_is_cut_off_gives_its_whole_blocks_first() -> None:
     schema = table_schema(n="INT")
-    table = table_of(schema, [{"n": number} for number in range(BLOCK_ROWS + 10)])
+    table = table_of(schema, [{"n": number} for number in range(PIECES.avro_block_rows + 10)])
     content = written(schema, table).getvalue()
-    batches = avro_batches(io.BytesIO(content[:-20]), ["n"], schema, BLOCK_ROWS)
-    assert next(batches).num_rows == BLOCK_ROWS
+    batches = avro_batches(io.BytesIO(content[:-20]), ["n"], schema, PIECES.avro_block_rows)
+    assert next(batches).num_rows == PIECES.avro_block_rows
     with pytest.raises(OSError, match="it is not a readable Avro file"):
         next(batches)

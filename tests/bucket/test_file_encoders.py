@@ -14,7 +14,6 @@ import pytest
 from pyarrow import orc
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
-from paimon_cli.bucket.file_encoders import DICTIONARY_SAMPLE_ROWS
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import PagedColumns
 from paimon_cli.bucket.stamped_files import DataFileNames
@@ -24,6 +23,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import FileLayout, merge_rows
+from paimon_cli.pieces import PIECES
 from tests.tables import compact, make_table, rows, write
 
 COLUMNS = {
@@ -313,9 +313,12 @@ def test_a_flipped_bit_in_a_page_without_compression_is_found_by_its_checksum(tm
         (["a", "b", "a", "b"], False),  # half of them is not less than half
         (["a", "b", "a", "b", "a"], True),
         ([None] * 5, True),
-        ([str(n) for n in range(DICTIONARY_SAMPLE_ROWS)] + ["x"] * 3 * DICTIONARY_SAMPLE_ROWS, False),  # the first rows tell
-        (["x"] * DICTIONARY_SAMPLE_ROWS + [str(n) for n in range(3 * DICTIONARY_SAMPLE_ROWS)], True),
-        ([str(n % 5000) for n in range(DICTIONARY_SAMPLE_ROWS)], True),  # thousands of texts repeat, too
+        (
+            [str(n) for n in range(PIECES.dictionary_sample_rows)] + ["x"] * 3 * PIECES.dictionary_sample_rows,
+            False,
+        ),  # the first rows tell
+        (["x"] * PIECES.dictionary_sample_rows + [str(n) for n in range(3 * PIECES.dictionary_sample_rows)], True),
+        ([str(n % 5000) for n in range(PIECES.dictionary_sample_rows)], True),  # thousands of texts repeat, too
     ],
 )
 @pytest.mark.parametrize("column", ["STRING", "BYTES"])

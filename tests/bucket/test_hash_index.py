@@ -12,6 +12,7 @@ from paimon_cli.bucket.hash_index import NOWHERE, PackedIndex, read_key_hashes, 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta
 from paimon_cli.metadata.index_files import decode_key_hashes, encode_key_hashes
+from paimon_cli.pieces import PIECES
 from tests.tables import make_table
 
 EMPTY = bytes(12)
@@ -94,7 +95,7 @@ def test_a_hash_of_two_buckets_belongs_to_the_later_one() -> None:
 @pytest.mark.parametrize("span", [1 << 32, 1 << 31, 1 << 18, 40], ids=["uniform", "lower half", "dense", "few"])
 @pytest.mark.parametrize("count", [1, 2, 5, 64])
 def test_pieces_are_merged_by_range_as_a_dictionary_would(monkeypatch: pytest.MonkeyPatch, span: int, count: int) -> None:
-    monkeypatch.setattr(hash_index, "_KEYS_PER_RANGE", 0)
+    monkeypatch.setattr(PIECES, "hashes_per_range", 0)
     random = np.random.default_rng(span + count)
     pieces = [(random.integers(0, span, 300, np.uint32).view(np.int32), 500 * number) for number in range(count)]
     known = {key: bucket for hashes, bucket in pieces for key in hashes.view(np.uint32).tolist()}

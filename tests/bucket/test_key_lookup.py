@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from paimon_cli.bucket import key_blocks, key_copy, key_lookup, parquet_pages
+from paimon_cli.bucket import key_blocks
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
 from paimon_cli.bucket.key_lookup import find_keys, rows_at
@@ -30,12 +30,13 @@ from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history.kept_files import COPY_BYTES, KeptFiles
+from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Indices
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
 from tests.bucket.canonical_values import values
 from tests.tables import Row, make_table, write
 
@@ -221,7 +222,7 @@ def test_a_damaged_page_is_reported_with_its_own_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_rows_at_positions(tmp_path: Path, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
+    monkeypatch.setattr(PIECES, "batch_rows", 16)
     context = table_of(tmp_path / "t", ["BIGINT"], file_format)
     (file,) = numbers(context, 100)
     wanted = np.array([0, 1, 15, 16, 63, 99])
@@ -302,9 +303,9 @@ def test_only_pages_near_the_keys_are_read(tmp_path: Path, monkeypatch: pytest.M
 def test_keys_all_over_a_file_are_found_without_its_page_index(
     key_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_lookup, "MIN_DENSE_KEYS", 20)
-    monkeypatch.setattr(key_lookup, "ROWS_PER_KEY", 20)
-    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
+    monkeypatch.setattr(PIECES, "dense_keys", 20)
+    monkeypatch.setattr(PIECES, "rows_per_key", 20)
+    monkeypatch.setattr(PIECES, "batch_rows", 16)
     pages: list[int] = []
     whole = PagedColumns.of
 
@@ -331,9 +332,9 @@ def test_keys_all_over_a_file_are_found_without_its_page_index(
 
 
 def test_rows_all_over_a_file_are_read_without_its_page_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_lookup, "MIN_DENSE_KEYS", 20)
-    monkeypatch.setattr(key_lookup, "ROWS_PER_KEY", 20)
-    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
+    monkeypatch.setattr(PIECES, "dense_keys", 20)
+    monkeypatch.setattr(PIECES, "rows_per_key", 20)
+    monkeypatch.setattr(PIECES, "batch_rows", 16)
     context = table_of(tmp_path / "t", ["BIGINT"], **{"parquet.page.row.count.limit": "10"})
     (file,) = numbers(context, 1000)
     names = ["v", "_SEQUENCE_NUMBER", "_VALUE_KIND"]
@@ -354,7 +355,7 @@ def test_rows_all_over_a_file_are_read_without_its_page_index(tmp_path: Path, mo
     assert not uses_pages(np.arange(0, 900))  # none in the last tenth
     assert uses_pages(np.arange(0, 880, 20))  # nor in the interval before
     assert uses_pages(np.arange(0, 500))  # many, but close together
-    monkeypatch.setattr(key_lookup, "MIN_DENSE_KEYS", 51)
+    monkeypatch.setattr(PIECES, "dense_keys", 51)
     assert uses_pages(np.arange(3, 1000, 20))  # everywhere, but few
 
 
@@ -365,7 +366,7 @@ def test_lookups_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     keys = asked_for(context, [*rows[::3], *({**row, "k1": row["k1"] + "x"} for row in rows[::7])])
     wanted = expected(context, [file], keys)
     for size in (1, 400, 4000):
-        monkeypatch.setattr(parquet_pages, "PORTION_BYTES", size)
+        monkeypatch.setattr(PIECES, "page_portion_bytes", size)
         assert places(context, [file], keys) == wanted
         positions = np.arange(0, 1000, 3)
         assert (
@@ -377,8 +378,8 @@ def test_lookups_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_service_copies_keys_once_it_has_read_them_all(
     file_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_copy, "PIECE_BYTES", 300)
-    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 4)
+    monkeypatch.setattr(PIECES, "key_piece_bytes", 300)
+    monkeypatch.setattr(PIECES, "batch_rows", 4)
     kept = KeptFiles(keeps_copies=True)
     context = replace(table_of(tmp_path / "t", ["INT", "STRING"], file_format), kept=kept)
     rows: list[Row] = [{"k0": n // 9, "k1": f"k{n:03d}", "v": "x"} for n in range(0, 200, 2)]
@@ -397,7 +398,7 @@ def test_a_service_copies_keys_once_it_has_read_them_all(
     assert places(context, files, keys.slice(50, 2)) == {
         text: wanted[text] for text in key_texts(context, keys.slice(50, 2)) if text in wanted
     }
-    kept.copies.put("other", replace(copy, path=tmp_path / "none", size=COPY_BYTES))
+    kept.copies.put("other", replace(copy, path=tmp_path / "none", size=PIECES.kept_copy_bytes))
     assert kept.copies.get(name) is None and not copy.path.exists()
 
 

@@ -18,10 +18,11 @@ from pyarrow import orc
 
 from paimon_cli.bucket import orc_rows
 from paimon_cli.bucket.orc_file import orc_column
-from paimon_cli.bucket.orc_rows import BATCH_ROWS, LOST, OrcRows
+from paimon_cli.bucket.orc_rows import LOST, OrcRows
 from paimon_cli.datatypes.internal_values import Timestamp, timestamp_text
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.live_files import bucket_files
+from paimon_cli.pieces import PIECES
 from tests.tables import compact, make_table, rows, write
 
 EARLY = -2_000_000_500
@@ -68,7 +69,7 @@ def by_rows(rows_: pa.Table, codec: str = "zstd", stripe_bytes: int = 16 << 20) 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "lz4", "zlib", "uncompressed"])
 def test_the_same_file_as_arrows(codec: str) -> None:
-    expected = table(2 * BATCH_ROWS // 3)
+    expected = table(2 * PIECES.orc_batch_rows // 3)
     sink = io.BytesIO()
     writer = orc.ORCWriter(sink, compression=codec, dictionary_key_size_threshold=0.5)
     writer.write(expected)

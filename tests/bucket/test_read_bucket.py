@@ -23,6 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import DeletionVectorRange, IndexFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.pieces import PIECES
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.tables import compact, make_table, write
 
@@ -124,7 +125,7 @@ def test_system_columns_are_at_their_requested_positions(tmp_path: Path) -> None
 def test_marked_rows_and_level_0_are_not_shown_where_vectors_replace_the_merge(
     tmp_path: Path, batch_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merged_rows, "LARGEST_BATCH", batch_rows)
+    monkeypatch.setattr(PIECES, "batch_rows", batch_rows)
     context, bucket = two_levels(tmp_path)
     context = with_options(context, deletion_vectors__enabled="true")
     assert shown(context, bucket) == old(*range(10))

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket import stitched_files
 from paimon_cli.bucket.data_file_reader import DECODE_ERRORS
 from paimon_cli.bucket.parquet_chunks import footer_bytes, read_footer
 from paimon_cli.bucket.parquet_pages import PagedColumns, decoded_together
@@ -23,6 +22,7 @@ from paimon_cli.metadata.compact_thrift import Struct, decode, encode
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.parquet_footer import MAGIC
+from paimon_cli.pieces import PIECES
 from tests.tables import make_table
 
 COLUMNS = {
@@ -225,8 +225,8 @@ def test_rows_are_encoded_between_copied_groups(context: TableContext) -> None:
 
 
 def test_big_files_are_copied_piece_by_piece(context: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stitched_files, "WHOLE_BYTES", 0)
-    monkeypatch.setattr(stitched_files, "PIECE_BYTES", 11)
+    monkeypatch.setattr(PIECES, "stitched_whole_bytes", 0)
+    monkeypatch.setattr(PIECES, "stitched_piece_bytes", 11)
     parts = [rows(table(context), first) for first in (0, 1000)]
     assert read(stitched(context, [plain(part, **INDEXED) for part in parts])).equals(pa.concat_tables(parts))
 

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from paimon_cli.bucket import data_file_reader, merged_rows
+from paimon_cli.bucket import data_file_reader
 from paimon_cli.bucket.column_statistics import ColumnTally
 from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_data_file, read_part, stored_row_count
-from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, group_bytes
+from paimon_cli.bucket.data_file_writer import DataFileWriter, group_bytes
 from paimon_cli.bucket.file_encoders import CODECS, codec_of
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, max_merged_runs, without_retractions
+from paimon_cli.bucket.merged_rows import RecordExpiry, batch_rows, max_merged_runs, without_retractions
 from paimon_cli.bucket.spilled_runs import SpillDirectory, merge_in_passes
 from paimon_cli.bucket.stamped_files import DataFileNames, delete_stamped_files
 from paimon_cli.datatypes.data_type import DataField
@@ -35,6 +35,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
 from tests.commit.commit_tables import SteppingClock
 from tests.lsm.test_key_intervals import file
 from tests.tables import make_table, rows, write
@@ -210,8 +211,8 @@ def test_batches_of_runs_fit_the_memory(runs: list[list[tuple[int, int]]], memor
         (1, {}, 8),
         (27 << 20, {}, 9),
         (26 << 20, {}, 8),
-        (MERGE_BYTES, {}, 64),
-        (MERGE_BYTES, {"sort-spill-threshold": "10"}, 10),
+        (PIECES.merge_bytes, {}, 64),
+        (PIECES.merge_bytes, {"sort-spill-threshold": "10"}, 10),
         (1, {"sort-spill-threshold": "10"}, 8),
     ],
 )
@@ -326,7 +327,7 @@ def test_files_of_a_failed_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "size"), [(None, 32 << 20), ("1 mb", 1 << 20), ("64 mb", 32 << 20)])
 def test_row_groups(text: str | None, size: int) -> None:
     assert group_bytes(TableOptions({} if text is None else {"file.block-size": text})) == size
-    assert ROW_GROUP_BYTES == 32 << 20
+    assert PIECES.row_group_bytes == 32 << 20
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 9])
@@ -335,7 +336,7 @@ def test_files_are_rolled_by_rows(tmp_path: Path, limit: int) -> None:
     counts = [stored.row_count for stored in bucket.files]
     assert sorted(counts, reverse=True) == [limit] * (7 // limit) + ([7 % limit] if 7 % limit else [])
     assert [row["k"] for row in rows(context)] == list(range(7))
-    assert merged_rows.LARGEST_BATCH == 65536
+    assert PIECES.batch_rows == 65536
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.merged_rows import read_bucket, without_retractions
 from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
@@ -18,6 +17,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.pieces import PIECES
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.tables import compact, make_table, write
 
@@ -63,8 +63,8 @@ def test_each_engine_that_chooses_rows(
     tmp_path: Path, options: dict[str, str], passes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random upserts and deletes in six files, small batches; also where not all runs are open at once."""
-    monkeypatch.setattr(merged_rows, "LARGEST_BATCH", 64)
-    monkeypatch.setattr(merged_rows, "SMALLEST_BATCH", 16)
+    monkeypatch.setattr(PIECES, "batch_rows", 64)
+    monkeypatch.setattr(PIECES, "smallest_batch_rows", 16)
     options = {"write-only": "true", "num-levels": "3", **options, **({"sort-spill-threshold": "2"} if passes else {})}
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT", "s": "STRING"}, ["k"], options=options)
     random = np.random.default_rng(11)

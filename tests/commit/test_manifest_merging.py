@@ -11,10 +11,10 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.history.file_table import FileTable
-from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.pieces import PIECES
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
 from tests.rivals import beside
 
@@ -162,7 +162,7 @@ def test_copied_entries_equal_encoded_ones(tmp_path: Path, monkeypatch: pytest.M
     """Manifests are the same, byte by byte, whether entries are decoded one by one or copied as columns."""
     tables = []
     for number, fewest in enumerate((10**9, 0)):
-        monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", fewest)
+        monkeypatch.setattr(PIECES, "min_column_blocks", fewest)
         compactions(tmp_path / str(number), {"manifest.merge-min-count": "7", **options})
         context = make_table(tmp_path / str(number), partitioned=True)
         newest = context.snapshots.latest()

@@ -39,7 +39,6 @@ from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, U
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import (
     ADD,
     DELETE,
@@ -54,6 +53,7 @@ from paimon_cli.metadata.manifests import encode_manifest_list
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -368,7 +368,7 @@ def plain_merge(
 def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     if columns:
-        monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
+        monkeypatch.setattr(PIECES, "min_column_blocks", 0)
     options = {
         "manifest.target-file-size": f"{dice.choice([1, 3000, 5000, 9000])} b",
         "manifest.full-compaction-threshold-size": f"{dice.choice([1, 9000, 30_000, 10**7])} b",

@@ -19,6 +19,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
 from tests.goldens import golden_table
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
@@ -91,7 +92,7 @@ def test_metadata_is_that_of_a_file_with_the_same_rows(
 ) -> None:
     made = []
     for name, least in (("copied", 0), ("decoded", 1 << 40)):
-        monkeypatch.setattr(append_rewriter, "MIN_GROUP_BYTES", least)
+        monkeypatch.setattr(PIECES, "min_group_bytes", least)
         context = written(tmp_path / name, options={"metadata.stats-mode": mode, **BLOOM}, bucket=bucket)
         before, order = rows(context), in_order(context)
         assert compact(context).files_after == 1
@@ -107,7 +108,7 @@ def test_metadata_is_that_of_a_file_with_the_same_rows(
 def test_a_table_of_small_commits_is_copied_once_and_decoded_then(
     copied: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(append_rewriter, "MIN_COMPACTED_GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(PIECES, "min_compacted_group_bytes", 1 << 20)
     context = written(tmp_path / "t")
     compact(context)
     assert groups(context) == [20, 20, 20] and copied == [20, 20, 20]
@@ -120,7 +121,7 @@ def test_a_table_of_small_commits_is_copied_once_and_decoded_then(
 
 def test_small_row_groups_are_decoded_together(copied: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     context = written(tmp_path / "t")
-    monkeypatch.setattr(append_rewriter, "MIN_CHUNK_BYTES", 1 << 20)
+    monkeypatch.setattr(PIECES, "min_chunk_bytes", 1 << 20)
     compact(context)
     assert groups(context) == [60] and copied == []
 
@@ -271,7 +272,7 @@ def test_a_damaged_page_is_copied_with_its_checksum_and_reported_by_the_next_rea
 def test_ten_rounds_of_writes_and_compactions_have_few_row_groups(
     copied: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(append_rewriter, "MIN_COMPACTED_GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(PIECES, "min_compacted_group_bytes", 1 << 20)
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"compaction.min.file-num": "2"})
     for number in range(10):
         write(context, given(100 * number))

@@ -17,7 +17,7 @@ from paimon_cli.datatypes.canonical_form import canonical_json, canonical_rows, 
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.internal_values import Timestamp
-from paimon_cli.read import row_text
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
 
 BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -102,7 +102,7 @@ def test_rows_as_csv_and_json_lines(rows: int, monkeypatch: pytest.MonkeyPatch) 
     batch = pa.RecordBatch.from_arrays(columns, names=[field.name for field in fields])
     expected = list(canonical_rows(batch, fields))
     csv, lines = CsvRows(fields), JsonRows(fields)
-    monkeypatch.setattr(row_text, "MAX_BATCH_BYTES", max(batch.nbytes // 3, 1))
+    monkeypatch.setattr(PIECES, "text_batch_bytes", max(batch.nbytes // 3, 1))
     pieces = list(bounded(batch))
     assert len(pieces) >= min(rows, 3)
     assert b"".join(bytes(csv.rows(piece)) for piece in pieces).decode() == "".join(map(_csv_line, expected))

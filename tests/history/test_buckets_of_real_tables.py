@@ -12,13 +12,14 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history import manifest_cache, snapshot_history
+from paimon_cli.history import snapshot_history
 from paimon_cli.history.live_files import CommittedState, bucket_files, committed_state, expect_buckets, live_files_of_buckets
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import TagHistory
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, CommitMessage, FileFilter
 from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, make_table
 from tests.goldens import GOLDENS, Golden, golden_table
@@ -35,8 +36,8 @@ def test_the_first_access_reads_every_manifest(
     golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     """By a process that has not read any manifest, and again by the same process."""
-    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", many)
+    monkeypatch.setattr(PIECES, "many_entries", many)
+    monkeypatch.setattr(PIECES, "many_in_total", many)
     url = str(golden_table(golden.writer, golden.name, tmp_path))
     for snapshot in TableContext.open(url).snapshots.newest_first(3):
         context = TableContext.open(url)
@@ -136,15 +137,15 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The size of columns or objects is known, so that the cache stays within its limit."""
     url = str(golden_table("java-0.9", "dedup_partitioned", tmp_path))
     for many in (0, 10**9):
-        monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
-        monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", many)
+        monkeypatch.setattr(PIECES, "many_entries", many)
+        monkeypatch.setattr(PIECES, "many_in_total", many)
         context = TableContext.open(url)
         snapshot = context.snapshots.latest()
         assert snapshot is not None
         live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
         kept = context.manifest_cache._cached
         assert kept and all(known.size > 0 for known in kept.values())
-        monkeypatch.setattr(manifest_cache, "_MAX_BYTES", 0)
+        monkeypatch.setattr(PIECES, "entry_cache_bytes", 0)
         live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
         assert not context.manifest_cache._cached
         monkeypatch.undo()
@@ -155,7 +156,7 @@ def test_a_limited_number_of_entries_is_kept_as_objects(tmp_path: Path, monkeypa
     context = make_table(tmp_path, {"bucket": "4"})
     messages = [CommitMessage(EMPTY_ROW, bucket, 4, (data_file(f"f{bucket}"),)) for bucket in range(4)]
     Committer(context).commit(messages, CommitIdentity("me"))
-    monkeypatch.setattr(manifest_cache, "_MAX_OBJECTS", 2)
+    monkeypatch.setattr(PIECES, "entry_cache_objects", 2)
     snapshot = context.snapshots.get(1)
     (cached,) = context.manifest_cache.get(context.manifests.manifests_of(snapshot), [EMPTY_ROW], lambda _: True)
     part = cached.entries(EMPTY_ROW)

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history import manifest_cache
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.live_files import bucket_files, committed_state, live_files_of_buckets
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, FileFilter, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
+from paimon_cli.pieces import PIECES
 from tests.history.plain_fold import missing_adds, plain_live, plain_net
 from tests.metadata.one_manifest import encode_manifest
 from tests.tables import make_table, write
@@ -59,7 +58,7 @@ class Counting(FileFilter):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
+    monkeypatch.setattr(PIECES, "min_column_blocks", 0)
     source = random.Random(seed)
     count = source.choice([0, 1, 5, 40, 400])
     batches = [random_entries(source, count, source.choice([2, 30, 500])) for _ in range(source.randrange(4))]
@@ -126,8 +125,8 @@ def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.Mo
     assert snapshot is not None
     bucket_ids = list(bucket_files(context, snapshot))[1:3]
     for many in (10**9, 0):
-        monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
-        monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", 0)
+        monkeypatch.setattr(PIECES, "many_entries", many)
+        monkeypatch.setattr(PIECES, "many_in_total", 0)
         context = TableContext.open(context.url)
         found = live_files_of_buckets(context, snapshot, bucket_ids)
         assert {entry.bucket_id for entry in found.entries} == set(bucket_ids) and len(found.entries) == 6

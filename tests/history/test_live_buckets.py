@@ -15,13 +15,12 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history import live_files, manifest_cache
 from paimon_cli.history.live_files import LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
+from paimon_cli.pieces import PIECES
 from tests.commit.commit_tables import FaultyStorage, data_file, make_table, partition
 from tests.history.plain_fold import missing_adds
 
@@ -81,11 +80,11 @@ def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
 @pytest.mark.parametrize("max_bytes", [1 << 20, 60_000])
 def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, max_bytes: int) -> None:
     """However manifests are read, and however many of them are cached."""
-    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", few)
-    monkeypatch.setattr(manifest_cache, "_MAX_BYTES", max_bytes)
-    monkeypatch.setattr(manifest_cache, "_MAX_OBJECTS", 20)
-    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0 if few == 0 else 16)
+    monkeypatch.setattr(PIECES, "many_entries", few)
+    monkeypatch.setattr(PIECES, "many_in_total", few)
+    monkeypatch.setattr(PIECES, "entry_cache_bytes", max_bytes)
+    monkeypatch.setattr(PIECES, "entry_cache_objects", 20)
+    monkeypatch.setattr(PIECES, "min_column_blocks", 0 if few == 0 else 16)
     source = random.Random(few + max_bytes)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, source).snapshots(20):
@@ -98,7 +97,7 @@ def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_files, "_MAX_PARTITIONS", 1)
+    monkeypatch.setattr(PIECES, "cached_partitions", 1)
     asked: list[set[bytes]] = []
     tables = ManifestReader.tables
 
@@ -118,8 +117,8 @@ def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("few", [10**9, 0])
 def test_the_newest_bucket_count_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", few)
+    monkeypatch.setattr(PIECES, "many_entries", few)
+    monkeypatch.setattr(PIECES, "many_in_total", few)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, random.Random(9)).snapshots(8):
         (meta,) = context.manifests.manifest_list(snapshot.delta_manifest_list)
@@ -177,8 +176,8 @@ def test_what_was_read_does_not_travel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("few", [10**9, 0])
 def test_a_manifest_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", few)
+    monkeypatch.setattr(PIECES, "many_entries", few)
+    monkeypatch.setattr(PIECES, "many_in_total", few)
     context = make_table(tmp_path, partitioned=True)
     snapshot = commit_one(context, "first")
     context = TableContext.open(context.url)

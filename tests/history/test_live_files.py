@@ -16,8 +16,8 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, FileFilter, ManifestFileMeta
+from paimon_cli.pieces import PIECES
 from tests import tables
 from tests.commit import commit_tables
 from tests.tables import make_table, write
@@ -35,7 +35,7 @@ def table(tmp_path: Path) -> TableContext:
 
 @pytest.mark.parametrize("fewest", [0, 10**9])
 def test_picked_buckets_are_those_of_all(table: TableContext, monkeypatch: pytest.MonkeyPatch, fewest: int) -> None:
-    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", fewest)
+    monkeypatch.setattr(PIECES, "min_column_blocks", fewest)
     snapshot = table.snapshots.latest()
     everything = bucket_files(table, snapshot)
     assert len(everything) == 6 and all(len(bucket.files) == 3 for bucket in everything.values())

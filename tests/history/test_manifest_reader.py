@@ -17,9 +17,9 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileFilter, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
 from tests.goldens import GOLDENS, Golden, golden_table
@@ -183,7 +183,7 @@ def test_groups_of_manifests_are_of_a_certain_size(tmp_path: Path, monkeypatch: 
     context = commits(tmp_path, 5)
     manifests = context.manifests.manifests_of(context.snapshots.get(5))
     for limit, sizes in ((10, [1, 1, 1, 1, 1]), (11, [2, 2, 1]), (20, [2, 2, 1]), (21, [3, 2]), (1000, [5])):
-        monkeypatch.setattr(manifest_reader, "_GROUP_BYTES", limit)
+        monkeypatch.setattr(PIECES, "manifest_group_bytes", limit)
         groups = manifest_reader._groups([replace(meta, file_size=10) for meta in manifests])
         assert [len(group) for group in groups] == sizes
     assert manifest_reader._groups([]) == []
@@ -191,7 +191,7 @@ def test_groups_of_manifests_are_of_a_certain_size(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_columns_come_in_the_order_of_their_manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    monkeypatch.setattr(manifest_reader, "_GROUP_BYTES", 1)
+    monkeypatch.setattr(PIECES, "manifest_group_bytes", 1)
     context, storage = commits(tmp_path, 7), Counting()
     reader = ManifestReader(storage, context.layout, threads)
     manifests = reader.manifests_of(context.snapshots.get(7))
@@ -224,7 +224,7 @@ def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_
 def test_of_other_partitions_most_entries_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, threads: int
 ) -> None:
-    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
+    monkeypatch.setattr(PIECES, "min_column_blocks", 0)
     context = make_table(tmp_path, partitioned=True)
     days = [partition(f"2024-{month:02}-01") for month in range(1, 13)]
     entries = [ManifestEntry(ADD, day, 0, 2, data_file(f"{number:04}")) for day in days for number in range(400)]

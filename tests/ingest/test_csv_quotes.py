@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import csv_quotes, csv_rows
+from paimon_cli.ingest import csv_rows
 from paimon_cli.ingest.csv_quotes import CheckedQuotes, CsvSyntax, MisquotedRows
 from paimon_cli.ingest.faults import AFTER_QUOTE, Tally
 from paimon_cli.ingest.inference import columns_of_file
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.pieces import PIECES
 from tests.ingest.input_files import schema_of, text_file
 
 SCHEMA = schema_of({"id": "STRING", "v": "STRING"})
@@ -81,7 +82,7 @@ def _expected(text: str) -> tuple[bool, list[int], int | None]:
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 1 << 20])
 def test_random_texts_are_judged_as_by_a_state_machine(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_quotes, "PIECE_BYTES", max(2, block))
+    monkeypatch.setattr(PIECES, "quote_piece_bytes", max(2, block))
     chosen = random.Random(block)
     for _ in range(3000):
         text = "".join(chosen.choices('",\na"" x\r'[: chosen.choice((4, 9, 10))], k=chosen.randrange(14)))
@@ -134,13 +135,13 @@ def test_a_cell_that_is_never_closed_is_refused_with_line_and_text(
 def test_an_open_header_and_an_open_cell_longer_than_a_block(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 10_000)
+    monkeypatch.setattr(PIECES, "csv_block_bytes", 10_000)
     with pytest.raises(BadInput, match="never closed"):
         _read(text_file(tmp_path, content, "a.csv"))
 
 
 def test_text_after_a_closing_quote_is_a_fault_of_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(PIECES, "csv_block_bytes", 500)
     monkeypatch.setattr(csv_rows, "BATCH_ROWS", 7)
     lines = [
         f'{n},"a\nb" c' if n % 10 == 3 else f"{n}" if n % 10 == 5 else f'{n},5" pipe' if n % 2 else f'{n},"x ""{n}"" \n"'

@@ -12,10 +12,10 @@ import pytest
 
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import row_sources
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
 from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.pieces import PIECES
 from tests.ingest.input_files import one_column, schema_of
 
 SCHEMA = schema_of({"k": "INT NOT NULL", "v": "STRING", "m": "DECIMAL(10, 2)", "n": {"type": "ARRAY", "element": "INT"}})
@@ -35,7 +35,7 @@ def read(source: RowSource) -> pa.Table:
 
 
 def test_arrow_data_becomes_the_rows_that_its_file_becomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_sources, "ARROW_SPLIT_BYTES", 4096)
+    monkeypatch.setattr(PIECES, "arrow_split_bytes", 4096)
     path = str(tmp_path / "given.parquet")
     pq.write_table(GIVEN, path, store_schema=False)
     in_memory = read(ArrowRows(GIVEN))
@@ -44,7 +44,7 @@ def test_arrow_data_becomes_the_rows_that_its_file_becomes(tmp_path: Path, monke
 
 
 def test_splits_cover_all_rows_once_and_share_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_sources, "ARROW_SPLIT_BYTES", 4096)
+    monkeypatch.setattr(PIECES, "arrow_split_bytes", 4096)
     splits = ArrowRows(GIVEN).plan()
     assert len(splits) > 3 and [split.first_row for split in splits] == [split.order_base for split in splits]
     assert sum(split.length or 0 for split in splits) == 1200

@@ -19,6 +19,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import plan_sources
 from paimon_cli.ingest.text_blocks import line_bounds
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import WrappedStorage
 from tests.ingest.input_files import one_column, read_all
@@ -113,7 +114,7 @@ def test_parquet_splits_by_row_groups_in_order(tmp_path: Path, monkeypatch: pyte
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
     pq.write_table(table, tmp_path / "b.parquet", row_group_size=1000)
     group = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(0).total_byte_size
-    monkeypatch.setattr(paimon_cli.ingest.source_files, "PARQUET_SPLIT_BYTES", 3 * group + 10)
+    monkeypatch.setattr(PIECES, "parquet_split_bytes", 3 * group + 10)
     splits = plan_sources([str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")], None)
     assert [(s.start, s.length, s.first_row, s.order_base) for s in splits] == [
         (0, 3, 0, 0),
@@ -128,7 +129,7 @@ def test_parquet_splits_by_row_groups_in_order(tmp_path: Path, monkeypatch: pyte
 
 
 def test_json_splits_at_lines_with_exact_row_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paimon_cli.ingest.source_files, "JSON_SPLIT_BYTES", 200)
+    monkeypatch.setattr(PIECES, "json_split_bytes", 200)
     lines = [json.dumps({"k": n, "v": "x" * (n % 50)}) + ("\r\n\n" if n % 7 == 0 else "\n") for n in range(60)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(lines) + '{"k": 60, "v": 5}')

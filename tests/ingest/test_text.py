@@ -11,12 +11,13 @@ import pytest
 
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import csv_rows, json_rows, text_values
+from paimon_cli.ingest import csv_rows, text_values
 from paimon_cli.ingest.faults import BadCells
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
 from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
 from tests.ingest.input_files import json_file, one_column, read_all, rows_of, schema_of, text_file
 
@@ -138,10 +139,10 @@ def test_broken_csv(content: str | bytes, what: str, why: str, tmp_path: Path) -
 
 
 def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(PIECES, "csv_block_bytes", 1000)
     monkeypatch.setattr(csv_rows, "BATCH_ROWS", 7)
-    monkeypatch.setattr(json_rows, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(json_rows, "BATCH_ROWS", 7)
+    monkeypatch.setattr(PIECES, "json_block_bytes", 1000)
+    monkeypatch.setattr(PIECES, "batch_rows", 7)
     incoming = IncomingRows(one_column("STRING"))
     cells = [f'{n},"line\n{n}"' for n in range(500)]
     good = text_file(tmp_path, "k,v\n" + "\n".join(cells), "good.csv")

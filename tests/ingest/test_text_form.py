@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import BadInput, UsageError
-from paimon_cli.ingest import csv_rows, json_rows
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm, text_form
+from paimon_cli.pieces import PIECES
 from tests.ingest.input_files import one_column, rows_of, text_file
 
 LTZ = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
@@ -64,7 +64,7 @@ def test_text_that_is_not_an_array(content: str, tmp_path: Path) -> None:
 
 
 def test_an_array_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_rows, "BLOCK_BYTES", 7)
+    monkeypatch.setattr(PIECES, "json_block_bytes", 7)
     content = [{"k": n, "v": "\\" * (n % 4) + '"],[{' * (n % 3)} for n in range(50)]
     assert values("STRING", text_file(tmp_path, json.dumps(content, indent=1), "a.json")) == [row["v"] for row in content]
     bad = json.dumps(content).replace('"k": 40', '"k": "x"')
@@ -73,7 +73,7 @@ def test_an_array_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_bad_rows_between_blocks_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(PIECES, "csv_block_bytes", 200)
     lines = [f"{n}" if n % 7 == 3 else f"{n},{'x' if n % 11 else 'y,y'}" for n in range(300)]
     source = text_file(tmp_path, "k,v\n" + "\n".join(lines), "a.csv")
     with pytest.raises(BadInput) as caught:

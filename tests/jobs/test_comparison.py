@@ -17,6 +17,7 @@ from paimon_cli import Catalog, Table
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.jobs import comparison
 from paimon_cli.jobs.comparison import Comparison
+from paimon_cli.pieces import PIECES
 from tests.tables import make_table, write
 
 NUMBERS = ["NaN", -0.0, 0.0, 1.5, "Infinity", None]
@@ -54,12 +55,12 @@ def catalog(tmp_path: Path) -> Catalog:
     return Catalog(str(tmp_path / "wh"))
 
 
-@pytest.fixture(params=[comparison.RUN_BYTES, 2000], ids=["in memory", "on disk"])
+@pytest.fixture(params=[PIECES.comparison_run_bytes, 2000], ids=["in memory", "on disk"])
 def run_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each side is one run in memory, or many on disk that are merged in several passes."""
-    monkeypatch.setattr(comparison, "RUN_BYTES", request.param)
+    monkeypatch.setattr(PIECES, "comparison_run_bytes", request.param)
     monkeypatch.setattr(comparison, "SPILLED_BATCH_BYTES", 500)
-    monkeypatch.setattr(comparison, "MAX_RUNS", 2)
+    monkeypatch.setattr(PIECES, "max_merged_runs", 2)
 
 
 @pytest.mark.usefixtures("run_bytes")

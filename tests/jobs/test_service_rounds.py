@@ -22,6 +22,7 @@ from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, S
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.service_turn import Upkeep
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 from tests.jobs.test_leases import HandClock
@@ -157,7 +158,7 @@ def test_the_greatest_need_goes_first(house: House, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_big_table_lets_others_go_between_its_turns(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction_service, "TURN_BYTES", 1)
+    monkeypatch.setattr(PIECES, "turn_bytes", 1)
     monkeypatch.setattr(compaction_service, "SMALL_BYTES", 0)
     house.names.append("big")
     big = make_table(house.folder / "big", COLUMNS, ["id"], bucket=3, options={"write-only": "true"})

@@ -12,13 +12,13 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.errors import BadInput, DataConflict, NotFound, UsageError
 from paimon_cli.ingest.json_rows import Needed
-from paimon_cli.ingest.source_files import BATCH_ROWS
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.table_rows import TableRows
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.pieces import PIECES
 from tests.tables import data_files, make_table, rows
 
 SCHEMA = pa.schema(
@@ -201,7 +201,7 @@ def test_rows_are_streamed(tmp_path: Path) -> None:
     source.write(pa.table({"id": pa.array(range(200_000), pa.int32())}))
     read = TableRows("s", source.scan().rows)
     pieces = [raw.batch.num_rows for split in read.plan() for raw in read.raw_rows(split, (), Needed())]
-    assert sum(pieces) == 200_000 and max(pieces) <= BATCH_ROWS
+    assert sum(pieces) == 200_000 and max(pieces) <= PIECES.batch_rows
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ import pytest
 
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest import row_sources
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows
 from paimon_cli.ingest.text_form import PLAIN, TextForm
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.pieces import PIECES
 from tests.tables import data_files, make_table, rows
 
 COLUMNS = {"k": "INT NOT NULL", "a": "BIGINT", "s": "STRING"}
@@ -212,7 +212,7 @@ def test_an_overwrite_with_arrow_data_that_has_no_rows_must_be_intended(table: T
 def test_the_last_of_equal_keys_in_arrow_data_wins_over_all_its_splits(
     table: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_sources, "ARROW_SPLIT_BYTES", 512)
+    monkeypatch.setattr(PIECES, "arrow_split_bytes", 512)
     keys = [k % 50 for k in range(1000)]
     given = pa.table({"k": pa.array(keys, pa.int32()), "a": pa.array(range(1000), pa.int32())})
     assert len(ArrowRows(given).plan()) > 10

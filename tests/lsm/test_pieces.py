@@ -8,9 +8,10 @@ import pytest
 
 from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, column_history
-from paimon_cli.lsm.sort_merge import MAX_ROWS_OF_A_PIECE, RunCursor, merge_piece, merge_sorted_runs, rows_of, sorted_rows
+from paimon_cli.lsm.sort_merge import RunCursor, merge_piece, merge_sorted_runs, rows_of, sorted_rows
 from paimon_cli.lsm.sorted_rows import Deduplicate, KeepAllVersions, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.pieces import PIECES
 
 
 def batch(keys: list[int], sequence: list[int] | None = None, kinds: list[int] | None = None) -> pa.RecordBatch:
@@ -59,7 +60,7 @@ def test_pieces_of_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "size", "expected"),
-    [(100, 130, 10), (100, 142, 10), (100, 0, 1), (100, 10**9, MAX_ROWS_OF_A_PIECE), (0, 100, 1)],
+    [(100, 130, 10), (100, 142, 10), (100, 0, 1), (100, 10**9, PIECES.merged_piece_rows), (0, 100, 1)],
 )
 def test_rows_of_a_size(rows: int, size: int, expected: int) -> None:
     assert rows_of([batch(list(range(rows)))] * 2, size) == expected
@@ -128,7 +129,7 @@ def test_histories_forget_what_a_set_replaced() -> None:
 def test_short_runs_are_put_together_until_they_are_worth_cutting(
     monkeypatch: pytest.MonkeyPatch, least: int, expected: list[int]
 ) -> None:
-    monkeypatch.setattr(sort_merge, "MIN_ROWS_OF_A_RUN", least)
+    monkeypatch.setattr(PIECES, "merged_run_rows", least)
     runs = [batch([number, 7, 10 + number, 99][-rows:]) for number, rows in enumerate([4, 4, 4, 4, 4, 2])]
     found = list(sort_merge._long_runs(runs, ["k"]))
     assert [run.num_rows for run in found] == expected

@@ -9,8 +9,9 @@ import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.lsm.sorted_runs import LEAST_SHARES, key_sections, pack_starts, section_starts, shares
+from paimon_cli.lsm.sorted_runs import key_sections, pack_starts, section_starts, shares
 from paimon_cli.metadata.data_file import DataFileMeta, SimpleStats
+from paimon_cli.pieces import PIECES
 
 INT = [parse_type("INT")]
 
@@ -57,9 +58,9 @@ def test_packs_are_filled_greedily(seed: int) -> None:
     [
         ([], []),
         ([10], [1]),
-        ([1] * LEAST_SHARES, [1] * LEAST_SHARES),
-        ([1] * 2 * LEAST_SHARES, [2] * LEAST_SHARES),
-        ([1] * 8 * LEAST_SHARES, [5] * 51 + [1]),
+        ([1] * PIECES.least_shares, [1] * PIECES.least_shares),
+        ([1] * 2 * PIECES.least_shares, [2] * PIECES.least_shares),
+        ([1] * 8 * PIECES.least_shares, [5] * 51 + [1]),
         ([7, 1, 1, 1, 1, 1, *[5] * 100], [1, 5, *[1] * 100]),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.sort_merge import merge_in_memory, merge_sorted_runs
 from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow, KeepAllVersions, MergeEngine
+from paimon_cli.pieces import PIECES
 
 KEYS: dict[str, tuple[pa.DataType, Any]] = {
     "int": (pa.int32(), lambda r: r.randrange(-60, 60)),
@@ -46,9 +47,9 @@ def batches(rows: list[tuple[Any, ...]], schema: pa.Schema, size: int) -> Iterat
 def test_merge_equals_a_dictionary(
     kinds: tuple[str, ...], seed: int, rows_of_a_piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sort_merge, "MAX_ROWS_OF_A_PIECE", rows_of_a_piece)
-    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", 200 if rows_of_a_piece == 7 else 32 << 20)
-    monkeypatch.setattr(sort_merge, "MIN_ROWS_OF_A_RUN", 10 if rows_of_a_piece == 7 else 8192)
+    monkeypatch.setattr(PIECES, "merged_piece_rows", rows_of_a_piece)
+    monkeypatch.setattr(PIECES, "merged_at_once_bytes", 200 if rows_of_a_piece == 7 else 32 << 20)
+    monkeypatch.setattr(PIECES, "merged_run_rows", 10 if rows_of_a_piece == 7 else 8192)
     r = random.Random(f"{kinds}{seed}")
     keys = [pa.field(f"k{i}", KEYS[kind][0]) for i, kind in enumerate(kinds)]
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), *keys, ("v", pa.int64())])
@@ -88,7 +89,7 @@ def test_sequence_field_decides_before_the_sequence_number_and_null_is_smallest(
 def test_rows_without_numbers_are_as_old_as_their_runs(
     engine: MergeEngine, max_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", max_bytes)
+    monkeypatch.setattr(PIECES, "merged_at_once_bytes", max_bytes)
     r = random.Random(5)
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32()), ("ts", pa.int32())])
     runs = []
@@ -148,7 +149,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(max_bytes_at_once: int, 
 
     row_bytes = 8 + 1 + 4
     whole = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True))
-    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", max_bytes_at_once)
+    monkeypatch.setattr(PIECES, "merged_at_once_bytes", max_bytes_at_once)
     small = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True, batch_bytes=100 * row_bytes))
     assert pa.Table.from_batches(small).equals(pa.Table.from_batches(whole))
     assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)
@@ -162,7 +163,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(max_bytes_at_once: int, 
 def test_a_merge_in_memory_equals_a_dictionary(
     kinds: tuple[str, ...], rows_per_piece: int, least_rows_of_a_run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sort_merge, "MIN_ROWS_OF_A_RUN", least_rows_of_a_run)
+    monkeypatch.setattr(PIECES, "merged_run_rows", least_rows_of_a_run)
     r = random.Random(f"{kinds}{rows_per_piece}")
     keys = [pa.field(f"k{i}", KEYS[kind][0]) for i, kind in enumerate(kinds)]
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), *keys])

@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paimon_cli.errors import DamagedFile, PaimonError
-from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.avro_columns import ABSENT, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_writer import SYNC_SIZE, ContainerWriter, encode_container, encode_value, zstd_module
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, decode_manifests
 from paimon_cli.metadata.manifests import ENTRY, _entry_record, decode_manifest
+from paimon_cli.pieces import PIECES
 from tests.goldens import GOLDENS, Golden, golden_table
 
 LONGS = st.one_of(st.integers(-(2**54), 2**54 - 1), st.integers(-70, 70))
@@ -60,7 +60,7 @@ LIES = st.builds(
 
 @pytest.fixture(autouse=True)
 def _side_by_side_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
+    monkeypatch.setattr(PIECES, "min_column_blocks", 0)
 
 
 def manifest(entries: list[ManifestEntry], per_block: int) -> bytes:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.history import manifest_reader
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import PlannedSplits, ScanPlan, Split, plan_scan
 from paimon_cli.sql.predicate import Predicate, parse_predicate
@@ -131,7 +131,7 @@ def test_plans_of_random_tables(seed: int, tmp_path: Path, monkeypatch: pytest.M
             compact(context, strategy="full")
     snapshot = context.snapshots.latest()
     for many in (10**9, 0):
-        monkeypatch.setattr(manifest_reader, "_MANY_ENTRIES", many)
+        monkeypatch.setattr(PIECES, "many_entries", many)
         for where in (None, "dt = '1'", "dt > '0'", "dt = 'none'", "k = 3", "dt = '1' AND k < 4", "v > 50"):
             assert_planned(context, snapshot, where)
     keep = context.partition_values
@@ -146,10 +146,10 @@ def test_blocks_without_the_partition_are_not_decoded(tmp_path: Path, monkeypatc
         write(context, [{"day": f"2024-05-0{number + 1}", "n": 70_000 + number, "t": f"text-{number}", "k": 1}])
     snapshot = context.snapshots.latest()
     for where in ("day = DATE '2024-05-02'", "n = 70001", "t = 'text-1' AND n > 5", "n IN (70001, 9) AND k = 1"):
-        monkeypatch.setattr(manifest_reader, "_MANY_ENTRIES", 5)
+        monkeypatch.setattr(PIECES, "many_entries", 5)
         skipped = 4 - assert_planned(context, snapshot, where).counts.manifests_skipped
         assert assert_planned(context, snapshot, where).counts.files == skipped
-        monkeypatch.setattr(manifest_reader, "_MANY_ENTRIES", 0)
+        monkeypatch.setattr(PIECES, "many_entries", 0)
         fast = assert_planned(context, snapshot, where)
         assert len(fast.splits) == 1 and fast.counts.files == 1
     assert parse_predicate(f"n = {10**12}", context.schema).partition_marks is None

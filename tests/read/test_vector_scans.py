@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket import data_file_reader
 from paimon_cli.bucket.data_file_reader import FilePart, read_part
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.merged_rows import read_bucket
@@ -21,7 +20,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_rows, read_schema
-from paimon_cli.read import scan_plan, split_reader
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import in_parts
 from paimon_cli.sql.predicate import parse_predicate
@@ -159,7 +158,7 @@ def test_parts_hold_each_row_once_at_its_position(tmp_path: Path) -> None:
 def test_a_file_read_alone_has_the_same_rows_at_the_same_positions(
     tmp_path: Path, ahead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_file_reader, "READ_AHEAD_BYTES", ahead)
+    monkeypatch.setattr(PIECES, "row_groups_ahead_bytes", ahead)
     context = table(tmp_path, 1)
     bucket = the_bucket(context)
 
@@ -205,7 +204,7 @@ def test_a_bucket_is_read_by_several_readers_in_the_same_order(tmp_path: Path, m
     plan = plan_scan(context, context.snapshots.latest())
     assert len(plan.splits) == sum(file.level > 0 for file in the_bucket(context).files) > 1
     alone = scan(context)
-    monkeypatch.setattr(split_reader, "PART_BYTES", 4000)
+    monkeypatch.setattr(PIECES, "file_part_bytes", 4000)
     parts = in_parts(context, plan.splits, 2)
     assert len(parts) > len(plan.splits) and in_parts(context, plan.splits, 1) is plan.splits
     assert scan(context, threads=2) == alone
@@ -214,6 +213,6 @@ def test_a_bucket_is_read_by_several_readers_in_the_same_order(tmp_path: Path, m
 def test_many_files_are_put_together_into_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table(tmp_path, 0)
     rows = scan(context)
-    monkeypatch.setattr(scan_plan, "MAX_SINGLE_FILE_SPLITS", 1)
+    monkeypatch.setattr(PIECES, "max_single_file_splits", 1)
     assert len(plan_scan(context, context.snapshots.latest()).splits) == 1
     assert scan(context) == rows and scan(context, threads=2) == rows

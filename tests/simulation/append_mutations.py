@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
-from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.commit import files_conflict
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.compact import append_rewriter
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs import append_change
 from paimon_cli.metadata.data_file import ADD, CommitMessage
+from paimon_cli.pieces import PIECES
 from tests.simulation.mutation import Patch, both, nothing, planted_in
 
 
@@ -42,7 +42,7 @@ def files_that_another_delete_has_replaced() -> Patch:
 @planted_in("append-compactors")
 def marked_rows_copied_by_a_compaction() -> Patch:
     def all_rows(context: Any, bucket_id: Any, file: Any, columns: Sequence[str], vectors: Any) -> Any:
-        return read_data_file(context, bucket_id, file, columns, LARGEST_BATCH)
+        return read_data_file(context, bucket_id, file, columns, PIECES.batch_rows)
 
     return patch.object(append_rewriter, "unmarked_rows", all_rows)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage import local_storage
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import PutOutcome, overlapping_writes
 from paimon_cli.storage.threads import JobThreads
@@ -112,7 +112,7 @@ def test_a_file_that_was_deleted_again_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_storage, "_MAX_UNSYNCED", 10)
+    monkeypatch.setattr(PIECES, "max_unsynced_files", 10)
     released = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda descriptor: released.wait(120))
     storage, written = LocalStorage(), list[int]()
@@ -148,7 +148,7 @@ def test_a_thread_outside_of_the_block_meets_the_failure_of_its_own_file(
 
 def test_a_block_remembers_only_the_files_that_are_not_stored_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of ten thousand files then costs as little as the first."""
-    monkeypatch.setattr(local_storage, "_MAX_UNSYNCED", 10)
+    monkeypatch.setattr(PIECES, "max_unsynced_files", 10)
     storage, paths = LocalStorage(), [f"{tmp_path}/d/{number}" for number in range(200)]
     with storage.overlapping_writes():
         for path in paths:

@@ -17,9 +17,10 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage import guarded_storage
 from paimon_cli.storage.injected import SystemRandom
-from paimon_cli.storage.object_storage import PART_BYTES, ObjectStorage
+from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock, live_names
@@ -146,7 +147,7 @@ def test_more_objects_than_a_page_holds(store: Store) -> None:
 
 def test_large_files_go_in_parts_and_appear_whole(store: Store) -> None:
     storage, path = store.storage, f"{store.root}/large"
-    content = os.urandom(PART_BYTES * 2 + 17)
+    content = os.urandom(PIECES.upload_part_bytes * 2 + 17)
     with storage.open_output(path) as sink:
         sink.write(content)
         assert not storage.exists(path)

@@ -12,9 +12,9 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import StorageUnavailable
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
-from paimon_cli.storage.ranged_file import WHOLE_BYTES
 from paimon_cli.storage.storage import PutOutcome, open_sized, overlapping_writes, will_open
 from paimon_cli.storage.threads import JobThreads
 from tests.commit.commit_tables import live_names
@@ -170,11 +170,11 @@ def test_files_that_will_be_opened_are_fetched_side_by_side(storage: OverlappedS
     sizes = {f"{bucket}/h/{number}": 1000 + number for number in range(4)}
     for path, size in sizes.items():
         storage.write_new(path, bytes(size))
-    storage.write_new(f"{bucket}/h/big", bytes(WHOLE_BYTES + 1))
+    storage.write_new(f"{bucket}/h/big", bytes(PIECES.whole_file_bytes + 1))
     proxy.forget()
     proxy.rule = together(4, "/h/")
     guarded = GuardedStorage(storage, bucket)
-    will_open(guarded, lambda: [*sizes.items(), (f"{bucket}/h/big", WHOLE_BYTES + 1)])
+    will_open(guarded, lambda: [*sizes.items(), (f"{bucket}/h/big", PIECES.whole_file_bytes + 1)])
     for path, size in sizes.items():
         with open_sized(guarded, path, size) as source:
             assert source.read() == bytes(size)

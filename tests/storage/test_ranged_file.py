@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage import ranged_file
-from paimon_cli.storage.ranged_file import READ_BYTES, TAIL_BYTES, RangedFile, pieces_of
+from paimon_cli.pieces import PIECES
+from paimon_cli.storage.ranged_file import RangedFile, pieces_of
 
 MB = 1 << 20
 
@@ -73,19 +73,19 @@ def test_whatever_is_planned_the_bytes_are_right(seed: int) -> None:
 def test_without_a_plan_small_reads_share_requests() -> None:
     store = Store(2 * MB)
     with store.open() as file:
-        for start in range(0, READ_BYTES, 1000):
+        for start in range(0, PIECES.least_read_bytes, 1000):
             file.seek(start)
-            file.read(min(1000, READ_BYTES - start))
-        assert store.asked == [(0, READ_BYTES)]
+            file.read(min(1000, PIECES.least_read_bytes - start))
+        assert store.asked == [(0, PIECES.least_read_bytes)]
         file.seek(-8, os.SEEK_END)
         file.read(8)
         file.seek(-1000, os.SEEK_END)
         assert file.read(900) == store.content[-1000:-100]
-        assert store.asked[1:] == [(2 * MB - TAIL_BYTES, 2 * MB)], "what was read at the end brings the footer along"
+        assert store.asked[1:] == [(2 * MB - PIECES.tail_bytes, 2 * MB)], "what was read at the end brings the footer along"
 
 
 def test_a_group_is_fetched_at_once_and_the_next_ones_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranged_file, "AHEAD_BYTES", 2 * MB)
+    monkeypatch.setattr(PIECES, "request_ahead_bytes", 2 * MB)
     store = Store(8 * MB)
     groups = [[(number * MB, number * MB + MB // 2), (number * MB + MB // 2, (number + 1) * MB)] for number in range(8)]
     with store.open() as file:
@@ -111,7 +111,7 @@ def test_without_room_ahead_one_group_is_held() -> None:
 
 def test_a_group_that_is_too_big_is_fetched_as_the_reader_comes_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns side by side, each in its own part of the file: one or two pieces of each are held."""
-    monkeypatch.setattr(ranged_file, "AHEAD_BYTES", 2 * MB)
+    monkeypatch.setattr(PIECES, "request_ahead_bytes", 2 * MB)
     store = Store(16 * MB)
     columns = [(number * 4 * MB, (number + 1) * 4 * MB) for number in range(4)]
     with store.open() as file:
@@ -128,7 +128,7 @@ def test_a_group_that_is_too_big_is_fetched_as_the_reader_comes_to_it(monkeypatc
 
 def test_groups_that_were_passed_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that leaves bytes out does not keep what it held for them."""
-    monkeypatch.setattr(ranged_file, "AHEAD_BYTES", 2 * MB)
+    monkeypatch.setattr(PIECES, "request_ahead_bytes", 2 * MB)
     store = Store(16 * MB)
     with store.open() as file:
         file.expect([[(number * MB, (number + 1) * MB)] for number in range(16)], 2 * MB)

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.object_storage import PART_BYTES, ObjectStorage, ObjectUpload
+from paimon_cli.pieces import PIECES
+from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
 from paimon_cli.storage.object_stores import Service, StoreSettings
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
@@ -165,7 +166,7 @@ class TestUploads:
         proxy.rule = lose_second_part
         with pytest.raises(StorageUnavailable), storage.open_output(f"{bucket}/up/f") as sink:
             for _ in range(3):
-                sink.write(b"x" * PART_BYTES)
+                sink.write(b"x" * PIECES.upload_part_bytes)
         assert storage.list_directory(f"{bucket}/up") == []
         assert b"<Upload>" not in s3_server.request("GET", f"/{bucket.removeprefix('s3://')}?uploads")
 
@@ -176,7 +177,7 @@ class TestUploads:
             Answer(400, "InvalidPart") if request.method == "POST" and "uploadId=" in request.path else Fate.PASS
         )
         sink = storage.open_output(f"{bucket}/up/g")
-        sink.write(b"x" * (PART_BYTES + 1))
+        sink.write(b"x" * (PIECES.upload_part_bytes + 1))
         with pytest.raises(StorageUnavailable):
             sink.close()
         assert sink.closed and storage.list_directory(f"{bucket}/up") == []
@@ -186,8 +187,8 @@ class TestUploads:
         sink = storage.open_output(f"{bucket}/up/h")
         assert isinstance(sink, ObjectUpload)
         for _ in range(5):
-            sink.write(b"x" * (PART_BYTES // 2 + 1))
-            assert len(sink._buffer) <= PART_BYTES
+            sink.write(b"x" * (PIECES.upload_part_bytes // 2 + 1))
+            assert len(sink._buffer) <= PIECES.upload_part_bytes
         sink.abort()
 
 

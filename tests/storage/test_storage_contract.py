@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.object_storage import PART_BYTES
 from paimon_cli.storage.storage import PutOutcome, Storage
 
 pytestmark = pytest.mark.xdist_group("s3")
@@ -119,21 +119,21 @@ class TestLargeFiles:
     """More than one part of an upload, more than one buffer of a reader."""
 
     def test_round_trip(self, place: Place) -> None:
-        content = os.urandom(PART_BYTES) + b"end of the first part" + os.urandom(PART_BYTES // 2)
+        content = os.urandom(PIECES.upload_part_bytes) + b"end of the first part" + os.urandom(PIECES.upload_part_bytes // 2)
         with place.storage.open_output(f"{place.root}/large") as sink:
             for start in range(0, len(content), 3_000_000):
                 sink.write(content[start : start + 3_000_000])
         assert place.storage.file_size(f"{place.root}/large") == len(content)
         assert place.storage.read_bytes(f"{place.root}/large") == content
         with place.storage.open_input(f"{place.root}/large") as source:
-            source.seek(PART_BYTES)
+            source.seek(PIECES.upload_part_bytes)
             assert source.read(21) == b"end of the first part"
-            source.seek(PART_BYTES - 100)
-            assert source.read(PART_BYTES) == content[PART_BYTES - 100 :][:PART_BYTES]
+            source.seek(PIECES.upload_part_bytes - 100)
+            assert source.read(PIECES.upload_part_bytes) == content[PIECES.upload_part_bytes - 100 :][: PIECES.upload_part_bytes]
 
 
 @WHOLE
-@pytest.mark.parametrize("size", [10, PART_BYTES + 10])
+@pytest.mark.parametrize("size", [10, PIECES.upload_part_bytes + 10])
 class TestUnfinishedFiles:
     """One part of an upload, and more."""
 

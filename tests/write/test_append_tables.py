@@ -11,7 +11,6 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket import data_file_writer
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.history.live_files import bucket_files
@@ -21,6 +20,7 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.spark.write import portions_of, write_portion, write_where_read
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.pieces import PIECES
 from tests.tables import data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT", "v": "STRING"}
@@ -145,7 +145,7 @@ def test_memory_is_bounded_and_no_row_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_open: str, spillable: str
 ) -> None:
     """Buckets beyond the files that may be open wait on disk, or are flushed into a file of their own."""
-    monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 16 << 10)
+    monkeypatch.setattr(PIECES, "row_group_bytes", 16 << 10)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     options = {"write-buffer-size": "128 kb", "write-max-writers-to-spill": most_open, "write-buffer-spillable": spillable}
@@ -160,7 +160,7 @@ def test_memory_is_bounded_and_no_row_is_lost(
 
 
 def test_a_lone_bucket_is_written_while_its_rows_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 16 << 10)
+    monkeypatch.setattr(PIECES, "row_group_bytes", 16 << 10)
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"write-buffer-size": "1 mb"})
     summary = write(context, many(20_000))
     assert (summary.files, summary.spills, summary.flushes) == (1, 0, 1)
@@ -168,7 +168,7 @@ def test_a_lone_bucket_is_written_while_its_rows_arrive(tmp_path: Path, monkeypa
 
 
 def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 4 << 10)
+    monkeypatch.setattr(PIECES, "row_group_bytes", 4 << 10)
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1)
     write(context, many(3))
     before = data_files(context)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from paimon_cli.errors import UsageError
+from paimon_cli.pieces import PIECES
 from paimon_cli.write import bucket_assigner
 from paimon_cli.write.bucket_assigner import Assigners, Limits, OpenBuckets, PartitionAssigner, Share, assigner_of
 from tests.vectors import load
@@ -34,7 +35,7 @@ def assigned(given: dict[str, Any]) -> list[int]:
 @pytest.mark.parametrize("slice_rows", [1 << 22, 7])
 def test_vectors(monkeypatch: pytest.MonkeyPatch, slice_rows: int) -> None:
     """Beyond `max-buckets` Java draws a bucket, so that only the rows before can be equal, and those of keys that came before."""
-    monkeypatch.setattr(bucket_assigner, "SLICE", slice_rows)
+    monkeypatch.setattr(PIECES, "assigned_rows", slice_rows)
     equal = drawn = 0
     for line in LINES:
         given, out = line["in"], line["out"]

@@ -15,7 +15,7 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.write import table_writer
+from paimon_cli.pieces import PIECES
 from paimon_cli.write.routers import DynamicRouter, FixedRouter, Routed, UnawareRouter
 from tests.tables import data_files, live_files, make_table, rows, write
 
@@ -200,7 +200,7 @@ def test_rows_are_routed_ahead_unless_they_take_much_memory_or_their_order_count
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, limit: int, is_ahead: bool
 ) -> None:
     """Buckets are assigned to new keys in the order of arrival."""
-    monkeypatch.setattr(table_writer, "SORT_AHEAD_BYTES", limit)
+    monkeypatch.setattr(PIECES, "sort_ahead_bytes", limit)
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=bucket, options={"write-only": "true"})
     seen = set[int]()
     router, route = (DynamicRouter if bucket < 0 else FixedRouter), UnawareRouter.route

@@ -24,6 +24,7 @@ from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, IndexFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
+from paimon_cli.pieces import PIECES
 
 CHUNKS = pa.schema([pa.field("task", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
 CHUNKS_SQL = "task int, arrival long, rows binary"
@@ -32,8 +33,6 @@ END_OF_ROWS = 2**63 - 1
 NOTE = -1
 """`arrival` of a note."""
 
-ROUTED_BYTES = 16 << 20
-"""Arrow bytes that a reader task collects before it cuts them into one chunk for each writer."""
 
 IndexFiles = Mapping[BucketId, IndexFileMeta]
 Note = tuple[int, Tally] | IndexFiles
@@ -132,13 +131,13 @@ def _chunks_in(file: ChunkFile, found: Iterable[Piece]) -> pa.RecordBatch:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of at least `ROUTED_BYTES`, except the last: the overhead of small chunks would dominate."""
+    """The rows in batches of at least `routed_bytes`, except the last: the overhead of small chunks would dominate."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         held.append(batch)
         size += batch.nbytes
-        if size >= ROUTED_BYTES:
+        if size >= PIECES.routed_bytes:
             yield pa.concat_batches(held)
             held, size = [], 0
     if any(part.num_rows for part in held):

@@ -15,7 +15,7 @@ from paimon_cli.jobs.spark.exchange_files import exchange_directory, write_throu
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.submit import is_local
-from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, freeze_modules, outcome_of, shared_tasks
+from paimon_cli.jobs.spark.tasks import freeze_modules, outcome_of, shared_tasks
 from paimon_cli.jobs.spark.write import (
     WRITTEN,
     Shuffle,
@@ -26,6 +26,7 @@ from paimon_cli.jobs.spark.write import (
     write_on_spark,
     write_where_read,
 )
+from paimon_cli.pieces import PIECES
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -47,7 +48,7 @@ class SparkEngine:
 
     def __init__(self, request: SparkRequest, parallelism: int | None = None) -> None:
         self._request = request
-        self._most_partitions = min(MAX_PARTITIONS, parallelism or MAX_PARTITIONS)
+        self._most_partitions = min(PIECES.max_spark_partitions, parallelism or PIECES.max_spark_partitions)
         self._running: RunningSpark | None = None
         self._master = request.master
 

@@ -26,8 +26,9 @@ from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.exchange_files import exchange_directory
 from paimon_cli.jobs.spark.failures import explained
 from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
-from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, TASK_END_SECONDS, JobKey, freeze_modules, outcome_of, shared_tasks
+from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS, JobKey, freeze_modules, outcome_of, shared_tasks
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.redaction import redact, shown_address
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -67,7 +68,7 @@ class SessionEngine:
             return []
         send_package(self.session)
         shares = shared_tasks(len(tasks), sizes)
-        numbers = self.session.range(0, len(shares), 1, min(len(shares), MAX_PARTITIONS))
+        numbers = self.session.range(0, len(shares), 1, min(len(shares), PIECES.max_spark_partitions))
         outcomes = numbers.mapInArrow(_outcomes_of(function, tasks, shares), OUTCOMES_SQL)
         finished: dict[int, R] = {}
         errors: dict[int, PaimonError] = {}
@@ -117,7 +118,7 @@ class SessionEngine:
         context = classic_context(self.session)
         if context is not None:
             return int(context.defaultParallelism)
-        numbers = self.session.range(0, MAX_PARTITIONS).select(F.spark_partition_id().alias("number"))
+        numbers = self.session.range(0, PIECES.max_spark_partitions).select(F.spark_partition_id().alias("number"))
         with self.one_job():
             return 1 + int(numbers.agg(F.max("number").alias("last")).collect()[0].last)
 

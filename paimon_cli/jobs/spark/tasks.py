@@ -23,17 +23,14 @@ from pyspark import TaskContext
 from paimon_cli import errors
 from paimon_cli.errors import PaimonError
 from paimon_cli.lsm.sorted_runs import shares
+from paimon_cli.pieces import PIECES
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-MAX_PARTITIONS = 1000
-"""The greatest number of Spark tasks in a job; each costs about 30 ms."""
 TASK_END_SECONDS = 5
 """How long the Python process of a cancelled task may still run: Spark looks every two seconds for cancelled tasks, gives their
 processes two seconds (`spark.python.task.killTimeout`), and kills them."""
-SHARED_BYTES, LEAST_BYTES = 32 << 20, 4 << 20
-"""Small tasks share a Spark task until they read `SHARED_BYTES` together; one that reads less counts as `LEAST_BYTES`."""
 
 TASK_ERROR = "paimon_cli.jobs.spark.tasks.TaskError: "
 """How Python's text of a `TaskError` begins."""
@@ -143,7 +140,7 @@ def shared_tasks(count: int, sizes: Sequence[int] | None) -> list[range]:
     """The numbers of tasks in shares, each for one Spark task. `sizes`: bytes that each task reads; None: nothing is shared."""
     if sizes is None:
         return [range(number, number + 1) for number in range(count)]
-    return shares(sizes, LEAST_BYTES, SHARED_BYTES)
+    return shares(sizes, PIECES.least_task_bytes, PIECES.shared_task_bytes)
 
 
 def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
