@@ -39,6 +39,10 @@ class Pieces:
     row_groups_ahead_bytes: int = 16 << 20
     """Compressed bytes of all columns of a Parquet file in memory, if it is read alone. With whole column chunks in memory a scan
     takes 15 % less time."""
+    max_dictionary_bytes: int = 64 << 10
+    """Texts are decoded as dictionary indices if their dictionary is this small (compressed)."""
+    min_encoded_rows: int = 8_192
+    """Texts are decoded as dictionary indices if batches have this many rows."""
     files_ahead: int = 16
     """How many files ahead of the current one are announced, where files are read one after the other."""
     orc_read_bytes: int = 256 << 10
@@ -197,6 +201,8 @@ class Pieces:
     """Records per block of a manifest: few, so that even the blocks of one file can be decoded in parallel."""
     manifest_rolled_records: int = 1_000
     """A writer checks the size of its file after this many records, as Java does."""
+    avro_buffer_bytes: int = 64 << 10
+    """Bytes of an Avro file that are read at a time."""
     decoded_numbers: int = 8_192
     """Numbers of a manifest that are decoded at a time."""
     compared_entries: int = 4_096

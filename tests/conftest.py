@@ -7,19 +7,20 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.pieces import injected
+from tests.pieces import RUN_TWICE, injected
 
 if TYPE_CHECKING:
     from tests.jobs.spark_cluster import SparkCluster
 
-STARTUP = str(Path(__file__).parent / "startup")
+TESTS = Path(__file__).parent
+STARTUP = str(TESTS / "startup")
 """A directory for the Python path of child processes: see its `sitecustomize`."""
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, and children inherit that
@@ -41,7 +42,6 @@ settings.register_profile("tests", settings.get_profile("night"), derandomize=Tr
 settings.load_profile("tests")
 
 
-SMALL = pytest.StashKey[ExitStack]()
 LONGEST_GROUPS = ("cluster", "spark", "s3")
 
 
@@ -55,10 +55,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pieces", type=int, default=0, help="run all tests with pieces of this many rows, files or calls")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if pieces := config.getoption("--pieces"):
-        config.stash[SMALL] = ExitStack()
-        config.stash[SMALL].enter_context(injected(pieces))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of whole tables run twice: with the pieces of a user, in one of which their tables fit, and with small ones."""
+    if metafunc.config.getoption("--pieces"):
+        metafunc.parametrize("pieces", [metafunc.config.getoption("--pieces")], ids=[pytest.HIDDEN_PARAM], indirect=True)
+    elif metafunc.definition.path.relative_to(TESTS).as_posix() in RUN_TWICE:
+        metafunc.parametrize("pieces", [0, 3], ids=[pytest.HIDDEN_PARAM, "small-pieces"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def pieces(request: pytest.FixtureRequest) -> Iterator[None]:
+    with injected(request.param) if getattr(request, "param", 0) else nullcontext():
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

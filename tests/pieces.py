@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import fields
 from paimon_cli.pieces import PIECES, Pieces
 
 VARIABLE = "TEST_PIECES"
-"""The variable by which the processes of a test (`startup/sitecustomize`) know how small their pieces are."""
+"""The variable by which processes that a test starts get the sizes of their pieces (`startup/sitecustomize`)."""
 BYTES = 64
 """About the bytes of a row: `small(n)` gives a piece counted in bytes this many times n."""
 LEAST = {
@@ -19,6 +20,13 @@ LEAST = {
     "json_block_bytes": 4096,
 }
 
+RUN_TWICE = frozenset(
+    {
+        "jobs/test_append_change.py",
+    }
+)
+"""Modules whose tests run a second time in `make test`, with small pieces. At night they run with pieces of several sizes."""
+
 
 def small(pieces: int) -> Mapping[str, int]:
     """All sizes, for pieces of so many rows, files, entries or calls."""
@@ -26,20 +34,19 @@ def small(pieces: int) -> Mapping[str, int]:
     return {name: max(size, LEAST.get(name, 0)) for name, size in sizes.items()}
 
 
-def make_small(pieces: int) -> None:
-    for name, size in small(pieces).items():
-        setattr(PIECES, name, size)
-
-
 @contextmanager
 def injected(pieces: int) -> Iterator[None]:
     """Small pieces in this process and in those that it starts."""
     sizes = {field.name: getattr(PIECES, field.name) for field in fields(Pieces)}
-    make_small(pieces)
-    os.environ[VARIABLE] = str(pieces)
+    _set(small(pieces))
+    os.environ[VARIABLE] = json.dumps(small(pieces))
     try:
         yield
     finally:
         del os.environ[VARIABLE]
-        for name, size in sizes.items():
-            setattr(PIECES, name, size)
+        _set(sizes)
+
+
+def _set(sizes: Mapping[str, int]) -> None:
+    for name, size in sizes.items():
+        setattr(PIECES, name, size)

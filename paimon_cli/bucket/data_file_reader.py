@@ -71,8 +71,6 @@ def _are_in_range(indices: np.ndarray, dictionary: pa.Array) -> bool:
     return len(indices) == 0 or 0 <= int(indices.min()) <= int(indices.max()) < len(dictionary)
 
 
-MAX_DICTIONARY_BYTES, MIN_ENCODED_ROWS = 64 << 10, 8192
-"""Texts are decoded as dictionary indices if their dictionary is this small (compressed) and batches have this many rows."""
 _DICTIONARY_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 FAR_TIME = "out of range for nanosecond resolution"
 """Part of Arrow's message for ORC timestamps that it cannot hold."""
@@ -201,7 +199,9 @@ def _is_encoded(chunk: pq.ColumnChunkMetaData) -> bool:
     if not chunk.has_dictionary_page or not _DICTIONARY_ENCODINGS.issuperset(chunk.encodings):
         return False
     dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
-    return 0 < dictionary <= MAX_DICTIONARY_BYTES and chunk.total_uncompressed_size <= 3 * chunk.num_values + 32 * dictionary
+    return (
+        0 < dictionary <= PIECES.max_dictionary_bytes and chunk.total_uncompressed_size <= 3 * chunk.num_values + 32 * dictionary
+    )
 
 
 def _leaf_paths(file: pq.ParquetFile) -> list[str]:
@@ -316,7 +316,7 @@ class _StoredRows:
         values outside of the dictionary looked up one by one.
         """
         paths = _leaf_paths(reader)
-        if self._batch_rows < MIN_ENCODED_ROWS or int96_columns(reader.schema, self._physical):
+        if self._batch_rows < PIECES.min_encoded_rows or int96_columns(reader.schema, self._physical):
             return []  # INT96 columns are read twice, and both reads need equal batches
         chunks = [reader.metadata.row_group(group) for group in groups]
         leaves = {name: paths.index(name) for name in self._physical if name in paths}

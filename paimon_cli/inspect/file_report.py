@@ -25,6 +25,7 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import natural_order
+from paimon_cli.pieces import PIECES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,7 +176,7 @@ def row_group_rows(context: TableContext, path: str, number: int, limit: int | N
     with _parquet_file(context, path) as file:
         if not 0 <= number < file.metadata.num_row_groups:
             raise NotFound(f"no row group {number} in {path}", f"the file has {file.metadata.num_row_groups}, numbered from 0")
-        batches = file.iter_batches(row_groups=[number], batch_size=limit or 65_536)
+        batches = file.iter_batches(row_groups=[number], batch_size=limit or PIECES.batch_rows)
         rows = pa.Table.from_batches(batches if limit is None else islice(batches, 1), file.schema_arrow)
     return rows.slice(0, limit)
 

@@ -24,8 +24,8 @@ from paimon_cli.metadata.avro_writer import (
     schema_of_text,
     zstd_module,
 )
+from paimon_cli.pieces import PIECES
 
-_BUFFER_BYTES = 64 << 10
 _MAX_PIECE_BYTES = 64 << 20
 _MAX_NUMBER_BYTES = 10
 _MAX_DEPTH = 100
@@ -158,7 +158,7 @@ def record_count(source: BinaryIO) -> int:
 
 
 def _data_file(source: BinaryIO) -> Container:
-    buffered = io.BufferedReader(source, _BUFFER_BYTES) if isinstance(source, io.RawIOBase) else source
+    buffered = io.BufferedReader(source, PIECES.avro_buffer_bytes) if isinstance(source, io.RawIOBase) else source
     return open_container(buffered, lambda size: _MAX_BLOCK_BYTES)
 
 

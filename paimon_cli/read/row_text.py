@@ -17,7 +17,6 @@ from paimon_cli.pieces import PIECES
 SPECIAL = '^$|[,"\r\n]'
 """CSV texts that need quotes, including the empty text, since an empty cell is null."""
 _SPECIAL_BYTES = np.isin(np.arange(256), list(b',"\r\n'))
-_UNQUOTED = pa.csv.WriteOptions(include_header=False, batch_size=1 << 16, quoting_style="none")
 
 
 def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -48,7 +47,8 @@ class CsvRows:
         if not self._needs_quotes and not any(_has_empty(column) for column in columns):
             sink = pa.BufferOutputStream()
             try:
-                pa.csv.write_csv(pa.RecordBatch.from_arrays(columns, names=self._names), sink, _UNQUOTED)
+                unquoted = pa.csv.WriteOptions(include_header=False, batch_size=PIECES.batch_rows, quoting_style="none")
+                pa.csv.write_csv(pa.RecordBatch.from_arrays(columns, names=self._names), sink, unquoted)
                 return sink.getvalue()
             except pa.ArrowInvalid:
                 self._needs_quotes = True  # other batches will probably need quotes, too

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import Storage, WrappedStorage, open_sized
@@ -228,7 +229,7 @@ def _send(spool: BinaryIO, storage: Storage, path: str, replace: bool) -> None:
         storage.delete(path)
     try:
         with storage.open_output(path) as sink:
-            shutil.copyfileobj(spool, sink, 1 << 20)
+            shutil.copyfileobj(spool, sink, PIECES.copied_bytes)
     except BaseException:
         if not replaces_atomically:
             storage.delete(path)

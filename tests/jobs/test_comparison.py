@@ -15,7 +15,6 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.errors import BadInput, NotFound, UsageError
-from paimon_cli.jobs import comparison
 from paimon_cli.jobs.comparison import Comparison
 from paimon_cli.pieces import PIECES
 from tests.tables import make_table, write
@@ -59,7 +58,7 @@ def catalog(tmp_path: Path) -> Catalog:
 def run_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each side is one run in memory, or many on disk that are merged in several passes."""
     monkeypatch.setattr(PIECES, "comparison_run_bytes", request.param)
-    monkeypatch.setattr(comparison, "SPILLED_BATCH_BYTES", 500)
+    monkeypatch.setattr(PIECES, "spilled_batch_bytes", 500)
     monkeypatch.setattr(PIECES, "max_merged_runs", 2)
 
 

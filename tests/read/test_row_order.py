@@ -14,7 +14,6 @@ import pytest
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
 from paimon_cli.pieces import PIECES
-from paimon_cli.read import selection
 from paimon_cli.read.selection import in_order, parse_order
 from tests.ingest.input_files import schema_of
 
@@ -116,7 +115,7 @@ def test_runs_on_disk_give_the_same(order: str, limit: int | None, monkeypatch: 
     parsed = parse_order(order, SCHEMA)
     expected = rows.take(pa.array(parsed.positions(rows)))["k"].to_pylist()[:limit]
     monkeypatch.setattr(PIECES, "sort_bytes", 20_000)
-    monkeypatch.setattr(selection, "SPILLED_BATCH_BYTES", 3_000)
+    monkeypatch.setattr(PIECES, "spilled_batch_bytes", 3_000)
     monkeypatch.setattr(PIECES, "max_merged_runs", 4)
     monkeypatch.setattr(PIECES, "top_rows", 1_000)
     found = list(in_order(_many(20_000, seed=1), parsed, limit))

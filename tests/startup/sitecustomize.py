@@ -1,12 +1,22 @@
-"""Imported when a Python process of a test starts: it takes PySpark from where it is installed.
+"""Imported when a Python process of a test starts: it takes PySpark from where it is installed, and makes pieces small.
 
-Spark puts pyspark.zip first on the path of its Python workers, and each of these processes would compile it again.
+Spark puts pyspark.zip first on the path of its Python workers, and each of these processes would compile it again. The sizes of
+pieces are those of the process that started this one (`tests/pieces.py`).
 """
 
+import json
+import os
 import sys
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 
 archives = [path for path in sys.path if path.endswith("pyspark.zip")]
 others = [path for path in sys.path if path not in archives]
 if archives and PathFinder.find_spec("pyspark", others) is not None:
     sys.path[:] = [*others, *archives]
+
+if "TEST_PIECES" in os.environ and find_spec("paimon_cli") is not None:
+    from paimon_cli.pieces import PIECES
+
+    for name, size in json.loads(os.environ["TEST_PIECES"]).items():
+        setattr(PIECES, name, size)

@@ -1,0 +1,278 @@
+"""Every number that cuts work into pieces is in `paimon_cli.pieces`, so that tests can make the pieces small."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import paimon_cli
+from paimon_cli.pieces import PIECES, Pieces
+from tests.pieces import injected, small
+
+PACKAGE = Path(paimon_cli.__file__).parent
+SMALLEST = 16
+"""Numbers below this are arities, digits and tries."""
+OTHER_ROOMS = ("cli", "lab")
+"""Rooms in which nothing is cut into pieces: the display, and cases of a few rows."""
+NO_SIZE = re.compile(r"\w*(MILLIS|SECONDS|SLEEP|DIGITS|PRECISION|BITS|DAYS|NANOS)\w*|maxsize=")
+"""Times, digits, and results that functions remember."""
+CUTS_NOTHING = {
+    "widths, precisions and versions": {
+        "casts/numbers": "_WIDE",
+        "datatypes/canonical_form": "context.prec",
+        "datatypes/internal_values": "context.prec",
+        "datatypes/space_curves": "_DECIMAL_WIDTH",
+        "jobs/spark/java_runtime": "OLDEST_JAVA",
+        "jobs/spark/session_engine": "CONNECT_PORT",
+        "metastore/hive_client": "_PORT",
+        "storage/commit_lock": "_ROUNDING",
+    },
+    "the greatest value of a type, and marks outside of it": {
+        "bucket/hash_index": "NOWHERE",
+        "bucket/key_blocks": "NO_LIMIT",
+        "bucket/nanosecond_range": "LARGEST",
+        "casts/from_text": "_MAX_INT",
+        "commit/deduplication": "BATCH_IDENTIFIER",
+        "datatypes/arrow_types": "_LARGEST_CELL _LARGEST_NUMBER",
+        "ingest/source_files": "MAX_ARRIVALS",
+        "invariants/changelog_checks": "AFTER",
+        "jobs/process": "_UNLIMITED",
+        "jobs/service_turn": "_NEVER",
+        "jobs/spark/chunks": "END_OF_ROWS",
+        "lsm/aggregators/collected_values": "NO_LIMIT",
+        "lsm/aggregators/sketches": "NOT_TRIMMED NO_CHILD",
+        "lsm/sorted_runs": "MOST_BYTES",
+        "metadata/possible_values": "_MAX_INT",
+        "options/option_text": "_MAX_LONG",
+        "options/table_options": "MAX_BUCKETS _MAX_LONG",
+        "read/scan_plan": "_BUCKETS _MAX",
+        "sql/expression_sql": "LARGEST_WHOLE",
+        "write/bucket_assigner": "MAX_BUCKETS",
+    },
+    "what a format prescribes": {
+        "__main__": "INTERRUPTED",
+        "bucket/column_statistics": "point",
+        "bucket/file_indexes": "DEFAULT_ITEMS _STRIPE",
+        "bucket/parquet_bloom": "_BLOCK_BYTES _HEADER_BYTES",
+        "bucket/stitched_files": "MAX_GROUPS",
+        "datatypes/arrow_types": "NESTED_ID_BASE",
+        "datatypes/data_type": "MAX_LENGTH",
+        "datatypes/key_order": "_MAX_COLUMNS _MAX_LENGTH",
+        "ingest/source_files": "MAX_DEFLATE_RATIO MIN_ARCHIVE_ROWS",
+        "jobs/iceberg_metadata": "FILE_PATH_ID FIRST_PARTITION_FIELD POSITION_ID",
+        "jobs/spark/submit": "entry.external_attr",
+        "lsm/aggregators/sketches": "BITMAP_BYTES LONGEST_ARRAY",
+        "metadata/avro_columns": "_MAX_SHORT_BYTES",
+        "metadata/avro_writer": "SYNC_SIZE",
+        "metadata/data_file_schema": "KEY_ID_OFFSET SEQUENCE_NUMBER_ID VALUE_KIND_ID",
+        "metadata/index_files": "MAGIC MAGIC_32 MAGIC_64",
+        "metadata/table_mode": "APPEND_FILE_SIZE KEYED_FILE_SIZE",
+        "metastore/jdbc": "_column(length)",
+        "metastore/rest_client": "status",
+        "options/option_text": "integer(high)",
+        "options/table_options": "MB",
+        "spark/reading": "MAX_LISTED_FILES",
+        "spark/source_writing": "ROWS_OF_TASK",
+        "spark/task_rows": "ROWS_OF_PARTITION",
+        "storage/bounded_postgres": "_BYTES_RECEIVED",
+        "storage/catalog_options": "key_length",
+        "storage/read_bounds": "_GB _KB _MB",
+        "storage/simulated_store": "BUSY CONFLICT DENIED EXISTS",
+        "write/bucket_assigner": "capacity",
+    },
+    "bounds of what others send or store": {
+        "bucket/parquet_bloom": "MAX_BYTES",
+        "bucket/parquet_pages": "MEMORY_PER_FOOTER_BYTE",
+        "bucket/postponed_files": "_MAX_USER_LENGTH",
+        "commit/deduplication": "MAX_NAMED_USERS _FILTER_BYTES _LOOK_BACK _MAX_NAME_LENGTH",
+        "datatypes/data_type": "MAX_NESTING",
+        "datatypes/type_text": "MAX_DEPTH",
+        "history/snapshot_history": "LONGEST_GAP",
+        "history/table_directory": "MAX_EXAMINED",
+        "ingest/faults": "MAX_VALUE_LENGTH",
+        "ingest/type_evidence": "MAX_ROW_FIELDS",
+        "jobs/service_metrics": "MOST_CONNECTIONS MOST_REQUEST_BYTES",
+        "jobs/spark/failures": "MAX_CAUSES",
+        "maintain/http_report": "_MOST_BYTES",
+        "metadata/avro_columns": "_MAX_COPIED_BYTES _MAX_PARTS",
+        "metadata/avro_reader": "_MAX_BLOCK_BYTES _MAX_DEPTH _MAX_EXPANSION _MAX_PIECE_BYTES _SMALL_BLOCK_BYTES",
+        "metadata/manifests": "_MAX_COPIED _MAX_DECOMPRESSED",
+        "metadata/possible_values": "MAX_LEVEL",
+        "metadata/table_schema": "MAX_COLUMNS",
+        "metastore/hive": "_LONGEST_CHAR _LONGEST_COMMENT _LONGEST_VARCHAR",
+        "metastore/hive_client": "MOST_BYTES MOST_ITEMS MOST_STRUCTS",
+        "metastore/rest_client": "MOST_BYTES MOST_ITEMS MOST_PAGES",
+        "spark/stream_reading": "MAX_IDS",
+        "sql/expression_sql": "MAX_DEPTH",
+        "storage/bounded_postgres": "MOST_BYTES",
+        "storage/local_storage": "_MAX_REMOVALS",
+    },
+    "how much a message or a report shows": {
+        "api/arguments": "MAX_SHOWN",
+        "catalog/table_site": "MAX_SIMILAR",
+        "datatypes/type_text": "SHOWN",
+        "ingest/faults": "MAX_SHOWN_FAULTS SHOWN_LENGTH",
+        "inspect/bucket_report": "MAX_MARKS",
+        "inspect/charts": "LABELS LONGEST_LABEL LONGEST_TEXT MAX_COLUMNS MAX_POINTS NOTES ROW"
+        " WIDTH _BOTTOM columns(height) left lines(height)",
+        "inspect/compaction_report": "LOOK_BACK",
+        "inspect/doctor_rules": "BIG_BUCKET MANY_SNAPSHOTS RECENT",
+        "inspect/report_figures": "MAX_BUCKETS MAX_CHANGES MAX_RUNS MAX_SNAPSHOTS",
+        "inspect/report_page": "MAX_LINES MAX_VALUES",
+        "jobs/doctor_job": "LITTLE_DISK LITTLE_MEMORY",
+        "jobs/verify_job": "MAX_PER_CODE",
+        "lsm/compaction_simulation": "SPACE_SAMPLES",
+        "metadata/snapshot": "_SHOWN",
+        "metadata/table_schema": "_SHOWN",
+        "sql/expression_sql": "SHOWN",
+        "storage/local_storage": "_SHOWN",
+    },
+    "how often something is tried": {
+        "api/writing": "delete(max_attempts) update(max_attempts)",
+        "jobs/compaction_service": "MAX_DOUBLINGS",
+        "jobs/table_change": "MAX_ATTEMPTS",
+        "maintain/end_of_history": "_TRIES",
+    },
+    "threads": {
+        "catalog/table_listing": "OPENED_AT_ONCE",
+        "jobs/compaction_service": "PROBES_AT_ONCE",
+        "metastore/filesystem": "LISTED_AT_ONCE",
+        "storage/ranged_file": "_FETCH_THREADS",
+    },
+    "memory, estimates and defaults of what is simulated": {
+        "bucket/hash_index": "_DENSE_RATIO _LINEAR_STEPS",
+        "history/manifest_cache": "_ENTRY_BYTES",
+        "ingest/source_files": "BEGINNING_BYTES",
+        "jobs/compact_request": "MIN_MEMORY",
+        "jobs/compaction_service": "SMALL_BYTES SMALL_MEMORY",
+        "jobs/export_job": "MIN_FILE_SIZE",
+        "jobs/reclaim_job": "DELETIONS_PER_READ",
+        "jobs/sort_job": "MIN_MAGNIFICATION",
+        "jobs/spark/session": "LARGEST_HEAP SMALLEST_HEAP",
+        "lsm/aggregators/arithmetic": "LONG_KEY",
+        "lsm/compaction_simulation": "commit_interval commits row_bytes rows",
+        "lsm/universal_compaction": "max_size_amplification_percent",
+        "metadata/avro_columns": "_CACHE_LINE _MAX_WIDTH",
+        "storage/catalog_options": "acquire_timeout max_sleep",
+    },
+    "which of several ways is taken": {
+        "jobs/engine_choice": "files size",
+        "spark/native_files": "FEW_FILES MAX_MERGED_ROWS MAX_WORD_BYTES SMALL_FILE",
+        "spark/reading": "MAX_LITERAL_ROWS",
+    },
+}
+"""Reason -> module -> numbers. A new number that cuts work, however, belongs into `Pieces`."""
+
+
+def _whole(node: ast.expr) -> int:
+    """The value of a constant expression such as `8 << 20`; 0 for all others."""
+    parts = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    if not all(isinstance(part, parts) for part in ast.walk(node)):
+        return 0
+    value = eval(compile(ast.Expression(node), "", "eval"), {})  # numbers and operators of our own source
+    return value if type(value) is int else 0
+
+
+def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Names of constants, fields, parameters and arguments, and their values; and the steps of ranges."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    yield from zip(map(ast.unparse, target.elts), node.value.elts, strict=True)
+                else:
+                    yield ast.unparse(target), node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield ast.unparse(node.target), node.value
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            last = [*node.args.posonlyargs, *node.args.args][-len(node.args.defaults) or sys.maxsize :]
+            named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            for argument, value in [*zip(last, node.args.defaults, strict=True), *named]:
+                if value is not None:
+                    yield f"{node.name}({argument.arg})", value
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            for keyword in node.keywords:
+                if re.search("size|chunk|batch|limit|rows|bytes", keyword.arg or ""):
+                    yield from ((f"{keyword.arg}=", part) for part in ast.walk(keyword.value) if isinstance(part, ast.expr))
+            if called in ("range", "islice", "read", "copyfileobj", "to_batches", "iter_batches") and node.args:
+                yield f"{called}()", node.args[-1] if called != "range" or len(node.args) == 3 else node.func
+
+
+def _numbers(source: str) -> set[tuple[str, int]]:
+    return {(name, value) for name, node in _named(ast.parse(source)) if (value := _whole(node)) >= SMALLEST}
+
+
+def _unexplained(module: str, source: str) -> set[str]:
+    explained = {name for modules in CUTS_NOTHING.values() for name in modules.get(module, "").split()}
+    return {name for name, _ in _numbers(source) if name not in explained and not NO_SIZE.fullmatch(name)}
+
+
+def _bodies(node: ast.AST) -> list[ast.AST]:
+    """What of a function runs when it is called."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return [*node.body]
+    return [node.body] if isinstance(node, ast.Lambda) else []
+
+
+def _modules() -> Iterator[tuple[str, str]]:
+    for path in PACKAGE.rglob("*.py"):
+        if path.name != "pieces.py" and path.relative_to(PACKAGE).parts[0] not in OTHER_ROOMS:
+            yield path.relative_to(PACKAGE).with_suffix("").as_posix(), path.read_text(encoding="utf-8")
+
+
+def test_numbers_that_cut_work_into_pieces_are_injected() -> None:
+    found = {module: names for module, source in _modules() if (names := _unexplained(module, source))}
+    assert not found, "a size of pieces belongs into paimon_cli/pieces.py; for another number, add the reason to CUTS_NOTHING"
+
+
+def test_no_reason_is_left_of_a_number_that_is_gone() -> None:
+    there = {(module, name) for module, source in _modules() for name, _ in _numbers(source)}
+    listed = {(module, name) for modules in CUTS_NOTHING.values() for module, names in modules.items() for name in names.split()}
+    assert not listed - there
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "BATCH_ROWS = 1 << 16",
+        "SMALLEST, LARGEST = 2, 500",
+        "class Listing:\n    page: int = 100",
+        "def deleted(names, most=1000): ...",
+        "def deleted(names, *, most=1000): ...",
+        "batches = rows.to_batches(max_chunksize=limit or 4096)",
+        "for start in range(0, len(names), 300): ...",
+        "page = list(islice(names, 300))",
+        "block = source.read(8 << 20)",
+    ],
+)
+def test_a_new_size_is_noticed(source: str) -> None:
+    assert _unexplained("bucket/new_module", source)
+
+
+def test_each_size_is_used_where_it_is_needed_and_not_before() -> None:
+    """A size that a module reads when it is imported, such as a default, stays what it was when a test sets another."""
+    used: set[str] = set()
+    for module, source in _modules():
+        tree = ast.parse(source)
+        later = {id(part) for node in ast.walk(tree) for begun in _bodies(node) for part in ast.walk(begun)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "PIECES":
+                assert id(node) in later, f"{module}: {node.attr}"
+                used.add(node.attr)
+    assert used == {field.name for field in fields(Pieces)}
+
+
+def test_processes_of_a_test_have_its_sizes() -> None:
+    shown = "from paimon_cli.pieces import PIECES; print(PIECES.batch_rows, PIECES.sort_bytes)"
+    with injected(3):
+        small_sizes = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
+        assert small_sizes == ["3", str(small(3)["sort_bytes"])]
+    assert (PIECES.batch_rows, PIECES.sort_bytes) == (Pieces().batch_rows, Pieces().sort_bytes)
