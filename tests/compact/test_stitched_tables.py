@@ -13,7 +13,6 @@ import pytest
 from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter
 from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.bucket.merged_rows import read_bucket
-from paimon_cli.compact import append_rewriter
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -53,8 +52,8 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         real(self, file, first_sequence)
 
     monkeypatch.setattr(DataFileWriter, "copy", watched)
-    for name in ("MIN_GROUP_BYTES", "MIN_COMPACTED_GROUP_BYTES", "MIN_CHUNK_BYTES"):
-        monkeypatch.setattr(append_rewriter, name, 0)
+    for name in ("min_group_bytes", "min_compacted_group_bytes", "min_chunk_bytes"):
+        monkeypatch.setattr(PIECES, name, 0)
     return counts
 
 

@@ -16,6 +16,7 @@ from paimon_cli.metastore.hive_client import HiveAddress, HiveLock
 from paimon_cli.metastore.settings import find_metastore
 from tests.cli.calling import Run
 from tests.metastore.hive_server import HiveServer
+from tests.pieces import injected
 
 pytestmark = pytest.mark.xdist_group("hive")
 
@@ -86,6 +87,14 @@ def test_an_external_table_is_not_dropped(flags: list[str], hive: HiveServer, ru
         client.alter_table("other", "orders", external)
     assert "external table" in run("drop", "other.orders", "-y", *flags, code=8).err
     assert (tmp_path / "wh/other.db/orders/schema/schema-0").exists()
+
+
+def test_more_tables_than_one_call_returns(flags: list[str], run: Run) -> None:
+    for number in range(6):
+        run("create", f"other.t{number}", "-C", "id BIGINT", *flags)
+    with injected(3):
+        listed = run("tables", "ls", "other", *flags).out
+    assert [name for name in ("orders", *(f"t{number}" for number in range(6))) if name not in listed] == []
 
 
 def test_names_are_in_lower_case(flags: list[str], run: Run) -> None:

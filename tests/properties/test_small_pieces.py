@@ -1,0 +1,134 @@
+"""Tables of twenty rows in pieces of one to seven rows: no operation depends on where one piece ends and the next begins."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Table
+from tests.pieces import injected
+from tests.tables import make_table
+
+Row = dict[str, Any]
+COLUMNS = {"p": "INT", "k": "INT", "v": "STRING", "n": "INT"}
+ARROW = pa.schema([("p", pa.int32()), ("k", pa.int32()), ("v", pa.string()), ("n", pa.int32())])
+VECTORS = {"deletion-vectors.enabled": "true"}
+KEYS, ROWS = 23, 20
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of table. `key`: none if rows may repeat."""
+
+    key: tuple[str, ...] = ("k",)
+    partitions: tuple[str, ...] = ()
+    bucket: int = 1
+    options: dict[str, str] = field(default_factory=dict)
+
+
+KINDS = {
+    "fixed buckets": Kind(bucket=2),
+    "no compaction while writing": Kind(options={"write-only": "true"}),
+    "partitions": Kind(("p", "k"), ("p",)),
+    "vectors": Kind(options=VECTORS),
+    "lookup changelog": Kind(options={"changelog-producer": "lookup"}),
+    "full changelog": Kind(options={"changelog-producer": "full-compaction"}),
+    "dynamic buckets": Kind(bucket=-1, options={"dynamic-bucket.target-row-num": "4"}),
+    "cross-partition": Kind(("k",), ("p",), -1, {"dynamic-bucket.target-row-num": "4"}),
+    "postponed": Kind(bucket=-2),
+    "ORC": Kind(options={"file.format": "orc"}),
+    "Avro": Kind(options={"file.format": "avro"}),
+    "append": Kind((), bucket=-1),
+    "append with vectors": Kind((), bucket=-1, options=VECTORS),
+    "append in partitions": Kind((), ("p",), -1),
+    "append in buckets": Kind((), bucket=2, options={"bucket-key": "k"}),
+}
+
+
+class Model:
+    """What the table must hold: its rows by key, or as a list if they may repeat."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.rows: list[Row] = []
+
+    def write(self, rows: list[Row]) -> None:
+        if not self.kind.key:
+            self.rows += rows
+            return
+        latest = {tuple(row[name] for name in self.kind.key): row for row in [*self.rows, *rows]}
+        self.rows = list(latest.values())
+
+    def sorted(self) -> list[Row]:
+        return _sorted(self.rows)
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row.values()])
+
+
+def _rows(dice: random.Random, count: int = ROWS) -> list[Row]:
+    return [
+        {
+            "p": dice.randrange(2),
+            "k": dice.randrange(KEYS),
+            "v": dice.choice([None, "", "é" * dice.randrange(5), f"text {dice.randrange(100)}"]),
+            "n": dice.choice([None, dice.randrange(50)]),
+        }
+        for _ in range(count)
+    ]
+
+
+def _check(table: Table, model: Model) -> None:
+    assert _sorted(table.scan().to_arrow().to_pylist()) == model.sorted()
+    for key in (0, 11, KEYS - 1):
+        found = table.scan(where=f"k = {key}").to_arrow().to_pylist()
+        assert _sorted(found) == _sorted([row for row in model.rows if row["k"] == key])
+
+
+def _run(table: Table, kind: Kind, dice: random.Random) -> None:
+    model = Model(kind)
+    postponed = kind.bucket == -2
+    for turn in range(4):
+        rows = _rows(dice)
+        table.write(pa.Table.from_pylist(rows, ARROW))
+        model.write(rows)
+        if postponed or turn == 2:
+            table.compact("full")
+        _check(table, model)
+        low = dice.randrange(KEYS)
+        where, matches = (
+            f"k >= {low} AND k < {low + 4} AND n > 10",
+            lambda row, low=low: low <= row["k"] < low + 4 and (row["n"] or 0) > 10,
+        )
+        if turn % 2:
+            table.delete(where)
+            model.rows = [row for row in model.rows if not matches(row)]
+        else:
+            table.update({"v": "'new'", "n": "n + 1"}, where)
+            model.rows = [{**row, "v": "new", "n": row["n"] + 1} if matches(row) else row for row in model.rows]
+        if postponed:
+            table.compact("full")
+        _check(table, model)
+    table.compact("full")
+    _check(table, model)
+    assert table.verify("full").violations == []
+
+
+@pytest.fixture(params=[1, 2, 3, 7])
+def small_pieces(request: pytest.FixtureRequest) -> Iterator[int]:
+    with injected(request.param):
+        yield request.param
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_table(name: str, small_pieces: int, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    context = make_table(tmp_path / "t", COLUMNS, kind.key, kind.partitions, kind.bucket, kind.options)
+    _run(Table.open(context.url), kind, random.Random(small_pieces))
