@@ -22,10 +22,19 @@ LEAST = {
 
 RUN_TWICE = frozenset(
     {
-        "jobs/test_append_change.py",
+        "compact/test_continued_vectors.py",
+        "compact/test_exact_runs.py",
+        "jobs/test_update_job.py",
     }
 )
-"""Modules whose tests run a second time in `make test`, with small pieces. At night they run with pieces of several sizes."""
+"""Modules whose tests run a second time in `make test`, with small pieces."""
+AT_NIGHT = RUN_TWICE | {
+    "jobs/test_cross_partition.py",
+    "jobs/test_dynamic_buckets.py",
+    "jobs/test_rescale_job.py",
+    "read/test_goldens_read.py",
+}
+"""Modules that `make nightly` runs with pieces of several sizes. Tests that count pieces, or have large tables, are left out."""
 
 
 def small(pieces: int) -> Mapping[str, int]:
@@ -43,7 +52,7 @@ def injected(pieces: int) -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[VARIABLE]
+        os.environ.pop(VARIABLE, None)
         _set(sizes)
 
 

@@ -138,7 +138,7 @@ def _merged_rows(
     vectors = load_vectors(context, bucket) if context.options.deletion_vectors_enabled else NO_VECTORS
     sections = key_sections(bucket.files, context.key_of)
     for number, section in enumerate(sections):
-        if number % (PIECES.files_ahead // 2) == 0:
+        if number % max(1, PIECES.files_ahead // 2) == 0:
             upcoming = sections[number : number + PIECES.files_ahead]
             announce(context, bucket.bucket_id, [run.files[0] for next_section in upcoming for run in next_section])
         names = single_run_names if len(section) == 1 else merge_names

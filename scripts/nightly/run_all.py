@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.pieces import AT_NIGHT
 from tests.processes.place import SHAPES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +69,8 @@ KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_
 TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
 EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night", "--timeout", "3600")
 """The property tests with random examples. A failure is printed with the blob that reproduces it."""
+SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
+"""Tests of whole tables, which hold with pieces of any size."""
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
@@ -95,6 +98,10 @@ PROGRAMS = (
     Program("audit", "scripts.nightly.audit"),
     Program("pytest", "pytest", TESTS, cores=2, minutes=45),
     Program("examples", "pytest", EXAMPLES, cores=2, minutes=45),
+    *(
+        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2)
+        for pieces in (1, 2, 3, 7)
+    ),
 )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from paimon_cli import Table
@@ -121,7 +125,7 @@ def _run(table: Table, kind: Kind, dice: random.Random) -> None:
     assert table.verify("full").violations == []
 
 
-@pytest.fixture(params=[1, 2, 3, 7])
+@pytest.fixture(params=[1, 3, *(pytest.param(pieces, marks=pytest.mark.nightly) for pieces in (2, 7))])
 def small_pieces(request: pytest.FixtureRequest) -> Iterator[int]:
     with injected(request.param):
         yield request.param
@@ -132,3 +136,62 @@ def test_every_kind_of_table(name: str, small_pieces: int, tmp_path: Path) -> No
     kind = KINDS[name]
     context = make_table(tmp_path / "t", COLUMNS, kind.key, kind.partitions, kind.bucket, kind.options)
     _run(Table.open(context.url), kind, random.Random(small_pieces))
+
+
+def _written(tmp_path: Path, dice: random.Random, kind: Kind, commits: int = 5) -> tuple[Table, Model]:
+    context = make_table(tmp_path / "t", COLUMNS, kind.key, kind.partitions, kind.bucket, kind.options)
+    table, model = Table.open(context.url), Model(kind)
+    for _ in range(commits):
+        rows = _rows(dice)
+        table.write(pa.Table.from_pylist(rows, ARROW))
+        model.write(rows)
+    return table, model
+
+
+SPILLED = {"write-buffer-size": "1 kb", "sort-spill-threshold": "2", "write-buffer-spillable": "true"}
+
+
+@pytest.mark.parametrize("name", ["fixed buckets", "cross-partition", "append"])
+def test_rows_from_files_that_are_spilled(name: str, small_pieces: int, tmp_path: Path) -> None:
+    kind = replace(KINDS[name], options={**KINDS[name].options, **SPILLED})
+    table, model = _written(tmp_path, random.Random(small_pieces), kind, 1)
+    for form in ("csv", "json", "parquet"):
+        rows = [{**row, "v": row["v"] or None} for row in _rows(random.Random(form), 200)]
+        file, given = tmp_path / f"rows.{form}", pa.Table.from_pylist(rows, ARROW)
+        if form == "csv":
+            pa.csv.write_csv(given, file)
+        elif form == "json":
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            pa.parquet.write_table(given, file, row_group_size=small_pieces * 5)
+        table.write(str(file))
+        model.write(rows)
+        _check(table, model)
+
+
+@pytest.mark.parametrize("order", ["order", "zorder", "hilbert"])
+def test_rows_that_are_put_in_order(order: str, small_pieces: int, tmp_path: Path) -> None:
+    table, model = _written(tmp_path, random.Random(small_pieces), KINDS["append in partitions"])
+    table.compact(order_by=["k", "n"], order_strategy=order)
+    _check(table, model)
+
+
+def test_rows_are_read_in_order_and_up_to_a_limit(small_pieces: int, tmp_path: Path) -> None:
+    table, model = _written(tmp_path, random.Random(small_pieces), KINDS["append"])
+    first = sorted(model.rows, key=lambda row: (row["k"], -(row["n"] or 0)))
+    for limit in (None, 1, 5, 17):
+        found = table.scan(order_by="k, n DESC NULLS LAST", limit=limit).to_arrow().to_pylist()
+        assert [(row["k"], row["n"] or 0) for row in found] == [(row["k"], row["n"] or 0) for row in first[:limit]]
+
+
+def test_old_snapshots_go_and_their_files(small_pieces: int, tmp_path: Path) -> None:
+    table, model = _written(tmp_path, random.Random(small_pieces), KINDS["fixed buckets"])
+    for number in range(9):
+        stray = tmp_path / "t" / "bucket-0" / f"data-stray-{number}-0.parquet"
+        stray.write_bytes(b"stray")
+        os.utime(stray, (0, 0))
+    table.compact("full")
+    table.expire(retain_max=1, retain_min=1)
+    assert table.remove_orphans()[0] == 9
+    _check(table, model)
+    assert table.verify("full").violations == []
