@@ -107,16 +107,15 @@ def _run(table: Table, kind: Kind, dice: random.Random) -> None:
             table.compact("full")
         _check(table, model)
         low = dice.randrange(KEYS)
-        where, matches = (
-            f"k >= {low} AND k < {low + 4} AND n > 10",
-            lambda row, low=low: low <= row["k"] < low + 4 and (row["n"] or 0) > 10,
-        )
+        where = f"k >= {low} AND k < {low + 4} AND n > 10"
+        matches = [low <= row["k"] < low + 4 and (row["n"] or 0) > 10 for row in model.rows]
         if turn % 2:
             table.delete(where)
-            model.rows = [row for row in model.rows if not matches(row)]
+            model.rows = [row for row, match in zip(model.rows, matches, strict=True) if not match]
         else:
             table.update({"v": "'new'", "n": "n + 1"}, where)
-            model.rows = [{**row, "v": "new", "n": row["n"] + 1} if matches(row) else row for row in model.rows]
+            changed = [{**row, "v": "new", "n": (row["n"] or 0) + 1} for row in model.rows]
+            model.rows = [new if match else row for row, new, match in zip(model.rows, changed, matches, strict=True)]
         if postponed:
             table.compact("full")
         _check(table, model)
