@@ -18,6 +18,8 @@ LEAST = {
     "upload_part_bytes": PIECES.upload_part_bytes,  # object stores refuse smaller parts
     "csv_block_bytes": 4096,  # also the longest row of a CSV file
     "json_block_bytes": 4096,
+    "min_merged_runs": 2,  # a merge of one run merges nothing
+    "max_merged_runs": 2,
 }
 
 RUN_TWICE = frozenset(

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import csv_rows
 from paimon_cli.ingest.csv_quotes import CheckedQuotes, CsvSyntax, MisquotedRows
 from paimon_cli.ingest.faults import AFTER_QUOTE, Tally
 from paimon_cli.ingest.inference import columns_of_file
@@ -142,7 +141,7 @@ def test_an_open_header_and_an_open_cell_longer_than_a_block(
 
 def test_text_after_a_closing_quote_is_a_fault_of_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PIECES, "csv_block_bytes", 500)
-    monkeypatch.setattr(csv_rows, "BATCH_ROWS", 7)
+    monkeypatch.setattr(PIECES, "batch_rows", 7)
     lines = [
         f'{n},"a\nb" c' if n % 10 == 3 else f"{n}" if n % 10 == 5 else f'{n},5" pipe' if n % 2 else f'{n},"x ""{n}"" \n"'
         for n in range(200)

@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import csv_rows, text_values
+from paimon_cli.ingest import text_values
 from paimon_cli.ingest.faults import BadCells
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
@@ -140,7 +140,7 @@ def test_broken_csv(content: str | bytes, what: str, why: str, tmp_path: Path) -
 
 def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PIECES, "csv_block_bytes", 1000)
-    monkeypatch.setattr(csv_rows, "BATCH_ROWS", 7)
+    monkeypatch.setattr(PIECES, "batch_rows", 7)
     monkeypatch.setattr(PIECES, "json_block_bytes", 1000)
     monkeypatch.setattr(PIECES, "batch_rows", 7)
     incoming = IncomingRows(one_column("STRING"))
