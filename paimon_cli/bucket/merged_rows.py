@@ -257,7 +257,7 @@ def _appended_rows(
 
 def _fetched_ahead(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> Iterator[DataFileMeta]:
     for number, file in enumerate(files):
-        if number % (PIECES.files_ahead // 2) == 0:
+        if number % max(1, PIECES.files_ahead // 2) == 0:
             announce(context, bucket_id, files[number : number + PIECES.files_ahead])
         yield file
 
