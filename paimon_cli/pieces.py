@@ -249,6 +249,8 @@ class Pieces:
     """Bytes that are read from or written to a connection at a time."""
     listed_objects: int = 1_000
     """Objects that are listed at a time."""
+    entries_between_checks: int = 4_096
+    """Entries of a directory after which a long listing checks whether there is time left for it."""
     upload_part_bytes: int = 8 << 20
     """Size of the parts of an upload. Stores accept at least 10,000 parts, so files of 80 GB are possible."""
     sent_bytes: int = 64 << 20

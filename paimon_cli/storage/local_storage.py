@@ -25,8 +25,6 @@ from paimon_cli.storage.time_bounds import check_time
 
 _MAX_REMOVALS = 20
 """How often the directory of a new file is created, if others remove it while it is empty."""
-_ENTRIES_BETWEEN_CHECKS = 4096
-"""How often a long listing checks whether there is time left for it."""
 _SHOWN = 40
 """Characters shown of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -111,7 +109,7 @@ class LocalStorage:
         try:
             with errors_of(path), os.scandir(path) as entries:
                 for number, entry in enumerate(entries):
-                    if number % _ENTRIES_BETWEEN_CHECKS == 0:
+                    if number % PIECES.entries_between_checks == 0:
                         check_time()
                     with contextlib.suppress(FileNotFoundError):  # deleted since the directory was read
                         found.append(_status(entry))

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from itertools import pairwise
 
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.threads import THREADS, concurrency, thread_pool
+from paimon_cli.storage.threads import concurrency, thread_pool
 
 Range = tuple[int, int]
 """Byte range [start, end)."""
