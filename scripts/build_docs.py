@@ -31,7 +31,7 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tables", ("loading.md", "reading.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
     ("Running it", ("concurrency.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
-    ("Reference", ("commands.md", "options.md", "exit-codes.md", "json.md", "FORMAT.md")),
+    ("Reference", ("commands.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
     ("Background", ("ARCHITECTURE.md", "decisions.md", "speed.md", "CHANGELOG.md")),
 )
 WRITERS = {

@@ -172,7 +172,8 @@ class HelpfulGroup(PlainHelp, TyperGroup):
     """A group of commands that shows its help when it is called without a command, and names the command that was meant."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args or ["--help"])
+        names_table = any(parameter.param_type_name == "argument" for parameter in self.params)
+        return super().parse_args(ctx, (_flags_after_command(args) if names_table else args) or ["--help"])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and (meant := self._meant(ctx, args)):
@@ -187,6 +188,17 @@ class HelpfulGroup(PlainHelp, TyperGroup):
         is_table = "/" in args[0] or "." in args[0] or os.path.isdir(args[0])
         shown_by = next((name for name in SHOWS_A_TABLE if self.get_command(ctx, name) is not None), None)
         return f"{ctx.command_path} {shown_by} {shlex.join(args)}" if is_table and shown_by is not None else None
+
+
+LOCATING_FLAGS = ("--warehouse", "--profile", "--branch")
+
+
+def _flags_after_command(words: list[str]) -> list[str]:
+    """`TABLE --warehouse W set ...` as `TABLE set --warehouse W ...`: a table with its flags is one argument of a hint."""
+    end = 1
+    while words[end : end + 1] and words[end] in LOCATING_FLAGS:
+        end += 2
+    return [*words[:1], *words[end : end + 1], *words[1:end], *words[end + 1 :]]
 
 
 class CommandsOnDemand(Mapping[str, Any]):

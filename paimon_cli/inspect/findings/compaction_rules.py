@@ -60,16 +60,16 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     trigger = options.compaction_trigger if has_keys else options.compaction_min_file_num
     most = max((decision.runs_before for decision in table.decisions.values()), default=0)
     unit = "sorted run" if has_keys else "file"
-    figures: dict[str, Figure] = {"due": len(table.due), "buckets": len(table.all_buckets), f"most_{unit}s": most}
-    figures = {name.replace(" ", "_"): value for name, value in figures.items()} | {"trigger": trigger}
+    name = "most_sorted_runs" if has_keys else "most_files"
+    figures: dict[str, Figure] = {"due": len(table.due), "buckets": len(table.all_buckets), name: most, "trigger": trigger}
     if not due:
         why_not = table.why_not_compactable
-        said = f"not compacted by this version: {why_not}" if why_not else f"{len(table.due)} of {len(table.all_buckets)} are due"
-        yield Finding("", OK, "compaction", f"buckets: {said}", figures=figures)
+        said = f"this version does not compact the table: {why_not}" if why_not else "no further compaction is due"
+        yield Finding("", OK, "compaction", said, figures=figures)
         return
-    reasons = sorted({table.due[bucket.bucket_id].reason for bucket in due})
-    where = f"{len(due)} of {counted(len(table.buckets), 'bucket')}"
-    message = f"due in {where}, by {', '.join(reasons)}; up to {counted(most, unit)}, trigger {trigger}"
+    reasons = ", ".join(sorted({table.due[bucket.bucket_id].reason for bucket in due}))
+    held = f"up to {counted(most, unit)}, trigger {trigger}"
+    message = f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {reasons}; {held}"
     threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
     yield Finding(DUE, WARNING, "compaction", message, _minor(table), figures=figures, threshold=threshold)
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.inspect.findings import runner
+from paimon_cli import Table
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.findings import bucket_rules, runner
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ADVICE, HISTORY, LISTING, METADATA, OK, REPLAY, TOPICS, WARNING, Finding, rule
 from paimon_cli.inspect.findings.runner import DROPPED, RULES, UNREADABLE, findings_of
-from tests.inspect.findings.odd_tables import BUILDERS, a_damaged_older_snapshot, seven_runs_over_five, tiny
+from tests.inspect.findings.odd_tables import BUILDERS, WRITE_ONLY, a_damaged_older_snapshot, keyed, seven_runs_over_five, tiny
+from tests.tables import write
 
 ALL = (METADATA, LISTING, REPLAY)
 OF_THE_MACHINE = {f"PD{number:03}" for number in (1, 2, 3, 4, 5, 6, 7, 10)}
@@ -29,6 +32,8 @@ def test_codes_are_never_used_twice() -> None:
     taken = {*codes, *OF_THE_MACHINE, DROPPED, UNREADABLE}
     assert NEXT_CODE not in taken and max(code for code in taken if code < NEXT_CODE and code.startswith("PD")) == "PD028"
     assert all(re.fullmatch(r"P[DA]\d{3}", code) for code in taken)
+    page = (Path(__file__).parents[3] / "docs" / "findings.md").read_text()
+    assert set(re.findall(r"^\| (P[DA]\d{3}) ", page, re.MULTILINE)) == taken - OF_THE_MACHINE
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -69,12 +74,6 @@ def test_the_evidence_is_given(tmp_path: Path) -> None:
 
 
 def test_a_bad_bucket_count_is_told_until_someone_chooses_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from paimon_cli import Table
-    from paimon_cli.history.table_context import TableContext
-    from paimon_cli.inspect.findings import bucket_rules
-    from tests.inspect.findings.odd_tables import WRITE_ONLY, keyed
-    from tests.tables import write
-
     monkeypatch.setattr(bucket_rules, "MANY_BUCKETS", 2)
     context = keyed(tmp_path / "t", 1, WRITE_ONLY, bucket=4)
 
