@@ -193,6 +193,7 @@ SAYS_SO = re.compile(
 SAID_BESIDE = {
     "inspect/findings/bucket_rules.py": "a finding says what its command does, and why",
     "inspect/findings/history_rules.py": "a finding says what its command does, and why",
+    "inspect/findings/runner.py": "a finding says what its command does, and why",
     "invariants/repair_plan.py": "a step of a repair says what is lost (`loss`)",
 }
 """Modules whose commands are shown beside a text that says what they do."""
