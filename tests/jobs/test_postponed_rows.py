@@ -427,7 +427,7 @@ def test_what_waits_is_a_finding_with_a_cure(tmp_path: Path) -> None:
         write(context, [row(9 - number, number), row(number, number)])
     (finding,) = describe_table(CatalogTable.open(locate_table(context.url))).health
     assert (finding.code, finding.command) == ("PD023", f"paimon-cli compact {context.url}")
-    assert finding.finding == "24 rows in 12 files wait for their buckets; plain reads do not show them"
+    assert finding.message == "24 rows in 12 files wait for their buckets; plain reads do not show them"
     compact(context)
     assert describe_table(CatalogTable.open(locate_table(context.url))).health == ()
 
