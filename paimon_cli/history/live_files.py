@@ -81,9 +81,9 @@ def _check_keys(context: TableContext, table: FileTable) -> None:
     """Raise `DamagedFile` if files have keys, but the table has none: its versions of a row would be read as rows."""
     if context.schema.primary_keys:
         return
-    keyed = (table.lengths("min_keys") > len(EMPTY_ROW)).nonzero()[0]
-    if len(keyed):
-        path, name = context.layout.schema(context.schema.id), table.entry(int(keyed[0])).file.file_name
+    keyed = table.lengths("min_keys") > len(EMPTY_ROW)
+    if keyed.any():
+        path, name = context.layout.schema(context.schema.id), table.entry(int(keyed.argmax())).file.file_name
         why = f"it has no primary key, but the manifest record of {name} has"
         raise DamagedFile(f"{path} is damaged", why, "restore the file", path=path)
 

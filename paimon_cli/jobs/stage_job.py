@@ -33,7 +33,7 @@ from paimon_cli.jobs.write_job import work_of, write_input
 from paimon_cli.jobs.write_request import COMPACTION_AFTER, NO_COMPACTION, WriteRequest, overwritten, plan_write, strategy_of
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
+from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit, check_records
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -56,9 +56,11 @@ class StageFile:
         """The staged commit. Raises `NotFound`, or `DamagedFile` if the content is not exactly what was written."""
         storage, path = self._location()
         try:
-            return StagedCommit.from_json(storage.read_bytes(path), self.name)
+            staged = StagedCommit.from_json(storage.read_bytes(path), self.name)
         except FileNotFoundError:
             raise NotFound(f"no file {self.name}", "staged commits are written by `paimon-cli write --stage FILE`") from None
+        check_records(staged.messages, self.name)
+        return staged
 
     def write(self, staged: StagedCommit) -> None:
         storage, path = self._location()

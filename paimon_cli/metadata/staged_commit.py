@@ -130,11 +130,10 @@ class StagedCommit:
             hint = "write the rows again; the files of the damaged commit will be found as orphans"
             raise DamagedFile(f"{path} does not hold a staged commit", str(error), hint, path=path) from error
         check_plain_names(_file_names(staged.messages), path)
-        _check_records(staged.messages, path)
         return staged
 
 
-def _check_records(messages: tuple[CommitMessage, ...], path: str) -> None:
+def check_records(messages: tuple[CommitMessage, ...], path: str) -> None:
     """Raise `DamagedFile` for records that no reader would accept in a manifest: a commit would make the table unreadable."""
     places = [(m, (*m.created_files(), *m.deleted_files, *m.compact_before, *m.compact_after)) for m in messages]
     entries = [ManifestEntry(ADD, m.partition, m.bucket, m.total_buckets, file) for m, files in places for file in files]

@@ -48,10 +48,10 @@ def test_rows_outside_of_a_recorded_range_are_refused(tmp_path: Path, file_forma
 def test_footers_tell_sequence_numbers_that_are_not_read(tmp_path: Path) -> None:
     """Swapped ranges would turn the order of two files round."""
     context, bucket = two_files(tmp_path, "parquet")
-    ranges: list[dict[str, Any]] = [
-        {"min_sequence_number": f.min_sequence_number, "max_sequence_number": f.max_sequence_number} for f in bucket.files
-    ]
-    files = tuple(replace(file, **other) for file, other in zip(bucket.files, reversed(ranges), strict=True))
+    files = tuple(
+        replace(file, min_sequence_number=other.min_sequence_number, max_sequence_number=other.max_sequence_number)
+        for file, other in zip(bucket.files, reversed(bucket.files), strict=True)
+    )
     with pytest.raises(DamagedFile, match="sequence numbers"):
         list(read_bucket(context, replace(bucket, files=files), ["k", "v"]))
 
