@@ -65,8 +65,8 @@ MEANINGFUL = {
     "schema *.fields*": "fewer or other columns are as valid: files may hold columns that were dropped; Java too looks for those "
     "of the schema only",
     "schema *.options*": "options decide how versions of a row are merged, and which levels are shown",
-    "manifest _FILE._LEVEL": "no file knows its level, but tables with deletion vectors hide level 0; `verify --level full` finds "
-    "keys that are visible twice (PV033)",
+    "manifest _FILE._LEVEL": "no file knows its level, but tables with deletion vectors hide level 0; `verify --level full` "
+    "finds keys that are visible twice (PV033)",
     "index manifest _DELETIONS_VECTORS_RANGES.f0": "Java leaves vectors of files that are gone; `verify` names them (PV016)",
 }
 """Fields, or fields with one value, with which `read` may return other rows, and why no reader can tell."""
