@@ -201,7 +201,7 @@ def _read(context: TableContext, kind: str, path: str) -> RemovalRecord | None:
         tags = tuple(str(name) for name in content["tags"])
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, RecursionError, DamagedFile):
+    except (ValueError, TypeError, KeyError, RecursionError, DamagedFile, NotFound):
         return RemovalRecord(path)
     return RemovalRecord(path, _what_is_left(context, commits, states), tags)
 

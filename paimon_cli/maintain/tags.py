@@ -12,6 +12,7 @@ from paimon_cli.maintain.needed_files import (
     DeleteFiles,
     FileToDelete,
     SharedManifests,
+    all_ids,
     changelog_entries,
     file_paths,
     needed_by_other_branches,
@@ -181,15 +182,16 @@ def expired_tags(context: TableContext, older_than: int | None = None) -> list[s
 def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
     """All other tags, and the oldest snapshot. Not only the nearest ones: a tag may be created from any snapshot later on.
 
-    A snapshot that was gone when an interrupted command deleted its tag may have been put back since.
+    With the record of an interrupted command, all snapshots: one that was gone may have been put back since, and a record in a
+    table that is not to be trusted may name the files of any.
     """
     gone = {context.layout.tag(name) for name in removal.names}
     tags = [tag.snapshot for name, tag in context.tags.all().items() if context.layout.tag(name) not in gone]
+    if removal.discarded.unfinished:
+        return [*tags, *filter(None, map(context.snapshots.find, all_ids(context)))]
     earliest = context.snapshots.earliest_id()
     oldest = None if earliest is None else context.snapshots.find(earliest)
-    unfinished = [state.id for record in removal.discarded.unfinished for state in record.versions.states]
-    put_back = [found for number in unfinished if (found := context.snapshots.find(number)) is not None]
-    return [*tags, *put_back] if oldest is None else [*tags, *put_back, oldest]
+    return tags if oldest is None else [*tags, oldest]
 
 
 def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple[bytes, str]:

@@ -19,7 +19,7 @@ from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import DeleteFiles, changelog_entries, delete_files, file_paths, measured
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
-from paimon_cli.maintain.removed_versions import ROLLBACK, TAGS, unfinished_removals
+from paimon_cli.maintain.removed_versions import FAST_FORWARD, ROLLBACK, TAGS, unfinished_removals
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.storage.injected import SystemClock
@@ -293,6 +293,41 @@ def test_a_record_does_not_lead_out_of_the_table_nor_to_what_versions_need(tmp_p
     before = rows(context)
     back(context, 2)
     assert rows(context) == before
+    check_versions(context)
+
+
+@pytest.mark.parametrize("named", ["commits", "states"])
+@pytest.mark.parametrize("kind", [ROLLBACK, TAGS, FAST_FORWARD])
+def test_a_forged_record_deletes_nothing_that_a_version_needs(tmp_path: Path, kind: str, named: str) -> None:
+    """It names the files of the newest snapshot under an id that no snapshot has."""
+    context = table_of_five(tmp_path)
+    write(context, [{"k": 8, "v": "new"}])
+    forged = {**json.loads(Path(context.layout.snapshot(6)).read_text()), "id": 77}
+    content = {"kind": kind, "tags": [], "commits": [], "states": [], named: [forged]}
+    path = Path(context.layout.removal("x"))
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
+    expected = {number: rows(context, snapshot_id=number) for number in context.snapshots.ids()}
+    create_tag(context, "one", 1)
+    create_branch(context, "b", snapshot_id=6)
+    if kind == TAGS:
+        untag(context, "one")
+    elif kind == ROLLBACK:
+        back(context, 6)
+    else:
+        write(context.at_branch("b"), [{"k": 9, "v": "more"}])
+        fast_forward(context, plan_fast_forward(context, "b"), delete_files(context))
+    assert {number: rows(context, snapshot_id=number) for number in expected} == expected
+    check_versions(context)
+
+
+def test_a_record_of_the_end_of_a_history_names_nothing(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    dropped = {**json.loads(Path(context.layout.snapshot(5)).read_text()), "commitKind": "DROP"}
+    path = Path(context.layout.removal("x"))
+    path.parent.mkdir()
+    path.write_text(json.dumps({"kind": ROLLBACK, "tags": [], "commits": [dropped], "states": []}))
+    back(context, 5)
     check_versions(context)
 
 
