@@ -124,7 +124,8 @@ def _show(call: Call, table: Table, item: Item, done: str) -> None:
     call.show(item, _summary_text(summary, done))
     if summary.unseen_records:
         unseen = counted(summary.unseen_records, "stored record")
-        note(f"note: the change also covers {unseen} that waited for a compaction, so that reads did not show them")
+        what = f"reads did not show {unseen} that still had to be compacted"
+        note(f"note: {what}; matching rows among them were {done}, too")
     if summary.compaction_lost:
         note(f"note: the change is committed, but its compaction failed: {summary.compaction_lost}")
     note_waiting(table.catalog_table.layout.argument, summary.waiting_records)

@@ -98,7 +98,8 @@ def test_changes_of_rows_say_what_readers_do_not_see(run: Run, tmp_path: Path, c
     run("write", tmp_path / "t", content, *LOCAL)
     changed = run("update", tmp_path / "t", "--set", "n = 2", "-w", "id = 1", *LOCAL, "-o", "json")
     assert (changed.json["item"]["unseen_records"], changed.json["item"]["waiting_records"]) == (6, 7)
-    assert "also covers 6 stored records" in changed.err and f"7 stored records {TOLD}" in changed.err
+    assert "reads did not show 6 stored records that still had to be compacted" in changed.err
+    assert "matching rows among them were changed, too" in changed.err and f"7 stored records {TOLD}" in changed.err
 
 
 def test_a_staged_commit_compacts_as_a_write_does(run: Run, tmp_path: Path, content: Path) -> None:
