@@ -25,7 +25,14 @@ from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, SEQUENCE_NUMBER_
 from paimon_cli.metadata.index_files import MAGIC as INDEX_MAGIC
 from paimon_cli.metadata.index_files import MAGIC_32, MAGIC_64
 from paimon_cli.metadata.manifests import LISTS_PROPERTY, encode_index_manifest, encode_manifest_list
-from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, Snapshot, tag_text
+from paimon_cli.metadata.snapshot import (
+    ATTEMPTS_PROPERTY,
+    DURATION_PROPERTY,
+    EXPIRED_CHANGELOG_PROPERTY,
+    WORK_PROPERTY,
+    Snapshot,
+    tag_text,
+)
 from paimon_cli.metadata.staged_commit import StagedCommit
 from paimon_cli.metadata.table_layout import partition_path
 from paimon_cli.metadata.table_schema import TableSchema
@@ -164,8 +171,9 @@ def test_the_schema_sample_is_written_like_this() -> None:
 
 
 def test_properties_of_our_snapshots() -> None:
+    ours = [ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, EXPIRED_CHANGELOG_PROPERTY]
     properties, users = tables("3.2")
-    assert names(properties) == [ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, PROPERTY, LISTS_PROPERTY]
+    assert names(properties) == [*ours, PROPERTY, LISTS_PROPERTY]
     remembered = CommitUsers()
     for number in range(MAX_NAMED_USERS + 1):
         remembered = remembered.with_commit(f"user{number}", 1)

@@ -83,7 +83,7 @@ COLUMN_OPTIONS = (
         ColumnOption(f"fields.<column>.{name}", NOTHING, dropped=FOLLOWS)
         for name in (
             *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode", "map.storage-layout"),
-            *("map.shared-shredding.max-columns", "map.shared-shredding.column-placement-policy"),
+            "map.shared-shredding.max-columns",
         )
     ),
     ColumnOption("fields.<column>.<setting>", NOTHING, dropped=FOLLOWS),

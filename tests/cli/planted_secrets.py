@@ -117,6 +117,7 @@ class Place:
             "t": planted.url(self._table),
             "w": planted.url(folder / "w.db"),
             "none": planted.url(folder / "w.db" / "none"),
+            "place": planted.url(folder),
             "path": self._table,
             "out": folder / "out",
             "url": planted.url(folder / "out"),

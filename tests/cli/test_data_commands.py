@@ -106,7 +106,7 @@ def test_a_contradiction_about_buckets_is_refused(run: Run, tmp_path: Path) -> N
 
 
 def test_columns_without_quotes_get_a_hint(run: Run, orders: Path) -> None:
-    assert "quote arguments" in run("alter", orders, "add-column", "c", "INT", code=2).err
+    assert "quote one that contains spaces" in run("alter", orders, "add-column", "c", "INT", code=2).err
 
 
 @pytest.mark.parametrize("command", [("compact", *LOCAL), ("compact", "--dry-run"), ("lsm", "show")])

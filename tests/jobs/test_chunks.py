@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.spark.chunks import ChunkFile, Received, end_marks, gathered, note_chunk, sending
+from paimon_cli.pieces import PIECES
 
 
 def batch(*numbers: int) -> pa.RecordBatch:
@@ -64,7 +65,7 @@ def test_a_chunk_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
 
 
 def test_small_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.jobs.spark.chunks.ROUTED_BYTES", 30)
+    monkeypatch.setattr(PIECES, "routed_bytes", 30)
     batches = [pa.record_batch([pa.array([number], pa.int64())], names=["n"]) for number in range(9)]
     empty = batches[0].slice(1)
     found = list(gathered([empty, *batches, empty]))

@@ -18,6 +18,7 @@ from paimon_cli.jobs.engine import NoProgress, TasksFailed
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.spark.session_engine import SessionEngine
+from paimon_cli.pieces import PIECES
 from paimon_cli.write.write_plan import WritePlan
 
 
@@ -102,7 +103,7 @@ def test_a_module_that_executors_lack_is_named(spark_engine: SparkEngine) -> Non
 
 
 def test_very_many_tasks_share_spark_tasks(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.jobs.spark.engine.MAX_PARTITIONS", 3)
+    monkeypatch.setattr(PIECES, "max_spark_partitions", 3)
     assert spark_engine.run_tasks(abs, [-n for n in range(100)]) == list(range(100))
 
 

@@ -23,6 +23,7 @@ from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, replace_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit import commit_tables
 from tests.maintain.plain_files import kind_of, needed, on_disk
@@ -156,7 +157,7 @@ def test_what_is_not_as_long_as_it_was_is_not_copied(replaced: Replaced, place: 
 
 
 def test_large_files_are_copied_in_blocks(replaced: Replaced, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.maintain.restore_as_new._BLOCK", 16)
+    monkeypatch.setattr(PIECES, "copied_bytes", 16)
     test_copies_have_names_of_their_own_and_the_same_bytes(replaced)
 
 

@@ -28,6 +28,7 @@ from paimon_cli.maintain.orphans import (
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.maintain.used_names import MentionedFiles, UsedNames, stamp_of
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import BelatedClock, SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
@@ -413,7 +414,7 @@ def expired(context: TableContext) -> None:
 def test_files_are_deleted_in_portions_and_all_versions_are_checked_before_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paimon_cli.maintain.orphans.FILES_OF_A_PORTION", 2)
+    monkeypatch.setattr(PIECES, "orphan_portion_files", 2)
     context = table_of_five(tmp_path)
     bucket = Path(context.url) / "bucket-0"
     for number in range(3):

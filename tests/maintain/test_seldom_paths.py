@@ -23,6 +23,7 @@ from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_targ
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import in_parallel
 from tests.maintain.plain_files import needed, on_disk
 from tests.maintain.test_expire_changelogs import outlived
@@ -148,14 +149,14 @@ def test_versions_that_share_manifests_read_each_once_while_they_fit(tmp_path: P
     assert [sorted(e.file.file_name for e in shared.live(snapshot)) for snapshot in snapshots] == expected
     assert sorted(read) == sorted({name for of_one in names for name in of_one}) and len(read) == 3
     read.clear()
-    monkeypatch.setattr("paimon_cli.maintain.needed_files._ENTRIES_KEPT", 2)
+    monkeypatch.setattr(PIECES, "needed_entries_kept", 2)
     little = SharedManifests(context)
     little.live(snapshots[0])
     assert len(read) == 3
     little.live(snapshots[0])
     assert len(read) > 3, "it keeps two entries at most"
     read.clear()
-    monkeypatch.setattr("paimon_cli.maintain.needed_files._ENTRIES_KEPT", 0)
+    monkeypatch.setattr(PIECES, "needed_entries_kept", 0)
     least = SharedManifests(context)
     least.live(snapshots[2])
     least.live(snapshots[2])
@@ -181,7 +182,7 @@ def test_a_damaged_snapshot_is_named_by_its_path(tmp_path: Path, act: Callable[.
 
 
 def test_many_calls_are_begun_in_portions_and_answered_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.storage.threads.PORTION", 4)
+    monkeypatch.setattr(PIECES, "submitted_calls", 4)
     for threads in (1, 2, 5):
         begun = count()
         numbers = (next(begun) for _ in range(11))

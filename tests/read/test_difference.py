@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -120,11 +119,10 @@ def test_rescaled_buckets_are_compared_together(tmp_path: Path, before: int, aft
 
 
 def test_rows_without_a_key_in_rescaled_buckets(tmp_path: Path) -> None:
-    keyed = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
+    append = make_table(tmp_path / "t", COLUMNS, [], bucket=2, options={"bucket-key": "k"})
     rows = [{"k": k, "v": "a"} for k in range(20)]
-    write(keyed, rows)
-    write(TableContext.open(keyed.url, {"bucket": "3"}), [*rows[1:], {"k": 50, "v": "b"}], overwrite=True)
-    append = replace(keyed, schema=replace(keyed.schema, primary_keys=()))
+    write(append, rows)
+    write(TableContext.open(append.url, {"bucket": "3"}), [*rows[1:], {"k": 50, "v": "b"}], overwrite=True)
     assert sorted(changes(append, "1", mode="diff"), key=str) == [("+I", {"k": 50, "v": "b"}), ("-D", rows[0])]
 
 

@@ -327,8 +327,9 @@ def test_a_running_stream_stops_at_a_changed_column_and_a_restarted_one_goes_on(
     change(table)
     table.refresh()
     table.write(pa.table({"id": [4]}))
+    (part,) = running.partitions({"snapshot": 2}, running.latestOffset({"snapshot": 2}, ReadAllAvailable()))
     with pytest.raises(UsageError, match=why):
-        running.partitions({"snapshot": 2}, running.latestOffset({"snapshot": 2}, ReadAllAvailable()))
+        list(running.read(part))
     assert batches(session, table, tmp_path / "c") == [later]
 
 

@@ -185,7 +185,7 @@ def test_files_that_will_be_opened_are_fetched_side_by_side(storage: OverlappedS
 
 
 def test_what_is_fetched_and_never_opened_is_bounded(storage: OverlappedStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.storage.overlapped_storage._MAX_FETCHED", 3000)
+    monkeypatch.setattr(PIECES, "prefetched_bytes", 3000)
     monkeypatch.setattr(type(storage.inner), "fetch_range", lambda self, path, start, end: memoryview(bytes(end)))
     storage.will_open([(f"s3://b/{number}", 1000) for number in range(5)])
     assert list(storage._fetched) == [f"s3://b/{number}" for number in range(3)]
