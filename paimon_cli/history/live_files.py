@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.file_table import FileTable
@@ -72,9 +72,20 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
     if snapshot is None:
         return LazyBuckets(FileTable.of([]), {})
     buckets = LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
+    _check_partitions(context, buckets.table)
     _check_keys(context, buckets.table)
     _check_vectors(context, snapshot, buckets)
     return buckets
+
+
+def _check_partitions(context: TableContext, table: FileTable) -> None:
+    """Raise `DamagedFile` if one partition is written in two ways: its buckets would be taken for others, and not be merged."""
+    spellings: dict[tuple[Any, ...], bytes] = {}
+    for partition in table.partitions:
+        if spellings.setdefault(context.partition_values(partition), partition) != partition:
+            why = f"they write partition {context.partition_path_of(partition)!r} in two ways, as if its files were of two"
+            hint = "restore the manifests, or go back to an older snapshot"
+            raise DamagedFile(f"the manifests of {context.url} are damaged", why, hint, path=context.layout.manifest_directory)
 
 
 def _check_keys(context: TableContext, table: FileTable) -> None:

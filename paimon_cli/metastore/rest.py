@@ -13,7 +13,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, plain_path
-from paimon_cli.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient
+from paimon_cli.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient, part
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
 from paimon_cli.storage.threads import cached_property
@@ -40,11 +40,11 @@ class RestMetastore(Metastore):
         return store_options(self.options)
 
     def databases(self) -> list[Database]:
-        return [self.database(name) for name in sorted(self._client.pages(DATABASES, items="databases"))]
+        return [self.database(name) for name in sorted(self._client.pages(DATABASES, items="databases", kind=str))]
 
     def database(self, name: str) -> Database:
         try:
-            return Database(name, self._client.get(DATABASES, name).get("location"))
+            return Database(name, part(self._client.get(DATABASES, name), "location", str))
         except NotFound:
             raise self.no_database(name) from None
 
@@ -57,7 +57,7 @@ class RestMetastore(Metastore):
 
     def tables(self, database: str) -> list[RegisteredTable]:
         try:
-            found = self._client.pages(DATABASES, database, "table-details", items="tableDetails")
+            found = self._client.pages(DATABASES, database, "table-details", items="tableDetails", kind=dict)
             return sorted(_registered(database, table) for table in found if _is_paimon(table))
         except NotFound:
             raise self.no_database(database) from None
@@ -237,14 +237,15 @@ class RestStorage(WrappedStorage):
 
 
 def _registered(database: str, found: Mapping[str, Any]) -> RegisteredTable:
-    path = str(found.get("path") or "")
+    name, path = part(found, "name", str) or "", part(found, "path", str)
     if not path:
-        raise UsageError(f"the server returned no path for {database}.{found.get('name')}", "its files cannot be found")
-    return RegisteredTable(TableIdentifier(database, str(found["name"])), plain_path(path), found.get("id"))
+        raise UsageError(f"the server returned no path for {database}.{name}", "its files cannot be found")
+    return RegisteredTable(TableIdentifier(database, name), plain_path(path), part(found, "id", str))
 
 
 def _type_of(found: Mapping[str, Any]) -> str:
-    return str(((found.get("schema") or {}).get("options") or {}).get("type", "table"))
+    schema = part(found, "schema", dict) or {}
+    return str((part(schema, "options", dict) or {}).get("type", "table"))
 
 
 def _is_paimon(found: Mapping[str, Any]) -> bool:

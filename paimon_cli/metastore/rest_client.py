@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError, importing
@@ -22,6 +22,8 @@ from paimon_cli.storage.web_address import WebAddress
 
 if TYPE_CHECKING:
     from paimon_cli.storage.web_client import WebClient
+
+T = TypeVar("T")
 
 REQUEST_SECONDS, MOST_BYTES = 60, 64 * 2**20
 """The total time of a request and its answer, and the most bytes of an answer."""
@@ -89,7 +91,7 @@ class RestClient:
         """The merged options: the server's defaults (from `/v1/config`), those of the client, the server's overrides."""
         query = {"warehouse": self.warehouse} if self.warehouse else {}
         answer = self._send("GET", f"/v1/config?{urlencode(query)}" if query else "/v1/config", None, self.options)
-        merged = {**(answer.get("defaults") or {}), **self.options, **(answer.get("overrides") or {})}
+        merged = {**(part(answer, "defaults", dict) or {}), **self.options, **(part(answer, "overrides", dict) or {})}
         known = {key: str(value) for key, value in merged.items() if value is not None}
         if known.get("data-token.enabled", "false").lower() == "true":
             raise NotSupported("data-token.enabled=true", "temporary credentials from the server are not supported")
@@ -104,16 +106,16 @@ class RestClient:
     def delete(self, *path: str) -> None:
         self._request("DELETE", path)
 
-    def pages(self, *path: str, items: str) -> Iterator[Any]:
-        """The items of a listing, page by page. Raises `StorageUnavailable` for a listing that does not end."""
+    def pages(self, *path: str, items: str, kind: type[T]) -> Iterator[T]:
+        """The items of a listing, page by page. Raises `StorageUnavailable` if it does not end, or for another item."""
         token: str | None = None
         begin, count = time.monotonic(), 0
         for _ in range(MOST_PAGES):
             answer = self._request("GET", path, query={} if token is None else {_PAGE_TOKEN: token})
-            found, last = answer.get(items) or (), token
+            found, last = part(answer, items, list) or [], token
             count += len(found)
-            yield from found
-            token = answer.get("nextPageToken")
+            yield from (checked(item, f"item of {items}", kind) for item in found)
+            token = part(answer, "nextPageToken", str)
             if not token:
                 return
             if token == last or count > MOST_ITEMS or time.monotonic() - begin > LISTING_SECONDS:
@@ -159,12 +161,11 @@ class RestClient:
         try:
             content = json.loads(body) if body else {}
         except (ValueError, RecursionError):
-            content = {"message": "it is not JSON"}
-            status = status if status >= 400 else 502
-        if not isinstance(content, dict):
-            content, status = {"message": "it is not a JSON object"}, 502
+            content = None
         if status < 300:
-            return content
+            return checked(content, "form", dict)
+        if not isinstance(content, dict):
+            content = {"message": "its answer is not a JSON object"}
         message = redact(str(content.get("message") or "no reason was given").split("\n")[0], sent)
         raise _error_of(status, f"the REST catalog at {self._shown} answered {status}", message)
 
@@ -185,6 +186,23 @@ class RestClient:
             from paimon_cli.storage.web_client import Bounds, WebClient
 
         return WebClient(self._server, Bounds(REQUEST_SECONDS, MOST_BYTES))
+
+
+def part(content: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    """A part of a server's answer; None if it is absent or null. Raises `NoClearAnswer` if it has another type."""
+    value = content.get(name)
+    return None if value is None else checked(value, name, kind)
+
+
+def checked(value: Any, name: str, kind: type[T]) -> T:
+    """The value. Raises `NoClearAnswer`, with its `name`, if it has another type."""
+    if not isinstance(value, kind):
+        what = f"the answer of the REST catalog has a wrong {name}: {_TYPES[kind]} was expected"
+        raise NoClearAnswer(what, "it does not follow Paimon's REST API", "check uri, and the version of the server")
+    return value
+
+
+_TYPES: dict[type, str] = {str: "a text", dict: "a JSON object", list: "a list"}
 
 
 def _error_of(status: int, what: str, why: str) -> Exception:

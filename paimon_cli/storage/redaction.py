@@ -238,7 +238,7 @@ def redacted(value: Any) -> Any:
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
     """Matches all spellings of the secrets, the longest first, in any case: names of hosts are shown in lower case."""
     longest_first = sorted(filter(None, secrets), key=lambda text: (-len(text), text))
-    spellings = [*map(_spellings, longest_first), *(form for secret in longest_first for form in _in_base64(secret))]
+    spellings = [*map(_spellings, longest_first), *(form for secret in longest_first for form in _encoded(secret))]
     return re.compile("|".join(spellings), re.IGNORECASE)
 
 
@@ -248,10 +248,13 @@ def _spellings(secret: str) -> str:
     return f"{_BEFORE}{pattern}{_AFTER}" if is_word or len(secret) < _SHORTEST else pattern
 
 
-def _in_base64(secret: str) -> Iterator[str]:
-    """Patterns for a secret in base64, as in `Authorization: Basic`, whatever precedes and follows it there."""
+def _encoded(secret: str) -> Iterator[str]:
+    """Patterns for a secret in hex, and in base64, as in `Authorization: Basic`, whatever precedes and follows it there."""
     content = secret.encode("utf-8", "surrogatepass")
-    for shift in range(3) if len(content) >= _LONG else ():
+    if len(content) < _LONG:
+        return
+    yield content.hex()
+    for shift in range(3):
         text = base64.b64encode(bytes(shift) + content + bytes(2)).decode()
         inner = text[-(-shift * 4 // 3) : (shift + len(content)) * 4 // 3]  # the characters that depend on nothing else
         yield re.escape(inner).replace(r"\+", "[+-]").replace("/", "[/_]")

@@ -161,6 +161,23 @@ def test_vectors_of_files_that_live_elsewhere_are_damage(tmp_path: Path, has_fil
         tables.rows(TableContext.open(context.url))
 
 
+@pytest.mark.parametrize("false", [b"", bytes(20), bytes(11)])
+def test_a_partition_that_is_written_in_two_ways_is_damage(tmp_path: Path, false: bytes) -> None:
+    """Its bucket would be read as two, so that both versions of a row are shown."""
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"])
+    for value in ("old", "new"):
+        tables.write(context, [{"k": 1, "v": value}])
+    latest = context.snapshots.latest()
+    assert latest is not None
+    entries = [replace(entry, partition=false) for entry in context.manifests.delta_entries(latest)]
+    written = MetadataWriter(context).manifests(entries)
+    name, size = MetadataWriter(context).manifest_list(written, "delta")
+    changed = replace(latest, delta_manifest_list=name, delta_manifest_list_size=size)
+    Path(context.layout.snapshot(latest.id)).write_text(changed.to_json())
+    with pytest.raises(DamagedFile):
+        tables.rows(TableContext.open(context.url))
+
+
 def test_vectors_of_files_that_are_gone_do_no_harm(tmp_path: Path) -> None:
     """Java leaves them."""
     options = {"deletion-vectors.enabled": "true"}

@@ -40,7 +40,7 @@ _ABSENT = object()
 
 NUMBERS = (-1, -7, 0, 1, 7, 2**31, HUGE, -HUGE)
 TEXTS = ("", "unknown", "../../outside/secret", "/etc/passwd", "a\0b", "\x1b[31mred", "%2e%2e%2foutside", "x" * 5000)
-BYTES = (b"", b"\xff" * 12, b"\x7f\xff\xff\xff" + bytes(20), bytes(300))
+BYTES = (b"", bytes(11), bytes(20), b"\xff" * 12, b"\x7f\xff\xff\xff" + bytes(20), bytes(300))
 WRONG: tuple[Any, ...] = (
     None,
     _ABSENT,

@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,38 @@ def test_deep_nesting_is_no_crash() -> None:
 
     with answering(answers) as port:
         bounded(find_metastore("w", {"metastore": "rest", "uri": f"http://127.0.0.1:{port}"}).databases)
+
+
+WRONG_PARTS: list[tuple[str, Any]] = [
+    ("/v1/config", {"defaults": [1]}),
+    ("/v1/config", [1]),
+    ("/v1/config", 7),
+    ("/v1/databases", {"databases": ["a", 5]}),
+    ("/v1/databases", {"databases": {"a": 1}}),
+    ("/v1/databases", {"databases": ["a"], "nextPageToken": 5}),
+    ("/v1/databases/a", {"location": 5}),
+    ("/v1/databases/a/table-details", {"tableDetails": ["t"]}),
+    ("/v1/databases/a/table-details", {"tableDetails": [{"name": 5, "path": "/x"}]}),
+    ("/v1/databases/a/table-details", {"tableDetails": [{"name": "t", "path": ["/x"]}]}),
+    ("/v1/databases/a/table-details", {"tableDetails": [{"name": "t", "path": "/x", "id": {}}]}),
+    ("/v1/databases/a/table-details", {"tableDetails": [{"name": "t", "path": "/x", "schema": "s"}]}),
+    ("/v1/databases/a/table-details", {"tableDetails": [{"name": "t", "path": "/x", "schema": {"options": 1}}]}),
+]
+
+
+@pytest.mark.parametrize(("place", "answer"), WRONG_PARTS)
+def test_an_answer_of_another_type_is_no_crash(place: str, answer: Any) -> None:
+    sound = {"/v1/databases": {"databases": ["a"]}}
+
+    def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:
+        path = connection.recv(65536).split()[1].decode().partition("?")[0]
+        content = json.dumps(answer if path == place else sound.get(path, {})).encode()
+        yield OK + b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content)
+
+    with answering(answers) as port:
+        metastore = find_metastore("", {"metastore": "rest", "uri": f"http://127.0.0.1:{port}"})
+        call = metastore.databases if "table-details" not in place else lambda: metastore.tables("a")
+        assert "has a wrong" in str(bounded(call))
 
 
 def test_a_redirect_gets_no_token() -> None:
