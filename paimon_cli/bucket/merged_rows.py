@@ -190,7 +190,8 @@ def merge_section(
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
             trusted = None if numbers_are_read else recorded_sequences(context, file)
-            batches = _sorted_rows(context, bucket.bucket_id, file, columns, rows, vectors, FilePart(sequences=trusted))
+            stored = _file_rows(context, bucket.bucket_id, file, columns, rows, vectors, FilePart(sequences=trusted))
+            batches = within_ranges(context, bucket.bucket_id, file, stored)
             for batch in batches if first_numbers is None else _numbered(batches, first_numbers[file.file_name]):
                 numbered = order.in_merge(batch if expiry is None else expiry.kept(batch), file)
                 yield numbered if level_engine is None else with_level(numbered, file.level)
@@ -240,7 +241,8 @@ def _unmarked_rows(
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in _fetched_ahead(context, bucket.bucket_id, [file for file in bucket.files if file.level > 0]):
         part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns, is_alone=True)
-        for batch in _sorted_rows(context, bucket.bucket_id, file, names, PIECES.batch_rows, vectors, part):
+        stored = _file_rows(context, bucket.bucket_id, file, names, PIECES.batch_rows, vectors, part)
+        for batch in within_ranges(context, bucket.bucket_id, file, stored):
             live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
             yield live.select(list(columns))
 
@@ -272,19 +274,6 @@ def unmarked_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that no deletion vector marks."""
     return _file_rows(context, bucket_id, file, columns, PIECES.batch_rows, vectors, FilePart(is_alone=True))
-
-
-def _sorted_rows(
-    context: TableContext,
-    bucket_id: BucketId,
-    file: DataFileMeta,
-    columns: Sequence[str],
-    batch_rows: int,
-    vectors: BucketVectors,
-    part: FilePart,
-) -> Iterator[pa.RecordBatch]:
-    """`_file_rows` of a table with a primary key, compared with the ranges by which files are divided and ordered."""
-    return within_ranges(context, bucket_id, file, _file_rows(context, bucket_id, file, columns, batch_rows, vectors, part))
 
 
 def _file_rows(

@@ -80,12 +80,18 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
 
 def _check_partitions(context: TableContext, table: FileTable) -> None:
     """Raise `DamagedFile` if one partition is written in two ways: its buckets would be taken for others, and not be merged."""
+    for partition in written_again(context, table.partitions):
+        why = f"they write partition {context.partition_path_of(partition)!r} in two ways, as if its files were of two"
+        hint = "restore the manifests, or go back to an older snapshot"
+        raise DamagedFile(f"the manifests of {context.url} are damaged", why, hint, path=context.layout.manifest_directory)
+
+
+def written_again(context: TableContext, partitions: Iterable[bytes]) -> Iterator[bytes]:
+    """The serialised partitions whose values another one before them has as well."""
     spellings: dict[tuple[Any, ...], bytes] = {}
-    for partition in table.partitions:
+    for partition in partitions:
         if spellings.setdefault(context.partition_values(partition), partition) != partition:
-            why = f"they write partition {context.partition_path_of(partition)!r} in two ways, as if its files were of two"
-            hint = "restore the manifests, or go back to an older snapshot"
-            raise DamagedFile(f"the manifests of {context.url} are damaged", why, hint, path=context.layout.manifest_directory)
+            yield partition
 
 
 def _check_keys(context: TableContext, table: FileTable) -> None:

@@ -50,6 +50,7 @@ META_CHECKS: tuple[VersionCheck, ...] = (
     metadata_checks.levels_are_disjoint,
     metadata_checks.key_ranges_are_ranges,
     metadata_checks.bucket_counts_agree,
+    metadata_checks.partitions_are_written_in_one_way,
 )
 """Checks of a single version that read only metadata."""
 REFERENCE_CHECKS: tuple[TableCheck, ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from paimon_cli.history.live_files import written_again
 from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
@@ -121,6 +122,13 @@ def bucket_counts_agree(version: Version) -> Iterator[Violation]:
             where = version.context.layout.root + "/" + version.context.partition_path_of(partition)
             listed = " and ".join(map(str, sorted(found)))
             yield Violation("PV022", where.rstrip("/"), f"holds files written for {listed} buckets")
+
+
+def partitions_are_written_in_one_way(version: Version) -> Iterator[Violation]:
+    """PV066. Otherwise readers take a bucket of the partition for two, and do not merge them."""
+    for partition in written_again(version.context, version.bucket_counts()):
+        where = f"{version.context.layout.root}/{version.context.partition_path_of(partition)}"
+        yield Violation("PV066", where.rstrip("/"), f"snapshot {version.snapshot.id} writes this partition in two ways")
 
 
 def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violation]:

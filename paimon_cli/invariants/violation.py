@@ -108,6 +108,7 @@ INVARIANTS = (
     Invariant("PV063", STATS, FULL, "bounds of row groups and pages inside of a Parquet file cover its values"),
     Invariant("PV064", STATS, FULL, "a Bloom filter inside of a Parquet file admits every value of its column"),
     Invariant("PV065", VECTORS, META, "a commit marks only rows of files that are live before or after it"),
+    Invariant("PV066", BUCKETS, META, "every partition is written in one way"),
     Invariant("PV061", METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
 )
 """All rules. A code is never reused for another rule."""

@@ -65,7 +65,7 @@ class _BoundedConnection(Connection):  # type: ignore[misc]
 
     @contextmanager
     def _one_answer(self) -> Iterator[None]:
-        """Begins the bounds anew. What is beyond them, or is not MySQL's protocol, closes the connection."""
+        """One answer, with bounds of its own. What is beyond them, or is not MySQL's protocol, closes the connection."""
         self._exchange.begin()
         try:
             yield

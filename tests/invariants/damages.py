@@ -339,6 +339,12 @@ def a_key_is_garbage(bench: Bench) -> None:
     bench.lie(bench.live(level=0)[-1], min_key=b"\0\0\0\x01\xff")
 
 
+@damage("PV066")
+def a_partition_is_written_in_two_ways(bench: Bench) -> None:
+    newest = bench.live(level=0)[-1]
+    bench.reforge(lambda e: replace(e, partition=e.partition + bytes(8)) if e.identity == newest.identity else e)
+
+
 # rows
 
 

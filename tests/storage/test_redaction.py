@@ -121,6 +121,14 @@ def test_a_secret_in_base64_is_hidden_whatever_surrounds_it(secret: str, before:
         assert kept <= 16 + 4, "no more than the characters that depend on what surrounds it"
 
 
+@given(st.text(min_size=8), st.binary(max_size=4))
+def test_a_secret_in_hex_is_hidden_in_either_case(secret: str, around: bytes) -> None:
+    told = (around + secret.encode() + around).hex()
+    for text in (told, told.upper()):
+        shown = redact(f"got {text} from you", {"token": secret})
+        assert secret.encode().hex() not in shown.lower() and shown.startswith("got ") and shown.endswith(" from you")
+
+
 @pytest.mark.parametrize("shown", ["hunter2.example.com", "\x1b[4mHUNTER2\x1b[0m", "b'caf\\xc3\\xa9=1'", "cafÃ©=1"])
 def test_forms_in_which_libraries_quote(shown: str) -> None:
     assert redact(f"no host {shown}", {"password": "HUNTER2", "token": "café=1"}) in (

@@ -44,8 +44,11 @@ class ExaminedTable:
         self.on_scenario = on_scenario
         self.damage: dict[str, PaimonError] = {}
 
-    def note_damage(self, error: PaimonError) -> None:
-        self.damage.setdefault(error.message, error)
+    def note_damage(self, error: PaimonError) -> str:
+        """Keep the first error about a file, or of a kind without one; returns the key under which it is kept."""
+        cause = str(error.details.get("path") or error.message)
+        self.damage.setdefault(cause, error)
+        return cause
 
     @cached_property
     def ids(self) -> list[int]:

@@ -50,16 +50,17 @@ def findings_of(
         except BeingDropped as error:
             drop = error
         except PaimonError as error:
-            failed.setdefault(error.message, []).append(rule.name)
-    failed |= {message: failed.get(message, []) for message in table.damage}
+            failed.setdefault(table.note_damage(error), []).append(rule.name)
+    said = {finding.message for finding in found}  # an option that cannot be read is a finding, and stops other rules, too
+    damage = {error.message: failed.get(cause, []) for cause, error in table.damage.items() if error.message not in said}
     if drop is not None:
         message = f"{drop.message}; if no drop is running any more, delete what is left"
         found.append(Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {table.argument}"))
-    return [finding for finding in (*found, *_of_damage(table, failed)) if is_at_least(finding, least)]
+    return [finding for finding in (*found, *_of_damage(table, damage)) if is_at_least(finding, least)]
 
 
-def _of_damage(table: ExaminedTable, failed: dict[str, list[str]]) -> Iterator[Finding]:
-    for message, names in failed.items():
+def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[Finding]:
+    for message, names in damage.items():
         left = f" and {len(names) - NAMED_CHECKS} more" if len(names) > NAMED_CHECKS else ""
         lost = f"; {counted(len(names), 'check')} could not run: {', '.join(names[:NAMED_CHECKS])}{left}" if names else ""
         figures = {"checks": len(names)}

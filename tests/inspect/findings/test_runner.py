@@ -66,6 +66,21 @@ def test_what_is_damaged_is_named_once_with_the_rules_that_it_stops(tmp_path: Pa
     assert found["PD030"].command == "paimon-cli verify T"
 
 
+def test_a_file_that_is_damaged_in_two_ways_is_named_once(tmp_path: Path) -> None:
+    """A list that was cut off has another size than it should, and is no Avro file either: one cause, one finding."""
+    context = keyed(tmp_path / "t", 7, WRITE_ONLY)
+    path = Path(context.layout.manifest(context.snapshots.get(3).delta_manifest_list))
+    path.write_bytes(path.read_bytes()[:40])
+    found = findings_of(ExaminedTable(TableContext.open(context.url), "T"), costs=ALL)
+    assert [finding.code for finding in found].count("PD030") == 1
+
+
+def test_an_option_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:
+    """Other rules need it, too; `verify` would find nothing."""
+    found = findings_of(ExaminedTable(BUILDERS["a_trigger_that_is_no_number"](tmp_path / "t"), "T"), costs=ALL)
+    assert [finding.code for finding in found] == ["PD018"]
+
+
 def test_the_evidence_is_given(tmp_path: Path) -> None:
     (found,) = findings_of(ExaminedTable(seven_runs_over_five(tmp_path / "t"), "T"))
     assert found.figures == {"due": 1, "buckets": 1, "most_sorted_runs": 7, "trigger": 5}
