@@ -75,7 +75,6 @@ CUTS_NOTHING = {
         "metadata/index_files": "MAGIC MAGIC_32 MAGIC_64",
         "metadata/table_mode": "APPEND_FILE_SIZE KEYED_FILE_SIZE",
         "metastore/jdbc": "_column(length)",
-        "metastore/rest_client": "status",
         "options/option_text": "integer(high)",
         "options/table_options": "MB",
         "spark/reading": "MAX_LISTED_FILES",
