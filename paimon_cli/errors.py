@@ -233,7 +233,7 @@ class NotSupported(PaimonError):
 
 
 class PartialSuccess(PaimonError):
-    """Some buckets were done and committed, others failed."""
+    """A part was done and committed, such as some buckets or the rows before their compaction; the rest failed."""
 
     code, exit_code = "PC-PARTIAL", 9
 

@@ -22,13 +22,14 @@ from paimon_cli.api.opened_table import (
 )
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.jobs.metadata_jobs import Dropped
     from paimon_cli.jobs.stage_job import StageSummary
     from paimon_cli.jobs.update_job import UpdateSummary
@@ -171,15 +172,24 @@ class Writing(OpenedTable):
             if on_written is not None:
                 on_written(summary)
             if compact_after and summary.touched:
-                from paimon_cli.jobs.compact_job import run_compact
-                from paimon_cli.jobs.due_compaction import waiting_after
-
-                minor = compact_request("minor", {"bucket": sorted({bucket for _, bucket in summary.touched})})
-                compacted = run_compact(self.context, minor, engine, progress)
-                waiting = waiting_after(self.context, summary.touched, summary.snapshots, compacted.snapshots)
-                summary = replace(summary, compaction=compacted, waiting_records=waiting)
+                summary = self._compacted(summary, engine, progress)
         self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
+
+    def _compacted(self, written: WriteSummary, engine: Engine, progress: Progress) -> WriteSummary:
+        """The summary with that of a compaction of the written buckets. Raises `PartialSuccess` if the compaction fails."""
+        from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.due_compaction import waiting_after
+
+        minor = compact_request("minor", {"bucket": sorted({bucket for _, bucket in written.touched})})
+        try:
+            compacted = run_compact(self.context, minor, engine, progress)
+        except PaimonError as error:
+            number, retry = written.snapshots[-1].id, f"run paimon-cli compact {self.catalog_table.layout.argument}"
+            what = f"the rows are committed as snapshot {number}, but the compaction after it failed"
+            raise PartialSuccess(what, str(error), retry, snapshot_id=number) from error
+        waiting = waiting_after(self.context, written.touched, written.snapshots, compacted.snapshots)
+        return replace(written, compaction=compacted, waiting_records=waiting)
 
     def _mark_partitions(self, done: WriteSummary | UpdateSummary, user: str | None, number: int | None) -> None:
         """Mark the written partitions as done, if the table's options say so; a repeated commit marks them again."""

@@ -169,9 +169,9 @@ def note(text: str) -> None:
     print(_safe(redact(text)), file=sys.stderr)
 
 
-def note_waiting(table: str, records: int) -> None:
-    """Print a note about committed records that reads do not show yet. `table`: as an argument of commands."""
-    if records:
+def note_waiting(table: str, records: int | None) -> None:
+    """Print a note about committed records that reads do not show yet. `table`: as an argument of commands. See `waiting_text`."""
+    if records != 0:
         from paimon_cli.history.waiting_records import waiting_text  # imports numpy, which few commands need
 
         note(f"note: {waiting_text(table, records)}")

@@ -54,11 +54,13 @@ def waiting_partitions(context: TableContext, snapshot: Snapshot | None, partiti
     return {table.partitions[code] for code in np.unique(table.codes[files_that_wait(context.mode, table)]).tolist()}
 
 
-def waiting_text(table: str, records: int, *, of_changes: bool = False) -> str:
+def waiting_text(table: str, records: int | None, *, of_changes: bool = False) -> str:
     """What to tell the user about these records, with the command that shows them.
 
-    `table`: as an argument of commands. `of_changes`: it is the changes of the records that a reader does not see.
+    `table`: as an argument of commands. `records`: None if their number is not known. `of_changes`: it is the changes of the records that a reader does not see.
     """
+    if records is None:
+        return f"the rows are committed; whether reads show them before a compaction is not known: paimon-cli describe {table}"
     is_one = records == 1
     what, wait = counted(records, "stored record"), "it waits" if is_one else "they wait"
     shown = f"the changes of {what} are" if of_changes else f"{what} {'is' if is_one else 'are'}"

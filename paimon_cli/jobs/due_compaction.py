@@ -5,6 +5,7 @@ The rows are committed in either case, so a failure is a part of the result and 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,19 @@ def compacts_while_changing(context: TableContext) -> bool:
     return not _leaves_compaction(context) and not context.options.sequence_snapshot_ordering
 
 
-def waiting_after(context: TableContext, buckets: Collection[BucketId], *commits: tuple[Snapshot, ...]) -> int:
-    """How many records of these buckets wait for a compaction, at the last snapshot of the commits. See `waiting_records`."""
+def waiting_after(
+    context: TableContext, buckets: Collection[BucketId] | None, *commits: tuple[Snapshot, ...]
+) -> int | None:
+    """How many records of these buckets (None: all) wait for a compaction, at the last snapshot of the commits, or at the latest
+    if an earlier run has made them. See `waiting_records`.
+
+    None if that cannot be told: the rows are committed, so what fails now must not look like a refusal.
+    """
+    if buckets is not None and not buckets:
+        return 0
     snapshots = [snapshot for commit in commits for snapshot in commit]
-    return waiting_records(context, snapshots[-1], buckets) if snapshots else 0
+    try:
+        return waiting_records(context, snapshots[-1] if snapshots else context.snapshots.latest(), buckets)
+    except (PaimonError, FileNotFoundError) as error:
+        log.info("cannot tell whether records wait for a compaction: %s", error)
+        return None

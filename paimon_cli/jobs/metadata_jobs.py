@@ -115,7 +115,7 @@ class RolledBack:
 
     `files`: the number of deleted files; `copied`: bytes of copied data files. `compacted`: number of buckets that were compacted
     after a rollback as a new commit; `compaction_lost`: why that failed; `waiting_records`: stored records in the restored
-    buckets that reads do not show before a compaction.
+    buckets that reads do not show before a compaction, None if that cannot be told.
     """
 
     target: int
@@ -126,7 +126,7 @@ class RolledBack:
     copied: int = 0
     compacted: int = 0
     compaction_lost: str | None = None
-    waiting_records: int = 0
+    waiting_records: int | None = 0
 
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:

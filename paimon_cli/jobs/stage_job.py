@@ -24,7 +24,6 @@ from paimon_cli.errors import (
 )
 from paimon_cli.history.partition_spec import pairs_of
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.waiting_records import waiting_records
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due
 from paimon_cli.jobs.engine import Engine, Progress
@@ -141,7 +140,8 @@ class StageSummary(Summary):
     """The result of committing a staged write. `snapshots`: of the rows, then of the compaction, if there was one.
 
     `compacted`: number of buckets that were compacted; `compaction_lost`: why the compaction failed, although the rows are
-    committed; `waiting_records`: stored records in the written buckets that reads do not show before a compaction.
+    committed; `waiting_records`: stored records in the written buckets that reads do not show before a compaction, None if
+    that cannot be told.
     """
 
     snapshots: tuple[Snapshot, ...] = ()
@@ -149,7 +149,7 @@ class StageSummary(Summary):
     already_committed: bool = False
     compacted: int = 0
     compaction_lost: str | None = None
-    waiting_records: int = 0
+    waiting_records: int | None = 0
 
 
 def commit_and_compact(
@@ -170,7 +170,7 @@ def commit_and_compact(
         already_committed=done.already_committed,
         compacted=due.buckets,
         compaction_lost=due.lost,
-        waiting_records=waiting_records(context, context.snapshots.latest(), touched),
+        waiting_records=waiting_after(context, touched, done.snapshots, due.snapshots),
     )
 
 

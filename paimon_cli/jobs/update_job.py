@@ -23,7 +23,7 @@ from paimon_cli.errors import Refused, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.waiting_records import waiting_records, waiting_rows
+from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, waiting_after
@@ -79,7 +79,7 @@ class UpdateSummary(Summary):
     buckets that were compacted; `compaction_lost`: why a compaction failed, although the change is committed;
     `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows. `unseen_records`:
     stored records that the change read although reads do not show them, because they wait for a compaction; `waiting_records`:
-    those in the changed buckets that still wait afterwards.
+    those in the changed buckets that still wait afterwards, None if that cannot be told.
     """
 
     rows: int = 0
@@ -101,7 +101,7 @@ class UpdateSummary(Summary):
     compaction_lost: str | None = None
     compaction_repeated: str | None = None
     unseen_records: int = 0
-    waiting_records: int = 0
+    waiting_records: int | None = 0
 
 
 def run_update(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
@@ -164,7 +164,7 @@ def _already_committed(context: TableContext, request: UpdateRequest, engine: En
         snapshots=due.snapshots,
         compacted=due.buckets,
         compaction_lost=due.lost,
-        waiting_records=waiting_records(context, context.snapshots.latest()),
+        waiting_records=waiting_after(context, None, due.snapshots),
         engine=engine.name,
     )
 

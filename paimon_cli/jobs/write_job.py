@@ -22,7 +22,6 @@ from paimon_cli.errors import (
 )
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.waiting_records import waiting_records
 from paimon_cli.ingest.faults import Fault, RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows
@@ -86,7 +85,7 @@ class WriteSummary(Summary):
     number of buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are
     committed; `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
     `waiting_records`: stored records in the written buckets that reads do not show yet, because they wait for a compaction; of
-    a repeated write, those of the whole table. `attempts`: to publish the commit; `rewrites`: how often all rows were written
+    a repeated write, those of the whole table; None if that cannot be told. `attempts`: to publish the commit; `rewrites`: how often all rows were written
     again before, because other jobs had assigned keys of the same partitions to buckets, or the snapshot had expired.
     `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
     `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
@@ -111,7 +110,7 @@ class WriteSummary(Summary):
     compacted: int = 0
     compaction_lost: str | None = None
     compaction_repeated: str | None = None
-    waiting_records: int = 0
+    waiting_records: int | None = 0
     stalls: int = 0
     stall_seconds: float = 0.0
     compaction_wait_seconds: float = 0.0
@@ -236,7 +235,7 @@ def _already_committed(context: TableContext, request: WriteRequest, engine: Eng
         snapshots=due.snapshots,
         compacted=due.buckets,
         compaction_lost=due.lost,
-        waiting_records=waiting_records(context, context.snapshots.latest()),
+        waiting_records=waiting_after(context, None, due.snapshots),
         engine=engine.name,
     )
 

@@ -33,9 +33,9 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import NotSupported, cleaning_up
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.waiting_records import waiting_records, waiting_text
+from paimon_cli.history.waiting_records import waiting_text
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.jobs.due_compaction import compact_due
+from paimon_cli.jobs.due_compaction import compact_due, waiting_after
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.postponed_rows import write_postponed
 from paimon_cli.jobs.process import usable_cores
@@ -184,7 +184,7 @@ class _Writing:
             due = compact_due(context, buckets, self.engine, NoProgress())
             if due.lost is not None:
                 log.warning("the rows are committed, but their compaction failed: %s", due.lost)
-        if waiting := waiting_records(context, context.snapshots.latest(), buckets):
+        if (waiting := waiting_after(context, buckets)) != 0:
             log.warning("%s", waiting_text(context.layout.argument, waiting))
 
     def _distributed(

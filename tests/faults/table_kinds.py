@@ -186,6 +186,17 @@ def move_and_delete(actor: Actor) -> None:
     actor.write({**MOVES, 3: None}, commit_user=USER, commit_id=IDENTIFIER)
 
 
+def _hiding_operations() -> list[Operation]:
+    """Readers skip the new rows until a compaction, so a commit is followed by a look at what waits."""
+    start = functools.partial(two_writes, options={**VECTORS, "write-only": "true"})
+    job = Operation("write-vectors", start, upsert, times_job, upserted)
+    return [
+        job,
+        replace(job, name="update-vectors", act=update, effect=updated),
+        replace(job, name="overwrite-vectors", act=overwrite, effect=lambda rows: dict(NEW_ROWS)),
+    ]
+
+
 def _cross_partition_operations() -> list[Operation]:
     rival, shared, beside = (_written_by_rival(changes) for changes in (RIVAL_MOVES, RIVAL_MOVES_THE_SAME, RIVAL_STAYS))
     job = Operation("write-moving", moving_rows, move_and_delete, times_job, _without_3, is_gradual=True)
@@ -221,4 +232,4 @@ def _changed_by_rival(rows: Rows) -> Rows:
 
 
 def operations() -> list[Operation]:
-    return [*_append_operations(), *_postponed_operations(), *_dynamic_operations(), *_cross_partition_operations()]
+    return [*_append_operations(), *_postponed_operations(), *_dynamic_operations(), *_hiding_operations(), *_cross_partition_operations()]

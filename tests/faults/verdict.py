@@ -76,7 +76,7 @@ def _look(bench: Bench, run: Run) -> Iterator[str]:
     orphans = bench.paths() - reachable(context)
     if run.must_be_clean and orphans:
         yield f"left over: {sorted(orphans)}"
-    if context.mode.bucket_mode is BucketMode.POSTPONED:
+    if context.mode.hides_files:
         actor.compact()
     yield from _compare(actor.rows(level_0=True), run.rows(bool(done)))
 
@@ -89,7 +89,7 @@ def _go_on(bench: Bench, run: Run) -> Iterator[str]:
     if operation.done(bench.healthy()) != 1 and not operation.may_be_needless:
         yield f"done {operation.done(bench.healthy())} times after it was repeated"
     expected = run.rows(True)
-    if bench.healthy().context().mode.bucket_mode is BucketMode.POSTPONED:
+    if bench.healthy().context().mode.hides_files:
         bench.healthy().compact()
     yield from _compare(bench.healthy().rows(), expected)
     bench.healthy().write({11: "next"}, commit_user="next", commit_id=1)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli.api.table import Table
-from paimon_cli.errors import FilesConflict
+from paimon_cli.errors import FilesConflict, PartialSuccess
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_text
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, run_traced
+from paimon_cli.jobs.metadata_jobs import RolledBack, run_restore
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
+from paimon_cli.jobs.write_job import WriteSummary
+from paimon_cli.jobs.write_request import NO_COMPACTION
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.faults.fault_kinds import Fault, Kind
+from tests.faults.fault_storage import FaultStorage
 from tests.rivals import beside, files_of
 from tests.tables import compact, make_table, rows, write
 
@@ -155,3 +164,56 @@ def test_a_compaction_that_fails_leaves_no_index_file(tmp_path: Path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         compact(context, strategy="minor")
     assert files_of(context) == before
+
+
+def outage_after_the_commit(context: TableContext) -> TableContext:
+    """The table on a storage that answers no more once a commit is complete: its last call writes the hint."""
+    published = False
+
+    def fault_of(call: int, name: str, path: str) -> Fault | None:
+        nonlocal published
+        was_published, published = published, published or (name == "overwrite" and path.endswith("/LATEST"))
+        return Fault(call, Kind.OUTAGE) if was_published else None
+
+    return TableContext.open(context.url, storage=FaultStorage(LocalStorage(), fault_of))
+
+
+def _write(context: TableContext) -> WriteSummary:
+    return write(context, [{"k": 4, "n": 4}], compaction="none")
+
+
+def _overwrite(context: TableContext) -> WriteSummary:
+    return write(context, [{"k": 4, "n": 4}], compaction="none", overwrite=True)
+
+
+def _update(context: TableContext) -> UpdateSummary:
+    return update(context, "k = 1", "n = 5")
+
+
+def _restore(context: TableContext) -> RolledBack:
+    return run_restore(context, context.snapshots.get(1), LocalEngine(), NoProgress(), NO_COMPACTION)
+
+
+@pytest.mark.parametrize("change", [_write, _overwrite, _update, _restore])
+def test_an_outage_after_the_commit_does_not_deny_it(
+    tmp_path: Path, change: Callable[[TableContext], WriteSummary | UpdateSummary | RolledBack]
+) -> None:
+    """How many records wait is asked after the commit, and cannot be told."""
+    context = table_with_hidden_rows(tmp_path, **{"write-only": "true"})
+    before = context.snapshots.latest_id()
+    done = change(outage_after_the_commit(context))
+    assert done.waiting_records is None
+    assert context.snapshots.latest_id() == (before or 0) + 1
+    assert "not known" in waiting_text("t", done.waiting_records)
+
+
+def test_a_compaction_that_fails_after_the_commit_does_not_deny_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = table_with_hidden_rows(tmp_path, **{"write-only": "true"})
+    table, new = Table.open(context.url), pa.table({"k": pa.array([4], pa.int32()), "n": pa.array([4], pa.int32())})
+    monkeypatch.setitem(vars(table.catalog_table), "context", outage_after_the_commit(context))
+    with pytest.raises(PartialSuccess, match="the rows are committed as snapshot 4, but the compaction after it failed") as caught:
+        table.write(new, compact="after")
+    assert caught.value.exit_code == 9 and caught.value.details["snapshot_id"] == 4
+    assert context.snapshots.latest_id() == 4
