@@ -367,8 +367,4 @@ def _() -> Scenario:
 ANOMALIES = frozenset({"lost-update", "merge-disorder", "merge-disorder-seen-by-readers"})
 """Scenarios in which violations are wanted."""
 _ON_STORES_ALREADY = frozenset(store_scenarios.OF_STORES_ONLY)
-_NOT_REPLAYED = frozenset(rewrite_scenarios.MANY_ACTORS)
-"""On an object store their tasks may read manifests in another order when they are run again: schedules cannot be replayed."""
-ON_STORES = store_scenarios.on_object_stores(
-    [name for name in names() if name not in ANOMALIES | _ON_STORES_ALREADY | _NOT_REPLAYED]
-)
+ON_STORES = store_scenarios.on_object_stores([name for name in names() if name not in ANOMALIES | _ON_STORES_ALREADY])

@@ -30,7 +30,7 @@ def test_schedules_with_one_interruption_and_a_fault_at_every_request(name: str)
     assert result.complete or result.schedules == 300
 
 
-@pytest.mark.parametrize("name", ON_STORES[::4])
+@pytest.mark.parametrize("name", [*ON_STORES[::4], "remote-append-rewrites-many", "remote-dynamic-rewrites-many"])
 def test_random_schedules(name: str) -> None:
     result = sample(scenario(name), FEW, seed=1, fault_probability=0.1)
     assert not result.findings, explain(result.findings)

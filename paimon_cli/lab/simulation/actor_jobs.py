@@ -170,7 +170,11 @@ def restorer(user: str, target: int, rows_then: BucketRows) -> Job:
 
         def restore() -> None:
             done = run_restore(context, context.snapshots.get(target), PaperEngine(), NoProgress(), NO_COMPACTION)
-            if announced_user(context.snapshots.get(done.snapshot)) != user:
+            try:
+                newest = context.snapshots.get(done.snapshot)
+            except StorageUnavailable as error:
+                raise CommitUnknown("the restorer cannot see whether there was anything to restore", str(error)) from error
+            if announced_user(newest) != user:
                 raise Conflict("there is nothing to restore, so there is no commit")
 
         run_and_report(actor, user, rows_then, restore, overwrites=True)

@@ -198,8 +198,8 @@ def real_rewriter(user: str) -> Job:
             snapshot = actor.context.snapshots.latest()
             assert snapshot is not None
             read = functools.partial(_key_values, snapshot=snapshot)
-            key = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest)
-            batch = _inserts(cached_result(("all rows", *key), actor.context, read))
+            # On object stores a snapshot repeats its manifest lists, so the names of the lists alone would not do as a key.
+            batch = _inserts(cached_result(("all rows", snapshot.to_json()), actor.context, read))
             source, name = _source(batch, False, actor.scenario), f"{user}-{attempt}"
             request = WriteRequest(
                 FileRows((source,), "json"), op_column="_op", commit_user=name, overwrite=True, read_snapshot=snapshot.id
