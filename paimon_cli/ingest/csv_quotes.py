@@ -42,6 +42,17 @@ class OpenCell(NamedTuple):
     text: str
 
 
+class MisquotedRow(NamedTuple):
+    """A row in which something follows a closing quote: its number (from 0, with the header), the lines (from 1) from which and to
+    which it was taken, the last one that of the quote, and its beginning. A quote that was never meant to open a cell may take
+    any number of lines."""
+
+    number: int
+    first_line: int
+    last_line: int
+    text: str
+
+
 class _Quotes(NamedTuple):
     """The runs of quotes in a piece. `ends`: positions after each run; `inside`: the state then; `opens`: positions of runs that
     open a cell; `misplaced`: positions after runs that close one, where neither a delimiter nor the end of the line follows."""
@@ -192,7 +203,7 @@ class CheckedQuotes:
 
 
 class MisquotedRows:
-    """The rows in which something follows a closing quote: their numbers (from 0, with the header) and beginnings, in order.
+    """The rows in which something follows a closing quote, in order.
 
     Empty lines are not counted, as in Arrow. `open_cell`: the cell that is open at the end, once all rows were iterated.
     """
@@ -200,17 +211,19 @@ class MisquotedRows:
     def __init__(self, stream: BinaryIO, syntax: CsvSyntax) -> None:
         self._stream, self._pieces = stream, _Pieces(syntax)
         self._rows, self._lines, self._position, self._line_end = 0, 1, 0, 0
+        self._row_line, self._row_text = 1, bytearray()
+        """Where the row that is not complete yet begins, and its beginning."""
         self._opened: tuple[int, int, bytearray] | None = None
 
-    def __iter__(self) -> Iterator[tuple[int, str]]:
+    def __iter__(self) -> Iterator[MisquotedRow]:
         last = -1
         while True:
             block = self._stream.read(PIECES.quote_piece_bytes)
             piece = self._pieces.of(block)
-            for row, text in self._examined(piece):
-                if row != last:
-                    yield row, text
-                last = row
+            for row in self._examined(piece):
+                if row.number != last:
+                    yield row
+                last = row.number
             if not block:
                 return
 
@@ -221,7 +234,7 @@ class MisquotedRows:
         row, line, text = self._opened
         return OpenCell(row, line, _decoded(bytes(text)).removesuffix("\n"))
 
-    def _examined(self, piece: bytes) -> Iterator[tuple[int, str]]:
+    def _examined(self, piece: bytes) -> Iterator[MisquotedRow]:
         text, was_inside = np.frombuffer(piece, np.uint8), self._pieces.inside
         quotes = self._pieces.runs(text)
         if was_inside and self._opened is not None:
@@ -235,13 +248,19 @@ class MisquotedRows:
             index = int(np.searchsorted(line_ends, end))
             first = int(line_ends[index - 1]) + 1 if index else 1
             last = int(line_ends[index]) if index < len(line_ends) else len(piece)
-            row = self._rows + int(np.searchsorted(row_ends, end))
-            yield row, _decoded(piece[max(first, end - MAX_VALUE_LENGTH // 2) : min(last, end + MAX_VALUE_LENGTH // 2)])
+            begun, line = (bytearray(), self._lines + _line_breaks(piece[1:first])) if index else (self._row_text, self._row_line)
+            text = bytes(begun + piece[first : min(last, first + MAX_VALUE_LENGTH)])[:MAX_VALUE_LENGTH]
+            number = self._rows + int(np.searchsorted(row_ends, end))
+            yield MisquotedRow(number, line, self._lines + _line_breaks(piece[1:end]), _decoded(text))
         if self._pieces.inside and len(quotes.opens):
             opened = int(quotes.opens[-1])
             row = self._rows + int(np.searchsorted(row_ends, opened))
             line = self._lines + _line_breaks(piece[1:opened])
             self._opened = (row, line, bytearray(piece[opened : opened + MAX_VALUE_LENGTH]))
+        if len(line_ends):
+            self._row_line, self._row_text = self._lines + _line_breaks(piece[1 : int(line_ends[-1]) + 1]), bytearray()
+        begun = int(line_ends[-1]) + 1 if len(line_ends) else 1
+        self._row_text += piece[begun : begun + MAX_VALUE_LENGTH - len(self._row_text)]
         self._rows += len(row_ends)
         self._lines += _line_breaks(piece[1:])
         if len(line_ends):

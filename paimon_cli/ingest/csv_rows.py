@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest.csv_quotes import CheckedQuotes, CsvSyntax, MisquotedRows
+from paimon_cli.ingest.csv_quotes import CheckedQuotes, CsvSyntax, MisquotedRow, MisquotedRows
 from paimon_cli.ingest.faults import AFTER_QUOTE, Fault, in_one_line, shown
 from paimon_cli.ingest.source_files import RawRows, SourceSplit, no_rows
 from paimon_cli.ingest.text_blocks import text_stream, uncompressed_name
@@ -79,8 +79,8 @@ class _Quotes:
         self._open_source, self._split, self._form = open_source, split, form
         self._syntax = CsvSyntax(form.quote, delimiter, form.escape)
         self._checked: CheckedQuotes | None = None
-        self._rows: Iterator[tuple[int, str]] | None = None
-        self._next: tuple[int, str] | None = None
+        self._rows: Iterator[MisquotedRow] | None = None
+        self._next: MisquotedRow | None = None
 
     def checked(self, stream: BinaryIO) -> BinaryIO:
         """The text of the file, whose quotes are checked as it is read: reading it raises `BadInput` for an open cell."""
@@ -112,21 +112,23 @@ class _Quotes:
             self._rows = self._misquoted()
             self._next = next(self._rows, None)
         end = int(rows[-1]) if len(rows) else -1
-        while self._next is not None and self._next[0] <= end:
-            row, text = self._next
+        while self._next is not None and self._next.number <= end:
+            row = self._next.number
             if row in rows:  # others have too few or too many cells, too
-                found[row] = self._split.fault(row, AFTER_QUOTE, value=text)
+                first, last = self._next.first_line, self._next.last_line
+                lines = f"it takes the lines {first} to {last}: " if last > first else ""
+                found[row] = self._split.fault(row, lines + AFTER_QUOTE, value=self._next.text)
             self._next = next(self._rows, None)
         return found
 
-    def _misquoted(self) -> Iterator[tuple[int, str]]:
+    def _misquoted(self) -> Iterator[MisquotedRow]:
+        """The misquoted rows, numbered without the header."""
         with self._open_source() as stream:
-            for number, text in MisquotedRows(self._text(stream), self._syntax):
-                row = number - int(self._form.header)
-                if row < 0:
+            for row in MisquotedRows(self._text(stream), self._syntax):
+                if row.number < int(self._form.header):
                     what = f"cannot read the header of {self._split.name}"
-                    raise BadInput(what, f"{AFTER_QUOTE}: {shown(in_one_line(text))}", source=self._split.name)
-                yield row, text
+                    raise BadInput(what, f"{AFTER_QUOTE}: {shown(in_one_line(row.text))}", source=self._split.name)
+                yield row._replace(number=row.number - int(self._form.header))
 
     def _refuse_open_cell(self) -> None:
         with self._open_source() as stream:
@@ -280,4 +282,5 @@ def _parsed(
             yield from pacsv.open_csv(quotes.checked(stream), read_options, parse_options, convert_options)
         except UNREADABLE as problem:
             quotes.check_rest()
-            raise BadInput(f"cannot read {split.name} as CSV", str(problem), source=split.name) from problem
+            hint = f"no row may be longer than {PIECES.csv_block_bytes >> 20} MB, whatever its cells hold"
+            raise BadInput(f"cannot read {split.name} as CSV", str(problem), hint, source=split.name) from problem

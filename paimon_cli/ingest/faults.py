@@ -234,7 +234,7 @@ def suggested_options(faults: Sequence[Fault]) -> str:
         return f"if {shown(amounts[0].as_py())} is a number: {' or '.join(flags_of(forms))}"
     if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
         return "give the zone, such as --timezone UTC"
-    if any(fault.why == AFTER_QUOTE for fault in faults):
+    if any(fault.why.endswith(AFTER_QUOTE) for fault in faults):
         return "write a quote within a quoted cell twice, or, if these quotes are ordinary characters: --quote none"
     if any(fault.why == NOT_UTF_8 for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"

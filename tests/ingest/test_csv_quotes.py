@@ -50,7 +50,7 @@ def _verdict(text: bytes, syntax: CsvSyntax, block: int) -> tuple[bool, list[int
     except _Open:
         is_open = True
     rows = MisquotedRows(io.BytesIO(text), syntax)
-    numbers = [number for number, _ in rows]
+    numbers = [row.number for row in rows]
     assert checked.is_misquoted == bool(numbers) and is_open == (rows.open_cell is not None)
     return is_open, numbers, rows.open_cell.line if rows.open_cell else None
 
@@ -152,10 +152,21 @@ def test_text_after_a_closing_quote_is_a_fault_of_its_row(tmp_path: Path, monkey
     rows, tally = _read(path, skips=True)
     assert [int(row[0] or "") for row in rows] == [n for n in range(200) if n % 10 not in (3, 5)]
     assert tally.bad_rows == 40 and [fault.row for fault in tally.first][:4] == [4, 6, 14, 16]
-    assert [fault.why == AFTER_QUOTE for fault in tally.first][:4] == [True, False, True, False]
+    assert [fault.why.endswith(AFTER_QUOTE) for fault in tally.first][:4] == [True, False, True, False]
     assert tally.first[0].value == '3,"a\nb" c'
     assert rows[0][1] == 'x "0" \n' and rows[1][1] == '5" pipe'
     assert _read(path, TextForm(quote=""), skips=True)[1].bad_rows > 0
+
+
+@pytest.mark.parametrize("piece", [40, 1 << 18])
+def test_a_quote_that_takes_many_lines_says_which(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of the file, but not one line: whoever skips it must see that."""
+    monkeypatch.setattr(PIECES, "quote_piece_bytes", piece)
+    lines = ["id,v", "1,a", '2,"5 inch', *(f"{n},b" for n in range(3, 100)), '100,"6 inch', "101,ok", '102,"c" d', "103,e"]
+    rows, tally = _read(text_file(tmp_path, "\n".join(lines) + "\n", "a.csv"), skips=True)
+    assert [row[0] for row in rows] == ["1", "101", "103"]
+    assert [fault.why for fault in tally.first] == [f"it takes the lines 3 to 101: {AFTER_QUOTE}", AFTER_QUOTE]
+    assert str(tally.first[0].value).startswith('2,"5 inch\n3,b\n4,b\n') and tally.first[1].value == '102,"c" d'
 
 
 def test_rows_with_both_faults_are_listed_once(tmp_path: Path) -> None:
