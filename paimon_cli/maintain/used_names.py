@@ -104,14 +104,15 @@ class UsedNames:
         manifests = self.context.manifests
         if snapshot.statistics is not None:
             self.names.add(snapshot.statistics)
-        if snapshot.index_manifest is not None and snapshot.index_manifest not in self._indexes:
-            self.names.update(entry.index_file.file_name for entry in manifests.index_manifest(snapshot.index_manifest))
-            self.names.add(snapshot.index_manifest)
-            self._indexes.add(snapshot.index_manifest)
+        # Expiry leaves only some lists, and no index manifest, to a long-lived changelog.
+        if (index := snapshot.index_manifest) is not None and index not in self._indexes:
+            self.names.add(index)
+            if not is_changelog or self._exists(index):
+                self.names.update(entry.index_file.file_name for entry in manifests.index_manifest(index))
+                self._indexes.add(index)
         lists: dict[str, list[ManifestFileMeta]] = {}
         for name, size in manifest_lists(snapshot):
             self.names.add(name)
-            # Expiry leaves only some lists to a long-lived changelog.
             if not is_changelog or self._exists(name):
                 lists[name] = manifests.manifest_list(name, size)
         if is_changelog:

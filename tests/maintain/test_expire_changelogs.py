@@ -152,3 +152,17 @@ def test_a_consumer_that_cannot_be_read_stops_every_expiry(tmp_path: Path, conte
     with pytest.raises(DamagedFile, match=r"cannot read consumer file .*consumer-bad") as damaged:
         expire_snapshots(context, KEEP_ONE)
     assert damaged.value.details["path"] == context.layout.consumer("bad") and context.snapshots.ids() == [1, 2, 3, 4, 5]
+
+
+def test_index_manifests_that_expired_with_their_snapshots_stop_no_search_for_orphans(tmp_path: Path) -> None:
+    """A long-lived changelog still names the index manifest of its snapshot, which nothing reads any more."""
+    options = {"changelog.time-retained": "2 h", "changelog-producer": "input", "deletion-vectors.enabled": "true"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "a"}])
+    for value in "bcd":
+        write(context, [{"k": 1, "v": value}])
+    expire_snapshots(context, KEEP_ONE)
+    changelogs = [ChangelogHistory(context.storage, context.layout).get(number) for number in ids(context)]
+    named = {context.layout.manifest(snapshot.index_manifest) for snapshot in changelogs if snapshot.index_manifest}
+    assert any(not context.storage.exists(path) for path in named)
+    assert not find_orphans(context, FOREVER, force=True).files
