@@ -162,7 +162,7 @@ def test_index_manifests_that_expired_with_their_snapshots_stop_no_search_for_or
     for value in "bcd":
         write(context, [{"k": 1, "v": value}])
     expire_snapshots(context, KEEP_ONE)
-    changelogs = [ChangelogHistory(context.storage, context.layout).get(number) for number in ids(context)]
-    named = {context.layout.manifest(snapshot.index_manifest) for snapshot in changelogs if snapshot.index_manifest}
+    changelogs = ChangelogHistory(context.storage, context.layout).all()
+    named = {context.layout.manifest(changelog.index_manifest) for changelog in changelogs if changelog.index_manifest}
     assert any(not context.storage.exists(path) for path in named)
     assert not find_orphans(context, FOREVER, force=True).files
