@@ -170,7 +170,7 @@ def note(text: str) -> None:
 
 
 def note_waiting(table: str, records: int | None) -> None:
-    """Print a note about committed records that reads do not show yet. `table`: as an argument of commands. See `waiting_text`."""
+    """Print a note about committed records that reads do not show yet (None: perhaps), as `waiting_text` has it."""
     if records != 0:
         from paimon_cli.history.waiting_records import waiting_text  # imports numpy, which few commands need
 

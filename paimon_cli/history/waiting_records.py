@@ -57,7 +57,8 @@ def waiting_partitions(context: TableContext, snapshot: Snapshot | None, partiti
 def waiting_text(table: str, records: int | None, *, of_changes: bool = False) -> str:
     """What to tell the user about these records, with the command that shows them.
 
-    `table`: as an argument of commands. `records`: None if their number is not known. `of_changes`: it is the changes of the records that a reader does not see.
+    `table`: as an argument of commands. `records`: None if their number is not known. `of_changes`: it is the changes of the
+    records that a reader does not see.
     """
     if records is None:
         return f"the rows are committed; whether reads show them before a compaction is not known: paimon-cli describe {table}"

@@ -43,9 +43,8 @@ class OpenCell(NamedTuple):
 
 
 class MisquotedRow(NamedTuple):
-    """A row in which something follows a closing quote: its number (from 0, with the header), the lines (from 1) from which and to
-    which it was taken, the last one that of the quote, and its beginning. A quote that was never meant to open a cell may take
-    any number of lines."""
+    """A row in which something follows a closing quote: its number (from 0, with the header), the lines (from 1) of its beginning
+    and of that quote, and its first text. A quote that was never meant to open a cell may take any number of lines."""
 
     number: int
     first_line: int
@@ -249,9 +248,9 @@ class MisquotedRows:
             first = int(line_ends[index - 1]) + 1 if index else 1
             last = int(line_ends[index]) if index < len(line_ends) else len(piece)
             begun, line = (bytearray(), self._lines + _line_breaks(piece[1:first])) if index else (self._row_text, self._row_line)
-            text = bytes(begun + piece[first : min(last, first + MAX_VALUE_LENGTH)])[:MAX_VALUE_LENGTH]
+            shown = bytes(begun + piece[first : min(last, first + MAX_VALUE_LENGTH)])[:MAX_VALUE_LENGTH]
             number = self._rows + int(np.searchsorted(row_ends, end))
-            yield MisquotedRow(number, line, self._lines + _line_breaks(piece[1:end]), _decoded(text))
+            yield MisquotedRow(number, line, self._lines + _line_breaks(piece[1:end]), _decoded(shown))
         if self._pieces.inside and len(quotes.opens):
             opened = int(quotes.opens[-1])
             row = self._rows + int(np.searchsorted(row_ends, opened))
@@ -259,8 +258,8 @@ class MisquotedRows:
             self._opened = (row, line, bytearray(piece[opened : opened + MAX_VALUE_LENGTH]))
         if len(line_ends):
             self._row_line, self._row_text = self._lines + _line_breaks(piece[1 : int(line_ends[-1]) + 1]), bytearray()
-        begun = int(line_ends[-1]) + 1 if len(line_ends) else 1
-        self._row_text += piece[begun : begun + MAX_VALUE_LENGTH - len(self._row_text)]
+        beginning = int(line_ends[-1]) + 1 if len(line_ends) else 1
+        self._row_text += piece[beginning : beginning + MAX_VALUE_LENGTH - len(self._row_text)]
         self._rows += len(row_ends)
         self._lines += _line_breaks(piece[1:])
         if len(line_ends):

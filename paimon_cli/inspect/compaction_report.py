@@ -199,7 +199,7 @@ class StagedDetails:
     snapshots: Sequence[int]
     buckets: Sequence[StagedBucket]
     compacted: int = 0
-    waiting_records: int = 0
+    waiting_records: int | None = 0
 
 
 def staged_details(context: TableContext, file: str, staged: StagedCommit) -> StagedDetails:

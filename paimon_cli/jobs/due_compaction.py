@@ -78,9 +78,7 @@ def compacts_while_changing(context: TableContext) -> bool:
     return not _leaves_compaction(context) and not context.options.sequence_snapshot_ordering
 
 
-def waiting_after(
-    context: TableContext, buckets: Collection[BucketId] | None, *commits: tuple[Snapshot, ...]
-) -> int | None:
+def waiting_after(context: TableContext, buckets: Collection[BucketId] | None, *commits: tuple[Snapshot, ...]) -> int | None:
     """How many records of these buckets (None: all) wait for a compaction, at the last snapshot of the commits, or at the latest
     if an earlier run has made them. See `waiting_records`.
 

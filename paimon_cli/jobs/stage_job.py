@@ -25,7 +25,7 @@ from paimon_cli.errors import (
 from paimon_cli.history.partition_spec import pairs_of
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.jobs.due_compaction import DueCompaction, compact_due
+from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import Summary, check_writable_table, identity_of
 from paimon_cli.jobs.write_job import work_of, write_input

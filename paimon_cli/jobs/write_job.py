@@ -85,10 +85,11 @@ class WriteSummary(Summary):
     number of buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are
     committed; `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
     `waiting_records`: stored records in the written buckets that reads do not show yet, because they wait for a compaction; of
-    a repeated write, those of the whole table; None if that cannot be told. `attempts`: to publish the commit; `rewrites`: how often all rows were written
-    again before, because other jobs had assigned keys of the same partitions to buckets, or the snapshot had expired.
-    `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
-    `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
+    a repeated write, those of the whole table; None if that cannot be told. `attempts`: to publish the commit; `rewrites`: how
+    often all rows were written again before, because other jobs had assigned keys of the same partitions to buckets, or the
+    snapshot had expired. `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could
+    take more runs; `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the
+    commit, if one was
     requested. `source_table`, `source_snapshot`: the table that was read, and at which snapshot;
     `source_waiting_records`: stored records of that table that were not written, because they wait for a compaction. The other
     fields show the use of write buffers, as in `BufferUse`.

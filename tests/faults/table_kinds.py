@@ -232,4 +232,5 @@ def _changed_by_rival(rows: Rows) -> Rows:
 
 
 def operations() -> list[Operation]:
-    return [*_append_operations(), *_postponed_operations(), *_dynamic_operations(), *_hiding_operations(), *_cross_partition_operations()]
+    of_keys = [*_postponed_operations(), *_dynamic_operations(), *_hiding_operations(), *_cross_partition_operations()]
+    return [*_append_operations(), *of_keys]

@@ -15,7 +15,6 @@ from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.read.increments import CHANGES, IncrementRange, Position, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.faults.bench import Actor, Bench, Rows
