@@ -86,7 +86,7 @@ class FileSystemMetastore(Metastore):
         return RegisteredTable(identifier, self.url_of_new_table(identifier))
 
     def url_of_new_table(self, identifier: TableIdentifier) -> str:
-        return f"{self.directory_of(identifier.database)}/{identifier.table}"
+        return self.directory_below(self.directory_of(identifier.database), identifier)
 
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
         return publish()

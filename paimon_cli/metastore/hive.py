@@ -118,7 +118,7 @@ class HiveMetastore(Metastore):
                 return _registered(client.get_table(*identifier)).url
             except self._missing:
                 url = self._find_database(client, identifier.database).url
-        return f"{url or self.directory_of(identifier.database)}/{identifier.table}"
+        return self.directory_below(url or self.directory_of(identifier.database), identifier)
 
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
         _check_lower_case(identifier.table)

@@ -176,7 +176,7 @@ class JdbcMetastore(Metastore):
             yield connection
 
     def _url(self, identifier: TableIdentifier) -> str:
-        return f"{self.directory_of(identifier.database)}/{identifier.table}"
+        return self.directory_below(self.directory_of(identifier.database), identifier)
 
     def _of(self, table: Table, database: str | None = None, name: str | None = None) -> ColumnElement[bool]:
         """A condition for the rows of this catalog, of one of its databases, or of one of its tables."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from paimon_cli.errors import NotFound, NotSupported, Refused, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DATABASE_SUFFIX = ".db"
 _NAME = re.compile(r"[^./\\$]+")
+_SEPARATORS = frozenset("/\\\0")
 
 
 class TableIdentifier(NamedTuple):
@@ -181,8 +182,19 @@ class Metastore(ABC):
         return self.warehouse
 
     def directory_of(self, database: str) -> str:
-        """The directory WAREHOUSE/DATABASE.db."""
-        return f"{self.root_url(f'database {database}').rstrip('/')}/{database}{DATABASE_SUFFIX}"
+        """The directory WAREHOUSE/DATABASE.db. Raises `DamagedFile` for an entry of the catalog whose directory is elsewhere."""
+        return f"{self.root_url(f'database {database}').rstrip('/')}/{self._own(database)}{DATABASE_SUFFIX}"
+
+    def directory_below(self, database_url: str, identifier: TableIdentifier) -> str:
+        """The directory of a table in that of its database. Raises `DamagedFile` as `directory_of` does."""
+        return f"{database_url}/{self._own(identifier.table)}"
+
+    def _own(self, name: str) -> str:
+        """The name, unless it leads elsewhere as a part of a path: `../x` may be in the database of a catalog."""
+        if name not in ("", ".", "..") and not _SEPARATORS.intersection(name):
+            return name
+        why = "databases and tables cannot have such a name, and its files would be somewhere else"
+        raise DamagedFile(f"the {self.kind} catalog has an entry '{name}'", why, "remove the entry from the catalog's own tables")
 
     def open_directory(self, url: str) -> tuple[Storage, str]:
         """The storage of a directory and its path there, to look for databases and tables."""

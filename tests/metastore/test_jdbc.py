@@ -160,3 +160,23 @@ def test_a_store_without_directories_moves_none_and_holds_no_empty_database() ->
         catalog.create_database("other")
     with pytest.raises(NotFound):
         catalog.rename_table(TableIdentifier("shop", "nope"), TableIdentifier("shop", "sales"))
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [("table_name", "../../outside/t"), ("table_name", ".."), ("table_name", ""), ("database_name", "../outside")],
+)
+def test_names_in_its_rows_lead_nowhere_else(call: Call, run: Run, tmp_path: Path, column: str, name: str) -> None:
+    """Whoever can write rows into the database of the catalog cannot have files deleted that are none of the warehouse's."""
+    outside = tmp_path / "outside"
+    run("create", outside / "t", *COLUMNS)
+    kept = sorted(outside.rglob("*"))
+    row = {"catalog_key": "jdbc", "database_name": "shop", "table_name": "t"} | {column: name}
+    query(tmp_path, f"INSERT INTO paimon_tables VALUES {tuple(row.values())}")
+    database = row["database_name"]
+    for words in (["tables", "ls", database], ["db", "drop", database, "--cascade", "-y"], ["health", "--database", database]):
+        answer = call(*words, code=None)
+        assert answer.code not in (0, 1) and "Traceback" not in answer.err
+    assert sorted(outside.rglob("*")) == kept
+    if column == "table_name":
+        assert f"the jdbc catalog has an entry '{name}'" in call("db", "drop", "shop", "--cascade", "-y", code=10).err
