@@ -7,6 +7,7 @@ carry the token elsewhere.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError, importing
+from paimon_cli.options.option_text import printable
 from paimon_cli.storage.catalog_options import PLAIN_HTTP
 from paimon_cli.storage.peers import is_loopback
 from paimon_cli.storage.redaction import redact, shown_address
@@ -31,6 +33,8 @@ LISTING_SECONDS, MOST_PAGES, MOST_ITEMS = 600, 10_000, 1_000_000
 """The total time of a listing, and how long it may be."""
 _PAGE_TOKEN = "pageToken"
 _HEADER_PREFIX = "header."
+_HEADER_NAME, _HEADER_VALUE = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"), re.compile(r"[\t\x20-\x7e]*")
+"""What HTTP has as a token (RFC 9110, section 5.6.2), and field values without obsolete bytes."""
 UNCLEAR = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which it is unknown whether the request was carried out."""
 
@@ -70,6 +74,7 @@ class RestClient:
         uri = options["uri"].rstrip("/")
         client = RestClient(uri if "://" in uri else f"https://{uri}", warehouse, dict(options))
         client.check_secrecy(options)
+        _check_headers(options)
         return client
 
     def check_secrecy(self, options: Mapping[str, str]) -> None:
@@ -200,6 +205,20 @@ def checked(value: Any, name: str, kind: type[T]) -> T:
         what = f"the answer of the REST catalog has a wrong {name}: {_TYPES[kind]} was expected"
         raise NoClearAnswer(what, "it does not follow Paimon's REST API", "check uri, and the version of the server")
     return value
+
+
+def _check_headers(options: Mapping[str, str]) -> None:
+    """Raise `UsageError` for a header, or a token, that HTTP cannot carry; its value is not shown."""
+    for key in options:
+        name = key.removeprefix(_HEADER_PREFIX)
+        if key != "token" and name == key:
+            continue
+        if not _HEADER_NAME.fullmatch(name):
+            raise UsageError(f"{printable(key)} does not name a header", "a name has letters, digits and hyphens only")
+        if not _HEADER_VALUE.fullmatch(options[key]):
+            raise UsageError(
+                f"{key} cannot be sent", "headers and tokens are plain ASCII, in one line", "encode it, as the server does"
+            )
 
 
 _TYPES: dict[type, str] = {str: "a text", dict: "a JSON object", list: "a list"}

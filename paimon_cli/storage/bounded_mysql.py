@@ -28,6 +28,8 @@ class _BoundedConnection(Connection):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._exchange = Exchange(STATEMENT_SECONDS, MOST_BYTES)
         self._reader: Any = None
+        if isinstance(password := options.get("password"), str):
+            options["password"] = password.encode()  # as the Java driver; PyMySQL knows Latin-1 alone
         super().__init__(*arguments, **options)
 
     @property

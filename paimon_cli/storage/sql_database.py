@@ -39,6 +39,8 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
     """
     try:
         url = _url(address)
+        if not _PLAIN_HOST.fullmatch(url.host or ""):
+            raise ValueError("a form of address that only the Java driver understands, and that may hold a login")
         dialect = url.get_backend_name()
         if dialect not in _ARGUMENTS:
             raise NotSupported(
@@ -78,16 +80,17 @@ def _url(address: DatabaseAddress) -> URL:
     url = _with_login(plain)
     query = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
     user, password = query.pop("user", url.username), query.pop("password", url.password)
-    unknown = sorted(query.keys() - _JDBC_PARAMETERS)
-    if unknown:
-        # After a password, what looks like the name of a parameter may be the end of the password.
-        name = f"parameter {unknown[0]}" if password is None else "parameter"
+    unknown = next((key for key in query if key not in _JDBC_PARAMETERS), None)
+    if unknown is not None:
+        # After a password, what looks like the name of a parameter may be the end of the password; the first one is not.
+        name = f"parameter {unknown}" if password is None else "parameter"
         why = f"only the Java driver supports it; besides user and password, {', '.join(_JDBC_PARAMETERS)} is supported"
         raise UsageError(f"unsupported {name} in the JDBC URL", why, "give an SQLAlchemy URL as uri")
     user, password = address.user or user, address.password or password
     return URL.create(_DRIVERS.get(url.drivername, url.drivername), user, password, url.host, url.port, url.database, query)
 
 
+_PLAIN_HOST = re.compile(r"[\w.:%-]*")
 _HOST = re.compile(r"[^:@]*(:\d*)?")
 _PARAMETER = re.compile(r"[?&;][\w.-]+=")
 

@@ -13,6 +13,7 @@ import pytest
 
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.metastore.rest_client import RestClient
 from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, publish_snapshot
@@ -373,3 +374,19 @@ def test_partitions_are_reported_to_the_server(call: Call, server: RestServer) -
     place = server.databases["shop"]["days"]["path"].removeprefix("file:")
     by_path = call("partitions", "mark-done", place, "--partition", "d=a/b=1", "--action", "mark-event", code=8)
     assert "opened by its name" in by_path.err and len(server.marks) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("token", "H€NTER", "token cannot be sent"),
+        ("header.X-A", "HUN\nTER: x", "header.X-A cannot be sent"),
+        ("header.X\nA", "x", r"header.X\\nA does not name a header"),
+        ("header.X€", "x", "header.X€ does not name a header"),
+        ("header.", "x", "header. does not name a header"),
+    ],
+)
+def test_headers_that_cannot_be_sent_are_named_without_their_values(key: str, value: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        RestClient.of(None, {"uri": "https://127.0.0.1:1", key: value})
+    assert "NTER" not in str(caught.value) and "HUN" not in str(caught.value)

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
+import pymysql
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.metastore.hive_client import HiveAddress
+from paimon_cli.storage import bounded_mysql
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.redaction import (
     hide_secrets,
@@ -222,3 +224,18 @@ def test_an_unknown_parameter_is_named_only_if_it_is_no_part_of_a_password() -> 
         open_database(DatabaseAddress("jdbc:postgresql://h/db?tcpKeepAlive=true"))
     with pytest.raises(UsageError, match="unsupported parameter in the JDBC URL"):
         open_database(DatabaseAddress("jdbc:postgresql://h/db?password=HUN&TER=2"))
+    with pytest.raises(UsageError, match="unsupported parameter sslpassword in"):
+        open_database(DatabaseAddress("jdbc:postgresql://h/db?sslpassword=HUN&TER=2"))
+
+
+@pytest.mark.parametrize("form", ["address=(host=h)(port=1)(user=u)(password=HUN&TER2=x)", "(host=h,user=u,password=HUN&TER2=x)"])
+@pytest.mark.parametrize("scheme", ["jdbc:mysql", "mysql"])
+def test_addresses_with_a_login_of_the_java_drivers_own_form_are_not_shown(scheme: str, form: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_database(DatabaseAddress(f"{scheme}://{form}/db"))
+    assert "TER2" not in str(caught.value) and "HUN" not in str(caught.value)
+
+
+def test_a_password_of_any_letters_reaches_mysql() -> None:
+    with pytest.raises(pymysql.OperationalError, match="Can't connect"):
+        bounded_mysql.connect(host="127.0.0.1", port=1, user="u", password="H€N")
