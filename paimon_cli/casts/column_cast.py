@@ -100,6 +100,15 @@ def keeps_values(source: DataType, target: DataType) -> bool:
     return False
 
 
+def keeps_buckets(source: DataType, target: DataType) -> bool:
+    """Whether every value hashes after the cast as before it, so that rows are in the buckets of their new values.
+
+    The hash is that of the binary form, which is the same for all lengths of texts, but not for numbers of different widths.
+    """
+    both_texts = isinstance(source, StringType) and isinstance(target, StringType)
+    return same_type(source, target) or (both_texts and keeps_values(source, target))
+
+
 Cast = Callable[[pa.Array], pa.Array]
 """Converts a column from the Arrow type of the source to that of the target."""
 

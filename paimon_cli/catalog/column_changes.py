@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
+from paimon_cli.casts.column_cast import cast_of, keeps_buckets, may_cast, same_type
 from paimon_cli.catalog.definition_check import check_default
 from paimon_cli.catalog.table_definition import numbered_field
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType
@@ -264,6 +264,8 @@ class ColumnChanges:
             self._refuse_partition_column(change.path, "given another type")
             if is_key:
                 raise UsageError(f"column '{top_level}' cannot be given another type", "it is a primary key column")
+            if top_level in self.schema.bucket_key_names:
+                self._refuse_other_buckets(top_level, change.type)
         may_be_null = self.schema.typed_options.primary_key_nullable
         if is_key and change.nullable is not None and change.nullable != may_be_null:
             nullability = "nullable" if may_be_null else "NOT NULL"
@@ -314,6 +316,14 @@ class ColumnChanges:
     def _refuse_partition_column(self, path: tuple[str, ...], change: str) -> None:
         if len(path) == 1 and path[0] in self.schema.partition_keys:
             raise UsageError(f"column '{path[0]}' cannot be {change}", "it is a partition column")
+
+    def _refuse_other_buckets(self, name: str, new: DataType) -> None:
+        old = self.fields[position_of(self.fields, name)].type
+        if not keeps_buckets(old, new):
+            what = f"column '{name}' cannot change from {type_to_sql(old)} to {type_to_sql(new)}"
+            why = "it is a bucket key, and the hashes of such values differ: rows would be in the wrong buckets"
+            hint = "create a table with the new type, and write the rows into it with `write --from-table`"
+            raise UsageError(what, why, hint, column=name)
 
     def _switch(self, key: str, default: bool) -> bool:
         text = self.schema.options.get(key)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from paimon_cli.bucket.column_statistics import GROUP_BOUNDS, footer_statistics, leaf_numbers
 from paimon_cli.bucket.data_file_reader import KeepsGroup
 from paimon_cli.bucket.file_indexes import UNINDEXED_ROOTS, FileFilters
-from paimon_cli.casts.column_cast import keeps_values, same_type
+from paimon_cli.casts.column_cast import keeps_buckets, keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
 from paimon_cli.errors import DamagedFile
@@ -28,6 +28,7 @@ from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartitio
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import Predicate
+from paimon_cli.storage.threads import cached_property
 
 
 class TableBounds:
@@ -282,9 +283,24 @@ class Pruning(FileFilter):
         if self._predicate is None or bucket_count < 1:
             return True
         if bucket_count not in self._buckets_of:
-            self._buckets_of[bucket_count] = self._predicate.buckets(bucket_count)
+            buckets = self._predicate.buckets(bucket_count)
+            self._buckets_of[bucket_count] = buckets if buckets is None or self._hashes_stayed else None
         holding = self._buckets_of[bucket_count]
         return holding is None or bucket in holding
+
+    @cached_property
+    def _hashes_stayed(self) -> bool:
+        """Whether the rows of all schemas are in the buckets of their values as they are now.
+
+        Java lets a bucket key that is no primary key change its type, and leaves the rows where they are.
+        """
+        now = self._context.schema
+        keys = {field.id: field.type for field in now.fields_of(now.bucket_key_names)}
+        if now.primary_keys:
+            return True
+        older = (self._context.schemas.find(number) for number in self._context.schemas.ids() if number < now.id)
+        fields = [field for schema in older if schema is not None for field in schema.fields if field.id in keys]
+        return all(keeps_buckets(field.type, keys[field.id]) for field in fields)
 
     def count_waiting(self, table: FileTable, is_read: npt.NDArray[np.bool_], in_kept_bucket: npt.NDArray[np.bool_]) -> None:
         """Count the records that wait for a compaction, among those of the buckets that the read is about."""

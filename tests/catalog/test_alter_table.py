@@ -29,7 +29,7 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import numbered
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
+from paimon_cli.datatypes.field_types import parse_sql_type, parse_type, type_to_sql
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -193,6 +193,20 @@ def test_refused(change: SchemaChange, said: str) -> None:
     with pytest.raises(UsageError) as problem:
         changed(change)
     assert said in f"{problem.value} {problem.value.hint}"
+
+
+@pytest.mark.parametrize("new", ["BIGINT", "STRING", "DECIMAL(10, 0)"])
+def test_a_bucket_key_keeps_the_type_that_its_buckets_are_of(new: str) -> None:
+    made = TableSchema(0, (DataField(0, "k", parse_type("INT")),), 0, (), (), {"bucket": "4", "bucket-key": "k"}, None, 0)
+    with pytest.raises(UsageError, match=f"'k' cannot change from INT to {re.escape(new)}: it is a bucket key"):
+        altered_schema(made, (AlterColumn(("k",), parse_sql_type(new)),), True, 5)
+
+
+def test_a_text_that_is_a_bucket_key_may_become_longer() -> None:
+    made = TableSchema(0, (DataField(0, "k", parse_type("VARCHAR(5)")),), 0, (), (), {"bucket": "4", "bucket-key": "k"}, None, 0)
+    assert columns(altered_schema(made, (AlterColumn(("k",), parse_sql_type("STRING")),), True, 5)) == ["k STRING"]
+    with pytest.raises(UsageError, match="cannot change from"):
+        altered_schema(made, (AlterColumn(("k",), parse_sql_type("VARCHAR(3)")),), True, 5)
 
 
 def test_refusals_that_options_decide() -> None:

@@ -250,3 +250,15 @@ def test_between_equal_numbers_a_scan_and_a_compaction_choose_the_later_commit(
     assert {row["k"]: row["v"] for row in shown}[6] == "second"
     table.compact(strategy="full")
     assert table.scan().to_arrow().to_pylist() == shown
+
+
+def test_buckets_are_not_skipped_by_hashes_of_another_type(tmp_path: Path) -> None:
+    """Java lets a bucket key become a text, whose hashes are others: rows of before stay where they are."""
+    context = make_table(tmp_path / "t", {"k": "INT", "v": "STRING"}, [], bucket=4, options={"bucket-key": "k"})
+    write(context, [{"k": number, "v": "a"} for number in range(-20, 20)])
+    old = context.schema
+    fields = (DataField(0, "k", parse_type("STRING")), *old.fields[1:])
+    assert context.schemas.commit(TableSchema(1, fields, 1, (), (), old.options, None, 0))
+    changed = TableContext.open(context.url)
+    write(changed, [{"k": str(number), "v": "b"} for number in range(-20, 20)])
+    assert_pruning_changes_nothing(changed, [f"k = '{number}'" for number in range(-20, 20)])
