@@ -207,6 +207,20 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
     if any(violation.check == SCHEMAS for violation in found.violations):
         say("hint: restore the schema file from a backup; nothing else describes the columns of its data files")
     elif found.errors:
+        _say_repairs(found, pasted)
+
+
+def _say_repairs(found: VerifyReport, pasted: str) -> None:
+    """The commands that plan repairs: what was found by reading all rows is only repaired if it is asked for by name."""
+    from paimon_cli.invariants.violation import ERROR, FULL, REPAIRS_BY_READING
+
+    codes = {violation.code for violation in found.violations if violation.severity == ERROR}
+    by_reading = sorted({REPAIRS_BY_READING[code] for code in codes & REPAIRS_BY_READING.keys()} if found.level == FULL else ())
+    if by_reading:
+        say(
+            f"hint: paimon-cli repair {pasted} --only {','.join(by_reading)}    # reads all rows; changes nothing without --apply"
+        )
+    if not by_reading or codes - REPAIRS_BY_READING.keys():
         say(f"hint: paimon-cli repair {pasted}    # plans repairs; changes nothing without --apply")
 
 

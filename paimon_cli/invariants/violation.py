@@ -113,6 +113,9 @@ INVARIANTS = (
 )
 """All rules. A code is never reused for another rule."""
 
+REPAIRS_BY_READING = {"PV031": "damaged-files", "PV041": "hash-index", "PV062": "file-index"}
+"""The kind of repair that must be named to find again what only a look at all rows has found, by code."""
+
 BY_CODE = {invariant.code: invariant for invariant in INVARIANTS}
 MEANINGS = {invariant.code: invariant.meaning for invariant in INVARIANTS}
 

@@ -138,3 +138,26 @@ def test_whether_readers_of_plain_files_are_right(run: Run, tmp_path: Path) -> N
     item = run("verify", table, "--foreign-read-safe", "-o", "json").json["item"]
     assert (item["is_safe"], item["files"], item["findings"]) == (True, 1, [])
     run("verify", table, "--foreign-read-safe", "--only", "files", code=2)
+
+
+def test_its_hint_repairs_what_only_a_look_at_all_rows_finds(run: Run, tmp_path: Path) -> None:
+    """The index of another file can be decoded, and hides rows: the repair of it must be asked for by name."""
+    tables = []
+    for name, first in (("t", 0), ("other", 500)):
+        table, rows = tmp_path / name, tmp_path / f"{name}.csv"
+        rows.write_text("k,v\n" + "".join(f"{n},value {n}\n" for n in range(first, first + 200)))
+        columns = ("-C", "k INT", "-C", "v STRING", "--bucket", "-1")
+        index = ("--option", "file-index.bloom-filter.columns=v", "--option", "file-index.in-manifest-threshold=1 b")
+        run("create", table, *columns, *index)
+        run("write", table, rows)
+        tables.append(next(table.glob("bucket-0/*.index")))
+    tables[0].write_bytes(tables[1].read_bytes())
+    table = tmp_path / "t"
+    lost = run("read", table, "--count", "-w", "v = 'value 7'", "-o", "json").json
+    text = run("verify", table, "--level", "full", code=4).out
+    hint = next(line for line in text.splitlines() if line.startswith("hint: "))
+    command = hint.removeprefix("hint: paimon-cli ").partition("    #")[0].split()
+    assert command == ["repair", str(table), "--only", "file-index"]
+    run(*command, "--apply", "-y")
+    run("verify", table, "--level", "full")
+    assert run("read", table, "--count", "-w", "v = 'value 7'", "-o", "json").json != lost
