@@ -11,7 +11,7 @@ from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, OutputFormat
 from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName, addressable
-from paimon_cli.cli.results import COUNT, counted, human_size, ran, warn
+from paimon_cli.cli.results import COUNT, counted, human_size, note_waiting, ran, warn
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -206,3 +206,4 @@ def iceberg(
     if done.delete_files:
         text += f"; {counted(done.deleted_rows, 'deleted row')} in {counted(done.delete_files, 'delete file')}"
     call.show(Item("IcebergExport", opened.name, done), f"{text} -> {done.metadata}")
+    note_waiting(opened.catalog_table.layout.argument, done.waiting_records)

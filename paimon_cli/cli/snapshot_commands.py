@@ -9,7 +9,7 @@ import typer
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing, OutputFormat
 from paimon_cli.cli.parameters import TableName, addressable, split_partitions
-from paimon_cli.cli.results import counted
+from paimon_cli.cli.results import counted, note
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,6 +108,9 @@ def diff_snapshots(
         shown = list(opened.row_changes(one, other, limit=limit))
         footer = f"{counted(len(shown), 'change')} from snapshot {one} to {other}"
         call.show(Listing("RowChangeList", opened.name, RowChange, shown, footer=footer))
+        if waiting := opened.scan(snapshot=other).waiting_records:
+            what = f"{counted(waiting, 'stored record')} of snapshot {other}"
+            note(f"note: {what} waited for a compaction: reads do not show them there, and they are not compared")
         return
     changes = opened.file_changes(one, other)
     added = sum(change.change == ADDED for change in changes)

@@ -24,7 +24,10 @@ STORAGE = "metadata.iceberg.storage"
 
 @dataclass(frozen=True)
 class IcebergExport:
-    """What was exported: the metadata file, and the data files and position delete files that it names; `size` in bytes."""
+    """What was exported: the metadata file, and the data files and position delete files that it names; `size` in bytes.
+
+    `waiting_records`: stored records that are not exported, because readers of the table do not see them before a compaction.
+    """
 
     metadata: str
     snapshot_id: int
@@ -34,6 +37,7 @@ class IcebergExport:
     delete_files: int
     deleted_rows: int
     size: int
+    waiting_records: int = 0
 
 
 def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: Storage, directory: str) -> IcebergExport:
@@ -51,7 +55,8 @@ def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: St
     if directory == context.layout.root:
         _check_own_directory(context)
     writer = IcebergWriter(context, snapshot, storage, directory)
-    splits = plan_scan(context, snapshot).splits
+    plan = plan_scan(context, snapshot)
+    splits = plan.splits
     _check_splits(context, splits)
     _check_names(context, splits)
     with undone_on_failure(writer.remove):
@@ -68,6 +73,7 @@ def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: St
         delete_files=len(writer.deletes),
         deleted_rows=deleted,
         size=sum(file.file_size_in_bytes for file in writer.data),
+        waiting_records=plan.counts.waiting_records,
     )
 
 

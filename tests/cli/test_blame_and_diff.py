@@ -103,3 +103,14 @@ def test_diffs_lead_from_rows_to_rows(run: Run, tmp_path: Path, name: str) -> No
                 rows[place] = item["values"]
         expected = tables.rows(context, snapshot_id=after)
         assert sorted(map(str, rows.values())) == sorted(map(str, expected))
+
+
+def test_rows_that_wait_are_not_compared_without_a_word(run: Run, tmp_path: Path) -> None:
+    table, rows = tmp_path / "t", tmp_path / "rows.csv"
+    rows.write_text("k,v\n1,a\n2,b\n")
+    options = ("--option", "deletion-vectors.enabled=true", "--option", "write-only=true")
+    run("create", table, "-C", "k INT NOT NULL", "-C", "v STRING", "--primary-key", "k", "--bucket", "1", *options)
+    for _ in range(2):
+        run("write", table, rows)
+    answer = run("snapshots", "diff", table, 1, 2, "--rows")
+    assert "0 changes" in answer.out and "4 stored records of snapshot 2 waited for a compaction" in answer.err
