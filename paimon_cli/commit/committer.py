@@ -222,9 +222,10 @@ class Committer:
         for attempt in attempts:
             try:
                 with discarded_on(writer, PaimonError, Unpublished), _unpublished():
-                    latest = self._latest(attempt)
+                    seen = context.snapshots.seen()
+                    latest = seen if attempt == 1 and seen and context.storage.is_remote else context.snapshots.latest()
                     changes = step.changes_on(latest)
-                    self._check_table(changes, latest)
+                    self._check_table(changes, latest, seen)
                     is_committed = deduplication.committed_since_begin(latest, changes.kind)
                     if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
@@ -249,16 +250,15 @@ class Committer:
         writer.discard(writer.written)
         raise attempts.exhausted()
 
-    def _latest(self, attempt: int) -> Snapshot | None:
-        """The snapshot to build on. On object stores, the first attempt uses the one that the plan has read, to save requests."""
-        known = self._context.snapshots.last_seen() if attempt == 1 else None
-        return known or self._context.snapshots.latest()
+    def _check_table(self, changes: SnapshotChanges, latest: Snapshot | None, seen: Snapshot | None) -> None:
+        """Raise `BeingDropped` if the history began again since the plan, because the table was dropped and created again.
 
-    def _check_table(self, changes: SnapshotChanges, latest: Snapshot | None) -> None:
-        """Raise `BeingDropped` if the history began again since the plan, because the table was dropped and created again."""
+        It may have as many snapshots as before, or more: that the last one that this process has `seen` is the latest one shows
+        that nothing happened. (On object stores the first attempt relies on it, and its put fails or finds another predecessor.)
+        """
         newest, read = 0 if latest is None else latest.id, changes.read_snapshot_id or 0
-        has_begun_again = newest < read or (not read and newest)
-        if has_begun_again and not is_same_table(self._context):
+        may_have_begun_again = newest < read or (not read and newest) or (seen is not None and seen != latest)
+        if may_have_begun_again and not is_same_table(self._context):
             raise was_dropped(self._context)
 
     def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:

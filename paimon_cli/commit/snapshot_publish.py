@@ -102,11 +102,13 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
         return True  # it exists, but it cannot be read
     if found is not None and (base is None or found == base):
         return True
+    newest = context.snapshots.latest_id()
+    if found is not None or newest is None or newest <= snapshot.id:
+        _check_table(context, snapshot)
     if before and (_is_rolled_back(context, before) if found is None else _is_replaced(context, snapshot, before)):
         return _withdrawn(context, snapshot)
-    newest = context.snapshots.latest_id()
     if newest is None or newest <= snapshot.id:
-        return _is_in_same_table(context, snapshot)
+        return True
     try:
         successor = context.snapshots.find(snapshot.id + 1)
     except BeingDropped as drop:  # its put came just before the end of the history, or long after it
@@ -168,17 +170,20 @@ def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
     return False
 
 
-def _is_in_same_table(context: TableContext, snapshot: Snapshot) -> bool:
-    """True if the table still exists. Otherwise deletes our snapshot, whose predecessor is gone too, and raises `BeingDropped`.
+def _check_table(context: TableContext, snapshot: Snapshot) -> None:
+    """Delete our snapshot, whose predecessor is gone, and raise `BeingDropped` if the table does not exist any more.
 
     A drop deletes the schemas before the file that keeps others from publishing (`maintain.end_of_history`), so our snapshot was
-    published after that if a schema is missing, or is that of a new table.
+    published after that if a schema is missing, or is that of a new table. The new one may have a snapshot with the number of our
+    predecessor.
     """
     if is_same_table(context):
-        return True
+        return
     path = context.layout.snapshot(snapshot.id)
     if not context.storage.exists(path):
         raise _unknown(context, snapshot, "the table was dropped or renamed meanwhile")
+    if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
+        raise _unknown(context, snapshot, "the table was dropped meanwhile, and a commit to a new one already builds on this one")
     context.storage.delete(path)
     raise was_dropped(context)
 

@@ -26,7 +26,7 @@ LONGEST_GAP = 1000
 
 @dataclass(frozen=True)
 class SnapshotHistory:
-    """Reads the directory `snapshot/`. Every call accesses the storage, except `last_seen` and what was fetched ahead."""
+    """Reads the directory `snapshot/`. Every call accesses the storage, except `seen` and what was fetched ahead."""
 
     storage: Storage
     layout: TableLayout
@@ -65,11 +65,11 @@ class SnapshotHistory:
         if self.storage.is_remote:
             self._latest_ahead.drop()
 
-    def last_seen(self) -> Snapshot | None:
-        """The newest snapshot that was read or published through this object, or None; on object stores only. A commit builds
-        on it, and its put fails if the snapshot is outdated.
+    def seen(self) -> Snapshot | None:
+        """The newest snapshot that was read or published through this object, or None. On object stores a commit builds on it,
+        and its put fails if the snapshot is outdated.
         """
-        return self._seen[-1] if self._seen and self.storage.is_remote else None
+        return self._seen[-1] if self._seen else None
 
     def latest_id(self) -> int | None:
         """The id of the newest snapshot; None if there is none. Correct even if the hint or a listing is stale."""
@@ -106,7 +106,7 @@ class SnapshotHistory:
         return self.remembered(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
 
     def remembered(self, found: Snapshot | None) -> Snapshot | None:
-        """Keep `found`, which was read or published a moment ago, for `last_seen`, and return it.
+        """Keep `found`, which was read or published a moment ago, for `seen`, and return it.
 
         A snapshot that was fetched ahead is forgotten, because it may be older.
         """

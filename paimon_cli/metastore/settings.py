@@ -236,6 +236,8 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     try:
         with open(path, encoding="utf-8") as stream:
             content: Any = yaml.safe_load(stream)
+    except RecursionError:
+        raise UsageError(f"{path} is not a flat list of `key: value`", "it is nested too deeply") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # The parser's own words quote the file, which may hold secrets.
         mark = getattr(error, "problem_mark", None)

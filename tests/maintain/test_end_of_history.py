@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -21,6 +21,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BeingDropped, CommitUnknown, Conflict
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
 from paimon_cli.lab.simulation.exploration import explain, explore
 from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
 from paimon_cli.maintain.drop_table import drop_table
@@ -51,6 +52,19 @@ class Interposed(LocalStorage):
         after, self._after = self._after, lambda: None
         after()
         return outcome
+
+
+class FirstFile(LocalStorage):
+    """Lets others work right before the first file is written."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        super().__init__()
+        self._before = before
+
+    def open_output(self, path: str) -> BinaryIO:
+        before, self._before = self._before, lambda: None
+        before()
+        return super().open_output(path)
 
 
 def table_of(folder: Path, snapshots: int = 1) -> TableContext:
@@ -221,3 +235,25 @@ def test_every_order_of_a_drop_and_another_job(name: str) -> None:
     result = explore(scenario(name), private_faults=True, max_switches=1)
     assert not result.findings, explain(result.findings)
     assert result.complete
+
+
+@pytest.mark.parametrize("newer", [1, 2, 3])
+@pytest.mark.parametrize("moment", ["put", "plan"])
+def test_rows_of_a_write_do_not_get_into_a_new_table_of_the_same_name(tmp_path: Path, newer: int, moment: str) -> None:
+    """It has fewer, as many, or more snapshots than the write has seen; the drop has deleted the files of the write."""
+    context = table_of(tmp_path, 2)
+    kept = [{"k": 7, "v": f"new {number}"} for number in range(newer)]
+
+    def replaced() -> None:
+        drop(context)
+        assert context.schemas.commit(replace(context.schema, time_millis=1))
+        for row in kept:
+            write(TableContext.open(context.url), [row])
+
+    storage = Interposed(before=replaced) if moment == "put" else FirstFile(replaced)
+    with pytest.raises(BeingDropped, match="dropped while the job ran"):
+        write(replace(context, storage=storage), [{"k": 8, "v": "late"}])
+    again = TableContext.open(context.url)
+    assert rows(again) == kept[-1:] and again.snapshots.latest_id() == newer
+    write(again, [{"k": 9, "v": "next"}])
+    assert not list(check_table(again, rows=True))

@@ -181,3 +181,9 @@ def test_a_permission_is_not_stored_in_a_table(directory: str, run: Run) -> None
     answer = run("create", "t", "-C", "id INT", "--option", "write-only=true")
     assert answer.code == 0
     assert "is not stored in a table" in run("alter", "t", "set", f"{HOSTS}=h", code=2).err
+
+
+def test_a_file_that_is_nested_too_deeply_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "paimon.yaml").write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="nested too deeply|not YAML"):
+        read_settings(environment={}, directory=str(tmp_path))
