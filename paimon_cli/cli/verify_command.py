@@ -212,7 +212,7 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
 
 def _say_repairs(found: VerifyReport, pasted: str) -> None:
     """The commands that plan repairs: what was found by reading all rows is only repaired if it is asked for by name."""
-    from paimon_cli.invariants.violation import ERROR, FULL, REPAIRS_BY_READING
+    from paimon_cli.invariants.violation import ERROR, FULL, REPAIRS_BY_READING, WRONG_BOUNDS
 
     codes = {violation.code for violation in found.violations if violation.severity == ERROR}
     by_reading = sorted({REPAIRS_BY_READING[code] for code in codes & REPAIRS_BY_READING.keys()} if found.level == FULL else ())
@@ -220,7 +220,9 @@ def _say_repairs(found: VerifyReport, pasted: str) -> None:
         say(
             f"hint: paimon-cli repair {pasted} --only {','.join(by_reading)}    # reads all rows; changes nothing without --apply"
         )
-    if not by_reading or codes - REPAIRS_BY_READING.keys():
+    if codes & WRONG_BOUNDS:
+        say(f"hint: reads without a condition return all rows, so copy them: paimon-cli write NEW_TABLE --from-table {pasted}")
+    if codes - WRONG_BOUNDS - (REPAIRS_BY_READING.keys() if by_reading else set()):
         say(f"hint: paimon-cli repair {pasted}    # plans repairs; changes nothing without --apply")
 
 

@@ -116,6 +116,9 @@ INVARIANTS = (
 REPAIRS_BY_READING = {"PV031": "damaged-files", "PV041": "hash-index", "PV062": "file-index"}
 """The kind of repair that must be named to find again what only a look at all rows has found, by code."""
 
+WRONG_BOUNDS = frozenset({"PV037", "PV038", "PV063", "PV064"})
+"""Facts about a file that only help to skip it. They cannot be taken back: a file is listed once, and what is inside stays."""
+
 BY_CODE = {invariant.code: invariant for invariant in INVARIANTS}
 MEANINGS = {invariant.code: invariant.meaning for invariant in INVARIANTS}
 

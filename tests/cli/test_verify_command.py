@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from paimon_cli.metadata.data_file import ManifestEntry
 from tests.cli.calling import Run
 from tests.goldens import golden_table
-from tests.invariants.damaged_tables import keyed_table
+from tests.invariants.damaged_tables import Bench, keyed_table
 
 
 @pytest.fixture
@@ -161,3 +163,21 @@ def test_its_hint_repairs_what_only_a_look_at_all_rows_finds(run: Run, tmp_path:
     run(*command, "--apply", "-y")
     run("verify", table, "--level", "full")
     assert run("read", table, "--count", "-w", "v = 'value 7'", "-o", "json").json != lost
+
+
+def test_bounds_that_hide_rows_are_left_behind_by_a_copy(run: Run, tmp_path: Path) -> None:
+    bench = Bench(keyed_table(tmp_path))
+
+    def narrow(entry: ManifestEntry) -> ManifestEntry:
+        stats = entry.file.value_stats
+        return replace(entry, file=replace(entry.file, value_stats=replace(stats, max_values=stats.min_values)))
+
+    bench.reforge(narrow)
+    text = run("verify", bench.root, "--level", "full", "--only", "PV037", code=4).out
+    hint = next(line for line in text.splitlines() if line.startswith("hint: "))
+    copy = hint.partition("copy them: paimon-cli ")[2].replace("NEW_TABLE", str(tmp_path / "copy")).split()
+    run("create", tmp_path / "copy", "--schema", bench.root / "schema" / "schema-0")
+    run(*copy)
+    run("verify", tmp_path / "copy", "--level", "full")
+    counts = [run("read", table, "--count", "-o", "json").json["items"] for table in (bench.root, tmp_path / "copy")]
+    assert counts[0] == counts[1]

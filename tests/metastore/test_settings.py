@@ -185,5 +185,5 @@ def test_a_permission_is_not_stored_in_a_table(directory: str, run: Run) -> None
 
 def test_a_file_that_is_nested_too_deeply_is_no_crash(tmp_path: Path) -> None:
     (tmp_path / "paimon.yaml").write_text("[" * 100_000)
-    with pytest.raises(UsageError, match="nested too deeply|not YAML"):
+    with pytest.raises(UsageError, match="nested too deeply"):
         read_settings(environment={}, directory=str(tmp_path))
