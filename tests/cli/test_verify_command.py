@@ -179,5 +179,5 @@ def test_bounds_that_hide_rows_are_left_behind_by_a_copy(run: Run, tmp_path: Pat
     run("create", tmp_path / "copy", "--schema", bench.root / "schema" / "schema-0")
     run(*copy)
     run("verify", tmp_path / "copy", "--level", "full")
-    counts = [run("read", table, "--count", "-o", "json").json["items"] for table in (bench.root, tmp_path / "copy")]
-    assert counts[0] == counts[1]
+    shown = [sorted(run("read", table, "-o", "csv").out.splitlines()) for table in (bench.root, tmp_path / "copy")]
+    assert shown[0] == shown[1]
