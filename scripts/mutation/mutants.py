@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import libcst as cst
 import libcst.matchers as m
@@ -23,6 +23,7 @@ from mutmut.mutation.mutators import mutation_operators
 from mutmut.mutation.pragma_handling import IgnoredCode
 
 from paimon_cli import errors
+from scripts.mutation.slips import SLIPS
 
 ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)} | {
     "AssertionError",
@@ -34,7 +35,7 @@ ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind) a
 }
 TYPE_ALIAS = re.compile(r"[A-Z]\w* = (Callable|Sequence|Mapping|tuple|dict|list)\[")
 NO_EFFECT = re.compile(r",? *strict=\w+|, (?=\))|(?<=\bcast\()(\w+\[.*?\]|\w+)(?=, )")
-SWAPS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+BLOCKS = (cst.BaseCompoundStatement, cst.IndentedBlock)
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Mutant:
     code: str
     first_line: int
     last_line: int
+    operator: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -66,6 +68,8 @@ class Module:
         self._mutations = visitor.mutations
         self._positions = wrapper.resolve(PositionProvider)
         self._functions = visitor.functions
+        self.operators: tuple[str, ...] = tuple(visitor.made_by)
+        """The name of the operator that makes each mutant."""
 
     def __len__(self) -> int:
         return len(self._mutations)
@@ -76,21 +80,35 @@ class Module:
         code = cast(cst.Module, self._tree.deep_replace(mutation.original_node, mutation.mutated_node)).code
         if code == self._source or not _compiles(code):
             return None
-        position = self._positions[mutation.original_node]
-        before, after = changed_lines(self._source, code)
-        if TYPE_ALIAS.match(before) or _effect(before) == _effect(after):
+        change = Change.between(self._source, code)
+        if TYPE_ALIAS.match(change.before) or _effect(change.before) == _effect(change.after):
             return None
-        function = self._functions.get(mutation.original_node, "")
-        return Mutant(self._path, function, before, after, code, position.start.line, position.end.line)
+        node = mutation.original_node
+        lines = (change.first_line, change.last_line)
+        if not isinstance(node, BLOCKS):  # only the first line of an expression is known to be reached
+            position = self._positions[node]
+            lines = (position.start.line, position.end.line)
+        function = self._functions.get(node, "")
+        return Mutant(self._path, function, change.before, change.after, code, *lines, self.operators[number])
 
 
-def changed_lines(before: str, after: str) -> tuple[str, str]:
-    """The lines that differ, before and after, without their indentation."""
-    old, new = before.splitlines(), after.splitlines()
-    blocks = [op for op in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if op[0] != "equal"]
-    first, last = blocks[0], blocks[-1]
-    before_it = int(first[1] == last[2] and first[1] > 0)  # an insertion is identified by the line before it
-    return _text(old[first[1] - before_it : last[2]]), _text(new[first[3] - before_it : last[4]])
+@dataclass(frozen=True)
+class Change:
+    """The lines that differ, before and after, without their indentation; the lines before it by number."""
+
+    before: str
+    after: str
+    first_line: int
+    last_line: int
+
+    @classmethod
+    def between(cls, before: str, after: str) -> Change:
+        old, new = before.splitlines(), after.splitlines()
+        blocks = [op for op in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if op[0] != "equal"]
+        first, last = blocks[0], blocks[-1]
+        above = int(first[1] == last[2] and first[1] > 0)  # an insertion is identified by the line before it
+        begin, end = first[1] - above, last[2]
+        return cls(_text(old[begin:end]), _text(new[first[3] - above : last[4]]), begin + 1, end)
 
 
 def _text(lines: Sequence[str]) -> str:
@@ -114,8 +132,9 @@ class _Visitor(MutationVisitor):
     """mutmut's walk over a module, including decorated functions, without the wording of errors."""
 
     def __init__(self) -> None:
-        super().__init__((*mutation_operators, *OPERATORS), IgnoredCode(set(), set(), set()))
+        super().__init__((), IgnoredCode(set(), set(), set()))
         self.functions: dict[cst.CSTNode, str] = {}
+        self.made_by: list[str] = []
         self._names: list[str] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -132,6 +151,12 @@ class _Visitor(MutationVisitor):
         if isinstance(original_node, cst.FunctionDef | cst.ClassDef):
             self._names.pop()
 
+    def _create_mutations(self, node: cst.CSTNode) -> None:
+        for kind, operator in (*mutation_operators, *SLIPS):
+            self._operators = [(kind, operator)]
+            super()._create_mutations(node)
+            self.made_by += [operator.__name__] * (len(self.mutations) - len(self.made_by))
+
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.FunctionDef):
             return False
@@ -143,74 +168,3 @@ def _is_wording(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Assign):
         return m.matches(node.targets[0].target, m.Name("what") | m.Name("why") | m.Name("hint"))
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in ERRORS
-
-
-def _statement(call: cst.SimpleStatementLine) -> Iterator[cst.CSTNode]:
-    """A statement is left out: a call for its effect, or a change of a variable."""
-    if len(call.body) == 1 and m.matches(call.body[0], m.Expr(m.Call()) | m.AugAssign() | m.Raise()):
-        yield call.with_changes(body=[cst.Pass()])
-
-
-def _condition(node: cst.If | cst.While) -> Iterator[cst.CSTNode]:
-    """A check is reversed."""
-    condition = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    yield node.with_changes(test=cst.UnaryOperation(cst.Not(), condition))
-
-
-def _clause(node: cst.BooleanOperation) -> Iterator[cst.CSTNode]:
-    """One of two conditions is forgotten."""
-    for side in (node.left, node.right):
-        yield side.with_changes(lpar=[*side.lpar, cst.LeftParen()], rpar=[*side.rpar, cst.RightParen()])
-
-
-def _filter(node: cst.CompFor) -> Iterator[cst.CSTNode]:
-    """The `if` of a comprehension is forgotten."""
-    for position in range(len(node.ifs)):
-        yield node.with_changes(ifs=[*node.ifs[:position], *node.ifs[position + 1 :]])
-
-
-def _loop(node: cst.For) -> Iterator[cst.CSTNode]:
-    """Only the first item is handled."""
-    if isinstance(node.body, cst.IndentedBlock):
-        end = cst.SimpleStatementLine([cst.Break()])
-        yield node.with_changes(body=node.body.with_changes(body=[*node.body.body, end]))
-
-
-def _less(node: cst.Integer) -> Iterator[cst.CSTNode]:
-    """A number is off by one, in the other direction than mutmut's."""
-    if node.evaluated_value > 0:
-        yield node.with_changes(value=repr(node.evaluated_value - 1))
-
-
-def _swap(node: cst.Call) -> Iterator[cst.CSTNode]:
-    """Minimum and maximum, or any and all, are confused."""
-    if isinstance(node.func, cst.Name) and node.func.value in SWAPS:
-        yield node.with_changes(func=cst.Name(SWAPS[node.func.value]))
-
-
-def _sorted(node: cst.Call) -> Iterator[cst.CSTNode]:
-    """Something is not sorted, or not reversed."""
-    if m.matches(node.func, m.Name("sorted") | m.Name("reversed")):
-        yield node.with_changes(func=cst.Name("list"), args=node.args[:1])
-
-
-def _handler(node: cst.ExceptHandler) -> Iterator[cst.CSTNode]:
-    """One type of exception is not expected."""
-    if isinstance(node.type, cst.Tuple) and len(node.type.elements) > 1:
-        for position in range(len(node.type.elements)):
-            rest = [*node.type.elements[:position], *node.type.elements[position + 1 :]]
-            yield node.with_changes(type=node.type.with_changes(elements=rest))
-
-
-OPERATORS: tuple[tuple[type, Callable[[Any], Iterable[cst.CSTNode]]], ...] = (
-    (cst.SimpleStatementLine, _statement),
-    (cst.If, _condition),
-    (cst.While, _condition),
-    (cst.BooleanOperation, _clause),
-    (cst.CompFor, _filter),
-    (cst.For, _loop),
-    (cst.Integer, _less),
-    (cst.Call, _swap),
-    (cst.Call, _sorted),
-    (cst.ExceptHandler, _handler),
-)

@@ -2,12 +2,15 @@
 
     python -m scripts.nightly.mutations --room history --sample 60 --seed 1     # one room
     python -m scripts.nightly.mutations --sample 60                             # each room
+    python -m scripts.nightly.mutations --rooms-of-the-day 2                    # two rooms, others every day
     python -m scripts.nightly.mutations --room lsm --only universal_compaction  # one module
+    python -m scripts.nightly.mutations --planted                               # the bugs of scripts/mutation/planted.yaml
 
-Prints the mutants that no test detects, a table, and a JSON line for each room. Mutants that cannot be distinguished from the
-original are listed, with reasons, in scripts/mutation/equivalent.yaml. Tests that need Spark, kill processes or take more than 10
-s are left out: mutants that only they would detect count as survived. The exit code is 1 if more than 8 % of a room's mutants
-survive.
+Each mutant is judged by the tests that reach its line, those of its room first, then the others. Prints the mutants that no test
+detects, a table, and a JSON line for each room. Mutants that cannot be distinguished from the original are listed, with reasons,
+in scripts/mutation/equivalent.yaml. Tests that need Spark, kill processes or take more than 10 s are left out: mutants that only
+they would detect count as survived. Verdicts are kept, so an interrupted run goes on where it was. The exit code is 1 if more than
+8 % of a room's mutants survive, or any planted bug.
 """
 
 from __future__ import annotations
@@ -19,35 +22,57 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 import yaml
 
 from scripts.mutation.judge import Verdict, Work, judge_all
+from scripts.mutation.kept_verdicts import KeptVerdicts
 from scripts.mutation.mutants import Module, Mutant
+from scripts.mutation.planted import planted
 from scripts.mutation.reach import Reach, reach
 from scripts.mutation.session import ROOT, Session, say, with_tests
 
-ROOMS = ("commit", "history", "lsm", "bucket", "compact", "maintain", "write", "storage")
+ROOMS = (
+    *("commit", "history", "lsm", "bucket", "compact", "maintain", "write", "storage", "jobs", "read", "metadata"),
+    *("invariants", "metastore", "catalog", "api", "ingest", "inspect", "datatypes", "casts", "sql", "options", "cli"),
+)
+"""All but the room `lab`, which is itself a test, and `spark`, all of whose tests need Spark."""
+PLANTED = "planted bugs"
 EQUIVALENT = ROOT / "scripts" / "mutation" / "equivalent.yaml"
 GOAL = 0.08
 
 
 def sample(room: str, size: int, seed: int, only: str) -> list[Mutant]:
-    """Mutants of a room, chosen with equal probability; all of them if there are fewer than `size`."""
+    """Mutants of a room, equally many of each operator, else arguments left out would be half of them; all if there are fewer."""
     files = sorted((ROOT / "paimon_cli" / room).glob("**/*.py"))
     modules = [Module(ROOT, path.relative_to(ROOT)) for path in files if only in path.stem]
     candidates = [(module, number) for module in modules for number in range(len(module))]
     random.Random(f"{seed} {room}").shuffle(candidates)
-    found: dict[tuple[str, ...], Mutant] = {}
+    by_operator: dict[str, list[tuple[Module, int]]] = {}
     for module, number in candidates:
+        by_operator.setdefault(module.operators[number], []).append((module, number))
+    found: dict[tuple[str, ...], Mutant] = {}
+    for module, number in _in_turn([*by_operator.values()]):
         mutant = module.mutant(number)
         if mutant is not None:
             found.setdefault(mutant.key, mutant)
         if len(found) == size:
             break
     return list(found.values())
+
+
+def _in_turn(lists: Sequence[Sequence[Any]]) -> Iterator[Any]:
+    """The first item of each list, then the second ones."""
+    for place in range(max(map(len, lists), default=0)):
+        yield from (items[place] for items in lists if place < len(items))
+
+
+def rooms_of(day: int, count: int) -> list[str]:
+    """So many rooms; each gets its turn after some days."""
+    return [ROOMS[(day * count + place) % len(ROOMS)] for place in range(count)]
 
 
 def known_equivalents() -> dict[tuple[str, ...], str]:
@@ -58,18 +83,13 @@ def known_equivalents() -> dict[tuple[str, ...], str]:
 
 def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of a room. Survivors are printed when they are found."""
-    mutants = sample(room, arguments.sample, arguments.seed, arguments.only)
+    mutants = [*planted()] if room == PLANTED else sample(room, arguments.sample, arguments.seed, arguments.only)
     equivalents = known_equivalents()
     to_judge = [mutant for mutant in mutants if mutant.key not in equivalents]
     begun = time.monotonic()
     counted: Counter[str] = Counter()
-
-    def work() -> Iterator[Work]:
-        for mutant in to_judge:
-            tests, seconds = known.tests_of(mutant, room, arguments.budget)
-            yield mutant, tests, seconds
-
-    for mutant, verdict in judge_all(session, work(), arguments.jobs):
+    kept = KeptVerdicts(f"{arguments.budget} {arguments.tests}")
+    for mutant, verdict in _verdicts(session, to_judge, known, kept, arguments):
         counted[verdict.result] += 1
         if verdict.result in ("survived", "not judged"):
             say(as_entry(mutant, verdict))
@@ -90,10 +110,33 @@ def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Na
     }
 
 
+def _verdicts(
+    session: Session, mutants: Iterable[Mutant], known: Reach, kept: KeptVerdicts, arguments: argparse.Namespace
+) -> Iterator[tuple[Mutant, Verdict]]:
+    """Those that are known first."""
+    to_judge: list[Mutant] = []
+    for mutant in mutants:
+        verdict = kept.find(mutant)
+        if verdict is None:
+            to_judge.append(mutant)
+        else:
+            yield mutant, verdict
+
+    def work() -> Iterator[Work]:
+        for mutant in to_judge:
+            tests, seconds = known.tests_of(mutant, mutant.module.parts[1], arguments.budget)
+            yield mutant, tests, seconds
+
+    for mutant, verdict in judge_all(session, work(), arguments.jobs):
+        if verdict.result != "not judged":
+            kept.keep(mutant, verdict)
+        yield mutant, verdict
+
+
 def as_entry(mutant: Mutant, verdict: Verdict) -> str:
     """A mutant, formatted like an entry in the list of equivalents."""
     entry = {"file": mutant.module.as_posix(), "function": mutant.function, "before": mutant.before, "after": mutant.after}
-    note = f"# {verdict.result}: line {mutant.first_line}; {verdict.test or f'{verdict.seconds} s of tests'}"
+    note = f"# {verdict.result}: {mutant.operator}, line {mutant.first_line}; {verdict.test or f'{verdict.seconds} s of tests'}"
     return note + "\n" + yaml.safe_dump([entry], sort_keys=False, width=1000, allow_unicode=True)
 
 
@@ -117,6 +160,8 @@ def table(figures: Sequence[dict[str, Any]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", action="append", choices=ROOMS, help="repeatable; all by default")
+    parser.add_argument("--rooms-of-the-day", type=int, metavar="N", help="N rooms, chosen by the date, and the planted bugs")
+    parser.add_argument("--planted", action="store_true", help="only the planted bugs")
     parser.add_argument("--only", default="", help="modules whose name contains this")
     parser.add_argument("--sample", type=int, default=60, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=1)
@@ -129,16 +174,21 @@ def main() -> int:
         help="if modules have changed, do not measure again which lines tests reach: assume that they reach all lines of these",
     )
     arguments = parser.parse_args()
+    rooms = [*(arguments.room or ROOMS), *([] if arguments.room else [PLANTED])]
+    if arguments.rooms_of_the_day:
+        rooms = [*rooms_of(datetime.now(timezone.utc).toordinal(), arguments.rooms_of_the_day), PLANTED]
+    elif arguments.planted:
+        rooms = [PLANTED]
 
     def judge(session: Session) -> int:
         known = reach(session, arguments.jobs, arguments.any_age)
         say(f"{len(known.seconds)} tests, without those that need Spark, kill processes or take more than 10 s")
         figures = []
-        for room in arguments.room or ROOMS:
+        for room in rooms:
             figures.append(judge_room(session, room, known, arguments))
             say(json.dumps(figures[-1]))
         say(table(figures))
-        return int(any(one["survived_percent"] > 100 * GOAL for one in figures))
+        return int(any(one["survived_percent"] > (0 if one["room"] == PLANTED else 100 * GOAL) for one in figures))
 
     return with_tests(judge, arguments.tests)
 

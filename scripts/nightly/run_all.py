@@ -44,6 +44,7 @@ class Program:
 
     `size`: the value of its option `size_option`, which `--scale` reduces, but not below `least`, with which the program still
     finds what it looks for; `proof`: its size for a proof, if that is another. `cores`: the number of cores that it keeps busy.
+    `at_night`: further arguments, but not for a proof.
     """
 
     name: str
@@ -55,10 +56,11 @@ class Program:
     proof: int | None = None
     cores: int = 1
     minutes: float = 30
+    at_night: tuple[str, ...] = ()
 
     def command(self, scale: float) -> list[str]:
         sized = [self.size_option, str(max(self.least, round(self.size * scale)))] if self.size_option else []
-        return [sys.executable, "-m", self.module, *self.arguments, *sized]
+        return [sys.executable, "-m", self.module, *self.arguments, *self.at_night, *sized]
 
     @property
     def is_there(self) -> bool:
@@ -86,7 +88,16 @@ PROGRAMS = (
     Program("paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 40, least=20, cores=2),
     Program("fuzz-files", "scripts.nightly.fuzz_files", (), "--files", 2_000_000, cores=2, minutes=45),
     Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
-    Program("mutations", "scripts.nightly.mutations", ("--jobs", "2"), "--sample", 60, proof=600, cores=2, minutes=60),
+    Program(
+        "mutations",
+        "scripts.nightly.mutations",
+        ("--jobs", "2"),
+        size_option="--sample",
+        size=60,
+        at_night=("--rooms-of-the-day", "2"),
+        cores=2,
+        minutes=60,
+    ),
     Program("increments", "scripts.nightly.increments", ("--jobs", "2"), "--tables", 300, cores=2),
     Program("clock-jumps", "scripts.nightly.clock_jumps", ("--jobs", "2"), "--tables", 300, cores=2),
     Program("system-faults", "scripts.nightly.system_faults", (), "--faults", 1000, minutes=45),
@@ -191,7 +202,7 @@ def keep(started: Started) -> None:
 
 def for_a_proof(program: Program) -> Program:
     """The program at the size of a proof, with all the time that it needs."""
-    return replace(program, size=program.proof or program.size, minutes=float("inf"))
+    return replace(program, size=program.proof or program.size, minutes=float("inf"), at_night=())
 
 
 def passed(commit: str) -> set[str]:
