@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from scripts.mutation.mutants import Mutant
 from scripts.mutation.session import ROOT, WORK, Session, ended
 
 LONGEST_TEST = 10.0
+SLOWER = 2
+"""How much slower a test is while its lines are recorded."""
 KEPT = WORK / "reach"
 
 
@@ -50,21 +53,37 @@ class Reach:
         return ranked[:chosen], spent[chosen - 1] if chosen else 0.0
 
 
+class _TooLong(BaseException):
+    """Ends a test that takes too much CPU time; no error, which a search for examples would take for one that it has found."""
+
+
+def _give_up(*_: object) -> None:
+    raise _TooLong
+
+
 @dataclass(eq=False)
 class _Recorder:
-    """A pytest plugin that records under the name of each test what it reaches, and its CPU time."""
+    """A pytest plugin that records under the name of each test what it reaches, and its CPU time. Tests that take too long end."""
 
     measured: coverage.Coverage
     seconds: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self.measured.switch_context(item.nodeid)
         begun = time.process_time()
-        yield
+        signal.setitimer(signal.ITIMER_PROF, SLOWER * LONGEST_TEST)
+        try:
+            result = yield
+        except _TooLong:  # between the phases of a test
+            self.failed.add(item.nodeid)
+            return True
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
         self.seconds[item.nodeid] = round(time.process_time() - begun, 4) + 0.002
         self.measured.switch_context("")
+        return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
@@ -74,6 +93,7 @@ class _Recorder:
 def _measure(session: Session, tests: Sequence[str], sink: Path, digests: Mapping[str, str]) -> int:
     """In a fork, write into files beside `sink` what the tests reach and how long they take."""
     session.collected.config.option.maxfail = 0
+    signal.signal(signal.SIGPROF, _give_up)
     measured = coverage.Coverage(
         data_file=str(sink), source=["paimon_cli"], concurrency=["thread", "greenlet"], config_file=False
     )

@@ -31,8 +31,10 @@ from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.maintain.expire_partitions import drop_partitions
 from paimon_cli.metadata.data_file import DELETE, DataFileMeta, IndexFileMeta
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.sql.predicate import parse_predicate
+from tests.pieces import injected
 from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, named_files, rows, write
 
@@ -379,6 +381,42 @@ def test_any_sequence_of_changes_gives_what_an_oracle_gives(tmp_path: Path, kind
 
 def _within(held: dict[int, str], low: int, high: int) -> list[int]:
     return [number for number in held if low <= number <= high]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("kind", ["unaware", "unaware with vectors", "fixed with vectors"])
+def test_a_file_of_many_batches_and_row_groups_loses_the_rows_that_match_and_no_others(
+    tmp_path: Path, kind: str, file_format: str
+) -> None:
+    """The later changes meet rows that the first one has marked, and row groups without a row that matches."""
+    held = {number: f"v{number}" for number in range(40)}
+    bucket, own = KINDS[kind]
+    with injected(3):
+        context = make_table(tmp_path / "t", COLUMNS, [], ["dt"], bucket, {**own, "file.format": file_format})
+        write(context, [row(number) for number in held])
+        for where, gone in (("id in (1, 17, 38)", {1, 17, 38}), ("id = 16 or v = 'v39'", {16, 39}), ("id = 37", {37})):
+            assert run(context, where).rows == len(gone)
+            held = {number: text for number, text in held.items() if number not in gone}
+            assert {row["id"]: row["v"] for row in rows(context)} == held
+        assert run(context, "id between 15 and 19", "v = 'new'").rows == 3
+        held |= {15: "new", 18: "new", 19: "new"}
+        for _ in range(2):
+            assert {row["id"]: row["v"] for row in rows(context)} == held and len(rows(context)) == len(held)
+            sound(context)
+            compact(context)
+
+
+@pytest.mark.parametrize("kind", WITH_VECTORS)
+def test_a_compaction_that_copies_row_groups_decodes_files_with_marked_rows(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("min_group_bytes", "min_compacted_group_bytes", "min_chunk_bytes"):
+        monkeypatch.setattr(PIECES, name, 0)
+    context = made(tmp_path, kind)
+    run(context, "id in (3, 14)")
+    compact(context)
+    assert ids(context) == [number for number in range(30) if number not in (3, 14)]
+    sound(context)
 
 
 def test_removed_files_are_deletes_of_the_delta(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import golden_table
+from tests.pieces import injected
 from tests.rivals import beside, files_of
 from tests.tables import Row, compact, data_files, live_files, make_table, write
 
@@ -510,6 +511,20 @@ def test_later_rows_win_whoever_wrote_them(tmp_path: Path) -> None:
     compact(context)
     expected = [row(key, max(n for n in range(40) if key % 5 == n % 5), text="x" * 50) for key in range(30)]
     assert shown(context) == sorted(expected, key=json.dumps)
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_the_later_of_two_rows_wins_in_whatever_batch_of_whatever_file_it_is(tmp_path: Path, pieces: int) -> None:
+    batches = [[row(key, 100 * step + turn) for turn in range(5) for key in range(3 + step)] for step in range(3)]
+    with injected(pieces):
+        context = make(tmp_path / "t")
+        for number, batch in enumerate(batches):
+            write(context, batch, commit_user=f"u{number % 2}", commit_id=number + 1)
+        compact(context)
+        assert shown(context) == [row(key, 204) for key in range(5)]
+        write(context, [row(key, turn) for turn in range(4) for key in (4, 0)])
+        compact(context)
+        assert shown(context) == [row(key, 3 if key in (0, 4) else 204) for key in range(5)]
 
 
 def test_golden_rows_that_wait_are_read_and_distributed(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 from tests.maintain.plain_files import kind_of
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
@@ -88,6 +88,25 @@ def test_expiry_of_one_spares_what_the_other_needs(tmp_path: Path) -> None:
     remove_tags(main, plan_removal(main, ["t"]), delete_files(main))
     check_versions(main)
     assert rows(main.at_branch("c")) == before[0]
+
+
+@pytest.mark.parametrize("hidden", [{3}, {3, 4}, {4}, {5}, {4, 5}, {6}, {5, 6}, {3, 4, 5, 6}], ids=str)
+def test_expiry_spares_what_snapshots_need_that_a_listing_of_the_branch_hides(tmp_path: Path, hidden: set[int]) -> None:
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    compact(branch)
+    write(branch, [{"k": 2, "v": "branch"}])
+    before, names = [rows(branch, snapshot_id=number) for number in (3, 4, 5, 6)], {f"snapshot-{number}" for number in hidden}
+
+    class StaleListings(LocalStorage):
+        def list_directory(self, path: str) -> list[FileStatus]:
+            found = super().list_directory(path)
+            return [status for status in found if path != branch.layout.snapshot_directory or status.name not in names]
+
+    stale = TableContext.open(main.url, storage=StaleListings())
+    assert expire_snapshots(stale, KEEP_ONE).snapshots == (1, 2, 3, 4)
+    check_versions(main)
+    assert [rows(branch, snapshot_id=number) for number in (3, 4, 5, 6)] == before
 
 
 def test_renamed_and_deleted(tmp_path: Path) -> None:

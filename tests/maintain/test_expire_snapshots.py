@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.expire_snapshots import carry_out, expire_snapshots, files_to_delete_now, plan_expiry, point_at_earliest
 from paimon_cli.maintain.needed_files import delete_files, file_paths, metadata_paths
 from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snapshots
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.tables import compact, make_table, rows, write
 
@@ -113,6 +115,16 @@ def test_tags_protect_their_files(tmp_path: Path, tagged: int) -> None:
     Path(context.layout.snapshot(tagged)).write_bytes(tag.read_bytes())
     Path(context.layout.earliest_hint).unlink()
     assert rows(context, snapshot_id=tagged) == before
+
+
+@pytest.mark.parametrize("tagged", [tags for count in (2, 3) for tags in itertools.combinations((1, 2, 3, 4), count)])
+def test_each_of_several_tags_protects_its_files(tmp_path: Path, tagged: tuple[int, ...]) -> None:
+    """A file may die long after the oldest tag, so that only a later one has it."""
+    context = table_of_five(tmp_path)
+    for number in tagged:
+        create_tag(context, f"at-{number}", number)
+    expire_snapshots(context, KEEP_ONE)
+    assert files_of(context) == named_files(context)
 
 
 def test_a_resurrected_snapshot_is_removed_alone(tmp_path: Path) -> None:

@@ -69,6 +69,18 @@ def test_a_whole_table_has_no_orphans(tmp_path: Path) -> None:
     check_versions(context)
 
 
+@pytest.mark.parametrize("hidden", [{5}, {4, 5}, {3, 4, 5}], ids=str)
+def test_what_snapshots_need_that_a_listing_hides_is_no_orphan(tmp_path: Path, hidden: set[int]) -> None:
+    context = table_of_five(tmp_path)
+    make_old(context)
+
+    class StaleListings(LocalStorage):
+        def list_directory(self, path: str) -> list[FileStatus]:
+            return [status for status in super().list_directory(path) if status.name not in {f"snapshot-{n}" for n in hidden}]
+
+    assert not found(TableContext.open(context.url, storage=StaleListings())).files
+
+
 def test_files_below_a_data_directory_are_candidates(tmp_path: Path) -> None:
     """Tables of `data-file.path-directory` keep their buckets one directory deeper; older ones may lie where they were."""
     context = table_of_five(tmp_path)

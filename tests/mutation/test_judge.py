@@ -9,10 +9,13 @@ from pathlib import Path
 
 import coverage
 
+from scripts.mutation.judge import Verdict
+from scripts.mutation.kept_verdicts import KeptVerdicts
 from scripts.mutation.mutants import Mutant
+from scripts.mutation.planted import planted
 from scripts.mutation.reach import Reach
 from scripts.mutation.session import ROOT
-from scripts.nightly.mutations import known_equivalents
+from scripts.nightly.mutations import ROOMS, known_equivalents, rooms_of, sample
 from tests.mutation.examples import MUTANTS
 
 
@@ -53,3 +56,41 @@ def test_mutants_that_were_judged_equivalent_change_lines_that_exist() -> None:
         if before not in lines or not all(f"class {name}" in lines or f"def {name}(" in lines for name in names):
             gone.append((file, function, before))
     assert not gone
+
+
+def test_planted_bugs_can_be_planted() -> None:
+    """A bug whose lines were rewritten must be planted in the new ones: `planted` raises."""
+    names = [mutant.operator for mutant in planted()]
+    assert len(names) == len(set(names)) >= 25
+
+
+def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    digests = {"a::killer": "1", "": "1"}
+    one, other = (Mutant(Path("m.py"), "f", "x", after, after, 1, 1) for after in "yz")
+
+    def kept(limits: str = "60") -> KeptVerdicts:
+        return KeptVerdicts(limits, tmp_path / "kept", digests.__getitem__)
+
+    first = kept()
+    assert first.find(one) is None
+    first.keep(one, Verdict("killed", "a::killer", 1.0))
+    first.keep(other, Verdict("survived", "a::last", 2.0))
+    assert kept().find(one) == Verdict("killed", "a::killer", 1.0) and kept().find(other) == Verdict("survived", "", 2.0)
+    assert kept("5").find(one) is None, "less time is another judgement"
+    digests[""] = "2"
+    assert kept().find(one) and kept().find(other) is None, "another test may detect it"
+    digests["a::killer"] = "2"
+    assert kept().find(one) is None
+
+
+def test_a_sample_has_all_operators_and_is_the_same_for_a_seed() -> None:
+    one, again, other = (sample("options", 40, seed, "") for seed in (1, 1, 2))
+    assert [mutant.key for mutant in one] == [mutant.key for mutant in again] != [mutant.key for mutant in other]
+    assert len(one) == 40 and len({mutant.operator for mutant in one}) >= 15
+
+
+def test_each_room_has_its_day() -> None:
+    found = [room for day in range(700_000, 700_000 + len(ROOMS)) for room in rooms_of(day, 2)]
+    assert set(found) == set(ROOMS)
+    rooms = {path.parent.name for path in (ROOT / "paimon_cli").glob("*/__init__.py")}
+    assert rooms - {*ROOMS} == {"lab", "spark"}
