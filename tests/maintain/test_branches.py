@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import Conflict, NotFound, UsageError
+from paimon_cli.history import snapshot_history
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.maintain.branches import (
@@ -204,6 +205,30 @@ def test_a_take_over_that_was_killed_is_finished(tmp_path: Path) -> None:
     forward(main)
     assert rows(main) == expected and main.snapshots.ids() == [1, 2, 3, 4, 5]
     assert main.snapshots.get(4) == branch.snapshots.get(4)
+    check_versions(main)
+    assert plan_fast_forward(main, "b").is_needless
+
+
+@pytest.mark.parametrize("commits", [0, 2], ids=["main has a gap", "main has other commits"])
+def test_what_a_killed_take_over_left_above_a_gap_or_other_commits_is_not_shared(
+    tmp_path: Path, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest snapshots of both are equal, but the ones below them are not yet."""
+    monkeypatch.setattr(snapshot_history, "LONGEST_GAP", 1)  # a listing would not hide two snapshots
+    main, branch = branched(tmp_path)
+    for number in range(3):
+        write(branch, [{"k": number, "v": "branch"}])
+    first = 4 if commits == 0 else 3
+    for number in range(first, 6):
+        main.storage.delete(main.layout.snapshot(number))
+    main.storage.overwrite(main.layout.latest_hint, str(first - 1).encode())
+    for number in range(commits):
+        write(main, [{"k": number, "v": "main"}])
+    main.storage.overwrite(main.layout.snapshot(6), branch.storage.read_bytes(branch.layout.snapshot(6)))
+    main.storage.overwrite(main.layout.latest_hint, b"6")
+    assert plan_fast_forward(main, "b").common == (3 if commits == 0 else None)
+    forward(main)
+    assert [main.snapshots.get(number) for number in (3, 4, 5, 6)] == [branch.snapshots.get(number) for number in (3, 4, 5, 6)]
     check_versions(main)
     assert plan_fast_forward(main, "b").is_needless
 
