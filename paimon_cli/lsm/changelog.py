@@ -50,7 +50,7 @@ class Changes:
         both = pa.concat_batches([before, after])
         numbers = np.stack([before_at, np.where(after_at == NO_ROW, NO_ROW, after_at + before.num_rows)], axis=1)
         added = (both.column(VALUE_KIND).to_numpy() & 1) == 0
-        is_there = (numbers != NO_ROW) & np.append(added, False)[numbers]
+        is_there = np.append(added, False)[numbers]  # `NO_ROW` is the number of the last one
         pairs = np.all(is_there, axis=1)
         reported = is_there.copy()
         if self.compared and pairs.any():
@@ -100,8 +100,7 @@ class FullCompactionChanges(EngineAround):
         is_top = rows.rows.column(LEVEL).to_numpy()[rows.order] == self._max_level
         plain = replace(rows, rows=rows.rows.drop_columns([LEVEL]))
         merged = self.engine.merge(plain)
-        before = np.where(is_top, rows.order, NO_ROW)
-        before = np.maximum.reduceat(before, rows.starts) if len(before) else before
+        before = np.maximum.reduceat(np.where(is_top, rows.order, NO_ROW), rows.starts)
         after = merged_row_numbers(plain, merged, self._keys)
         changed = ~(rows.is_lone & (before != NO_ROW))
         changes = self._changes.rows(plain.rows, before[changed], merged, after[changed])

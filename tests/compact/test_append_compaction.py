@@ -73,6 +73,15 @@ def test_marked_files_are_compacted_whatever_their_size(pick: str, given: list[i
     assert sizes(packs) == expected
 
 
+def test_a_file_is_never_compacted_alone_for_being_small() -> None:
+    """It would be rewritten in each compaction: with any minimum of files, and however dear the opening of a file."""
+    for picker in (replace(PICKER, min_files=1), replace(PICKER, open_cost=300), replace(PICKER, min_files=1, open_cost=300)):
+        assert picker.by_size([file(10)], full=False) == picker.by_size([file(10)], full=True) == []
+        assert picker.neighbours([file(10)]) == []
+        assert sizes(picker.by_size([file(10), file(20)], full=True)) == [[10, 20]]
+    assert sizes(replace(PICKER, min_files=1).by_size([file(10), file(20)], full=False)) == [[10, 20]]
+
+
 def test_the_limit_of_files_counts_the_smallest() -> None:
     limited = AppendPicker(target_size=100, small_size=70, min_files=3, open_cost=0, max_files=4)
     assert sizes(limited.by_size([file(size) for size in (6, 5, 4, 3, 2, 1)], full=True)) == [[1, 2, 3, 4]]
@@ -87,6 +96,8 @@ def test_the_limit_of_files_counts_the_smallest() -> None:
         ([150, 60, 1, 2, 3], [[60, 1, 2]]),
         ([150, 150, 150], []),
         ([99, 99, 99], [[99, 99, 99]]),
+        ([100, 99, 1, 2], [[100, 99, 1]]),
+        ([100, 100, 1, 2], [[100, 1, 2]]),
         ([1, 250, 1, 250, 1], []),
     ],
 )
