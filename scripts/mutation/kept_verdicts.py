@@ -1,7 +1,7 @@
 """Verdicts of earlier runs, so that an interrupted run goes on where it was.
 
-A mutant that was killed need not be judged again as long as its module and the test that killed it are the same. One that survived
-must be, as soon as any test has changed.
+A mutant that was killed need not be judged again as long as its module and the test that killed it are the same. One that
+survived must be, as soon as any test has changed.
 """
 
 from __future__ import annotations

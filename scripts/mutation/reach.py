@@ -63,7 +63,7 @@ def _give_up(*_: object) -> None:
 
 @dataclass(eq=False)
 class _Recorder:
-    """A pytest plugin that records under the name of each test what it reaches, and its CPU time. Tests that take too long end."""
+    """A pytest plugin that records by test what it reaches, and its CPU time. Ends tests that take too long."""
 
     measured: coverage.Coverage
     seconds: dict[str, float] = field(default_factory=dict)

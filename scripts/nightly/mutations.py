@@ -9,8 +9,8 @@
 Each mutant is judged by the tests that reach its line, those of its room first, then the others. Prints the mutants that no test
 detects, a table, and a JSON line for each room. Mutants that cannot be distinguished from the original are listed, with reasons,
 in scripts/mutation/equivalent.yaml. Tests that need Spark, kill processes or take more than 10 s are left out: mutants that only
-they would detect count as survived. Verdicts are kept, so an interrupted run goes on where it was. The exit code is 1 if more than
-8 % of a room's mutants survive, or any planted bug.
+they would detect count as survived. Verdicts are kept, so an interrupted run goes on where it was. The exit code is 1 if more
+than 8 % of a room's mutants survive, or any planted bug.
 """
 
 from __future__ import annotations

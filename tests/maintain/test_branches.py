@@ -58,7 +58,8 @@ def test_a_branch_begins_at_a_snapshot_a_tag_or_nothing(tmp_path: Path) -> None:
             create_branch(main, name)
 
 
-def test_expiry_passes_the_gap_that_a_branch_with_expired_snapshots_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newer", [0, 2])
+def test_expiry_passes_the_gap_that_a_branch_with_expired_snapshots_left(tmp_path: Path, newer: int) -> None:
     """After a fast-forward to a branch that kept only its newest snapshot, ids are missing within the history of main."""
     main, branch = branched(tmp_path, 2)
     for number in range(6):
@@ -66,8 +67,10 @@ def test_expiry_passes_the_gap_that_a_branch_with_expired_snapshots_left(tmp_pat
     expire_snapshots(branch, KEEP_ONE)
     forward(main)
     assert main.snapshots.ids() == [1, 2, 3, 4, 5, 8]
-    assert expire_snapshots(main, Retention(3, 3, 0, None)).snapshots == (1, 2, 3, 4, 5)
-    assert main.snapshots.ids() == [8] and main.snapshots.earliest_hint() == 8
+    for number in range(newer):
+        write(main, [{"k": 2, "v": f"{number}"}])
+    assert expire_snapshots(main, Retention(3 + newer, 3 + newer, 0, None)).snapshots == (1, 2, 3, 4, 5)
+    assert main.snapshots.ids() == [*range(8, 9 + newer)] and main.snapshots.earliest_hint() == 8
     assert named_files(main) <= files_on_disk(main)
 
 
