@@ -128,7 +128,7 @@ def first_of_them(node: cst.Call) -> Iterator[cst.CSTNode]:
     """The first one is taken for the greatest or the least."""
     if m.matches(node.func, m.Name("max") | m.Name("min")) and node.args and not node.args[0].star:
         values = [arg for arg in node.args if arg.keyword is None]
-        default = [cst.Arg(arg.value) for arg in node.args if m.matches(arg.keyword, m.Name("default"))]
+        default = [cst.Arg(arg.value) for arg in node.args if arg.keyword is not None and arg.keyword.value == "default"]
         if len(values) == 1:
             first = cst.Arg(cst.Call(cst.Name("iter"), [cst.Arg(values[0].value)]))
             yield cst.Call(cst.Name("next"), [first, *default])

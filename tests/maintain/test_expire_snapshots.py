@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, StorageUnavailable
+from paimon_cli.errors import Conflict, DamagedFile, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
@@ -141,6 +141,38 @@ def test_a_resurrected_snapshot_is_removed_alone(tmp_path: Path) -> None:
     assert expire_snapshots(context, KEEP_ONE).snapshots == (2,)
     assert not late.exists() and files_of(context) == before
     assert expire_snapshots(context, KEEP_ONE).snapshots == ()
+
+
+def test_all_resurrected_snapshots_are_removed(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    late = {path: path.read_bytes() for path in (Path(context.layout.snapshot(number)) for number in (1, 3))}
+    expire_snapshots(context, KEEP_ONE)
+    for path, content in late.items():
+        path.write_bytes(content)
+    assert expire_snapshots(context, KEEP_ONE).snapshots == (1, 3)
+    assert not any(path.exists() for path in late)
+
+
+def test_beside_a_rollback_only_the_snapshots_up_to_its_target_are_put_back(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+
+    class RolledBack(LocalStorage):
+        def delete(self, path: str) -> None:
+            super().delete(path)
+            if path == context.layout.snapshot(4):
+                super().delete(context.layout.snapshot(5))
+                super().overwrite(context.layout.latest_hint, b"2")
+
+    with pytest.raises(Conflict, match="a rollback has removed snapshot 5"):
+        expire_snapshots(TableContext.open(context.url, storage=RolledBack()), KEEP_ONE)
+    assert context.snapshots.ids() == [1, 2] and context.snapshots.latest_id() == 2
+
+
+def test_a_missing_hint_is_written_though_nothing_expires(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    assert context.snapshots.earliest_hint() is None
+    assert expire_snapshots(context, Retention(5, 5, 0, None)).snapshots == ()
+    assert context.snapshots.earliest_hint() == 1
 
 
 def test_a_resurrected_snapshot_is_removed_with_those_that_expire(tmp_path: Path) -> None:
