@@ -19,10 +19,23 @@ from scripts.mutation.session import ROOT, WORK
 KEPT = WORK / "verdicts.jsonl"
 
 
+@cache
+def _digest_of_tests(test: str) -> str:
+    """Of the file of this test; without one, of all tests and all modules."""
+    if test:
+        files = [ROOT / test.partition("::")[0]]
+    else:
+        files = sorted(path for folder in ("tests", "paimon_cli") for path in (ROOT / folder).glob("**/*.py"))
+    content = hashlib.sha256()
+    for file in files:
+        content.update(file.read_bytes() if file.exists() else b"")
+    return content.hexdigest()[:24]
+
+
 class KeptVerdicts:
     """The verdicts in a file. `limits` says what the judges were told, such as the seconds for a mutant."""
 
-    def __init__(self, limits: str, path: Path = KEPT, tests: Callable[[str], str] = lambda test: _digest_of_tests(test)) -> None:
+    def __init__(self, limits: str, path: Path = KEPT, tests: Callable[[str], str] = _digest_of_tests) -> None:
         self._limits = limits
         self._path = path
         self._tests = tests
@@ -44,16 +57,3 @@ class KeptVerdicts:
 
     def _name(self, mutant: Mutant) -> str:
         return hashlib.sha256("\0".join([self._limits, *mutant.key, mutant.code]).encode()).hexdigest()[:24]
-
-
-@cache
-def _digest_of_tests(test: str) -> str:
-    """Of the file of this test; without one, of all tests and all modules."""
-    if test:
-        files = [ROOT / test.partition("::")[0]]
-    else:
-        files = sorted(path for folder in ("tests", "paimon_cli") for path in (ROOT / folder).glob("**/*.py"))
-    content = hashlib.sha256()
-    for file in files:
-        content.update(file.read_bytes() if file.exists() else b"")
-    return content.hexdigest()[:24]

@@ -12,7 +12,7 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import check_of_homes, check_of_messages
+from paimon_cli.commit.data_conflict import _disjoint, check_of_homes, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
@@ -495,3 +495,9 @@ def test_rows_that_lose_their_marks_are_back_in_another_bucket(tmp_path: Path) -
         else:
             with pytest.raises(BucketsConflict, match=r"^bucket-1 was written after snapshot 2"):
                 check(latest)
+
+
+def test_ranges_of_several_files_are_joined_only_where_they_overlap() -> None:
+    """What lies between two of them is no conflict."""
+    assert _disjoint([(6, 9), (1, 2), (8, 8), (5, 7), (20, 21), (9, 10)]) == [(1, 2), (5, 10), (20, 21)]
+    assert _disjoint([]) == []

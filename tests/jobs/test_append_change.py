@@ -404,8 +404,8 @@ def test_a_file_of_many_batches_and_row_groups_loses_the_rows_that_match_and_no_
             assert {row["id"]: row["v"] for row in rows(context)} == held and len(rows(context)) == len(held)
             sound(context)
             compact(context)
-    for bucket in bucket_files(context, context.snapshots.latest()).values():
-        assert all(file.max_sequence_number - file.min_sequence_number == file.row_count - 1 for file in bucket.files)
+    for found in bucket_files(context, context.snapshots.latest()).values():
+        assert all(file.max_sequence_number - file.min_sequence_number == file.row_count - 1 for file in found.files)
 
 
 @pytest.mark.parametrize("kind", WITH_VECTORS)
