@@ -92,6 +92,27 @@ def test_a_stale_listing_does_not_hide_new_snapshots(tmp_path: Path) -> None:
     assert past.latest_id() == 9
 
 
+@pytest.mark.parametrize("meanwhile", ["forgotten", "published"])
+def test_a_snapshot_that_was_fetched_ahead_is_not_planned_with_after_a_commit(tmp_path: Path, meanwhile: str) -> None:
+    class Remote(CountingStorage):
+        @property
+        def is_remote(self) -> bool:
+            return True
+
+    past = replace(history(tmp_path, [1], latest="1"), storage=Remote())
+    past.fetch_latest()
+    assert past.latest_to_plan() == replace(SAMPLE, id=1, time_millis=100)
+    past.fetch_latest()
+    begun = past._latest_ahead._begun
+    assert begun is not None and begun[1].result() is not None
+    history(tmp_path, [1, 2], latest="2")
+    if meanwhile == "forgotten":
+        past.forget_fetched()
+    else:
+        past.remembered(past.find(2))
+    assert past.latest_to_plan() == replace(SAMPLE, id=2, time_millis=200)
+
+
 @pytest.mark.parametrize("earliest", ["4", "5", "6", "7", "9", "2", "17", None, "x"])
 def test_the_earliest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, earliest: str | None) -> None:
     past = history(tmp_path, list(range(4, 10)), earliest=earliest)
