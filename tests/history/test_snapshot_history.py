@@ -95,9 +95,7 @@ def test_a_stale_listing_does_not_hide_new_snapshots(tmp_path: Path) -> None:
 @pytest.mark.parametrize("meanwhile", ["forgotten", "published"])
 def test_a_snapshot_that_was_fetched_ahead_is_not_planned_with_after_a_commit(tmp_path: Path, meanwhile: str) -> None:
     class Remote(CountingStorage):
-        @property
-        def is_remote(self) -> bool:
-            return True
+        is_remote = True
 
     past = replace(history(tmp_path, [1], latest="1"), storage=Remote())
     past.fetch_latest()
