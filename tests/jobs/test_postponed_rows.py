@@ -523,9 +523,9 @@ def test_the_later_of_two_rows_wins_in_whatever_batch_of_whatever_file_it_is(tmp
             write(context, batch, commit_user=f"u{number % 2}", commit_id=number + 1)
         compact(context)
         assert shown(context) == [row(key, 200) for key in range(5)]
-        write(context, [row(key, turn) for turn in range(4) for key in (4, 0)])
+        write(context, [row(key, turn) for turn in range(5) for key in (4, 0, 2)])
         compact(context)
-        assert shown(context) == [row(key, 3 if key in (0, 4) else 200) for key in range(5)]
+        assert shown(context) == [row(key, 4 if key in (0, 2, 4) else 200) for key in range(5)]
 
 
 def test_golden_rows_that_wait_are_read_and_distributed(tmp_path: Path) -> None:
