@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.catalog.table_definition import numbered
+from paimon_cli.commit.committer import CommitResult
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField, DataType, RowType
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type
@@ -20,6 +21,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
+from paimon_cli.jobs.stage_commit import StagedWrite, Together, commit_staged
+from paimon_cli.jobs.stage_job import StageFile
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.needed_files import changelog_entries, file_paths
@@ -90,6 +93,12 @@ def write(
 
 def compact(context: TableContext, **request: Any) -> CompactSummary:
     return run_compact(context, CompactRequest(**request), LocalEngine(), NoProgress())
+
+
+def commit_stage(context: TableContext, *files: StageFile, together: Together | None = None) -> CommitResult:
+    """Commit staged writes, several of them in one snapshot."""
+    writes = [StagedWrite(file, file.read()) for file in files]
+    return commit_staged(context, writes, together or Together(), LocalEngine(), NoProgress())
 
 
 def rows(context: TableContext, columns: Sequence[str] | None = None, snapshot_id: int | None = None) -> list[Row]:

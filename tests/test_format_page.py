@@ -14,7 +14,7 @@ import fastavro
 import pytest
 
 from paimon_cli.bucket.file_encoders import CODECS
-from paimon_cli.commit.deduplication import MAX_NAMED_USERS, PROPERTY, CommitUsers
+from paimon_cli.commit.deduplication import MAX_NAMED_USERS, PROPERTY, WRITERS_PROPERTY, CommitUsers
 from paimon_cli.datatypes.arrow_types import NESTED_ID_BASE
 from paimon_cli.datatypes.binary_row import encode_row
 from paimon_cli.datatypes.data_type import DataField
@@ -173,7 +173,7 @@ def test_the_schema_sample_is_written_like_this() -> None:
 def test_properties_of_our_snapshots() -> None:
     ours = [ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, EXPIRED_CHANGELOG_PROPERTY]
     properties, users = tables("3.2")
-    assert names(properties) == [*ours, PROPERTY, LISTS_PROPERTY]
+    assert names(properties) == [*ours, PROPERTY, WRITERS_PROPERTY, LISTS_PROPERTY]
     remembered = CommitUsers()
     for number in range(MAX_NAMED_USERS + 1):
         remembered = remembered.with_commit(f"user{number}", 1)

@@ -46,6 +46,7 @@ CUTS_NOTHING = {
         "jobs/process": "_UNLIMITED",
         "jobs/service_turn": "_NEVER",
         "jobs/spark/chunks": "END_OF_ROWS",
+        "jobs/writer_order": "MAX_NUMBER",
         "lsm/aggregators/collected_values": "NO_LIMIT",
         "lsm/aggregators/sketches": "NOT_TRIMMED NO_CHILD",
         "lsm/sorted_runs": "MOST_BYTES",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import UsageError, in_python
@@ -27,6 +27,18 @@ Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """One partition as a mapping of keys to values (None is null), or several; some of the keys select all matching partitions."""
 Buckets = int | range | Sequence[int | range]
 """A bucket by its number, a range of them, or several of these."""
+
+
+class Identity(TypedDict, total=False):
+    """The identity of a commit. A commit with the same `commit_user` and `commit_id` is made only once, even if it is repeated.
+
+    The identifiers of a user must increase: a commit is taken for repeated if a later one of its user was made.
+    `assume_new`: commit even if it can no longer be determined whether the commit was already made.
+    """
+
+    commit_user: str | None
+    commit_id: int | None
+    assume_new: bool
 
 
 def _warn_in_python(message: str) -> None:

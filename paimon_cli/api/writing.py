@@ -1,4 +1,4 @@
-"""Changes to the rows of a table: write, update, delete, truncate, and commits in two phases."""
+"""Changes to the rows of a table: write, update, delete and truncate."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
 from numbers import Number
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned, compact_request
 from paimon_cli.api.opened_table import (
+    Identity,
     OpenedTable,
     Partitions,
     Self,
@@ -28,31 +29,18 @@ from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from paimon_cli.api.staging import Stage
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.jobs.metadata_jobs import Dropped
-    from paimon_cli.jobs.stage_job import StageSummary
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
-    from paimon_cli.metadata.staged_commit import StagedCommit
 
 INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
 FAIL, SKIP = "fail", "skip"
 OFF = "off"
 _WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
-
-
-class Identity(TypedDict, total=False):
-    """The identity of a commit. A commit with the same `commit_user` and `commit_id` is made only once, even if it is repeated.
-
-    The identifiers of a user must increase: a commit is taken for repeated if a later one of its user was made.
-    `assume_new`: commit even if it can no longer be determined whether the commit was already made.
-    """
-
-    commit_user: str | None
-    commit_id: int | None
-    assume_new: bool
 
 
 @checks_arguments
@@ -310,82 +298,9 @@ class Writing(OpenedTable):
     @property
     def stage(self) -> Stage:
         """Staged commits, written by `write(stage=FILE)`."""
+        from paimon_cli.api.staging import Stage
+
         return Stage(self)
-
-
-@checks_arguments
-class Stage:
-    """Staged commits, each recorded in a file.
-
-
-    >>> table = example_table()
-    >>> table.write(more_rows(), stage="orders.stage").snapshots
-    ()
-    >>> [snapshot.id for snapshot in table.stage.commit("orders.stage").snapshots]
-    [2]
-    """
-
-    def __init__(self, table: OpenedTable) -> None:
-        self._table = table
-
-    def write(self, request: WriteRequest, file: str) -> WriteSummary:
-        """Write only the data files, and record the commit in `file`."""
-        from paimon_cli.jobs.stage_job import StageFile, stage_write
-        from paimon_cli.jobs.write_job import WriteSummary, origin_of
-
-        runtime = self._table.runtime
-        with runtime.engine_running(request.parallelism) as engine:
-            staged, found = stage_write(self._table.context, request, StageFile(file), engine, runtime.new_progress())
-            engine_name, reason = engine.name, engine.reason
-        files = [data_file for message in staged.messages for data_file in message.new_files]
-        return WriteSummary(
-            rows=sum(data_file.row_count for data_file in files),
-            delete_rows=sum(data_file.delete_row_count or 0 for data_file in files),
-            files=len(files),
-            size=sum(data_file.file_size for data_file in files),
-            buckets=len(staged.messages),
-            engine=engine_name,
-            engine_reason=reason,
-            rows_read=found.rows,
-            skipped_rows=found.bad_rows,
-            bad_cells=found.bad_cells,
-            missing_columns=tuple(sorted(found.missing_columns)),
-            **origin_of(request.source),
-        )
-
-    def show(self, file: str) -> StagedCommit:
-        """The staged commit in a file. Raises `UsageError` if it belongs to another table."""
-        from paimon_cli.jobs.stage_job import StageFile, check_table
-
-        stage_file = StageFile(file)
-        staged = stage_file.read()
-        check_table(self._table.context, stage_file, staged)
-        return staged
-
-    def commit(self, file: str, *, compact: str | None = None) -> StageSummary:
-        """Commit a staged write; repeating the call commits nothing more. After a `Conflict` the data files are deleted.
-
-        `compact`: whether to compact the buckets `after` the commit, as the triggers of the table ask, or `none`. Default as a
-        write does: `after`, or `none` for write-only tables.
-        """
-        from paimon_cli.jobs.stage_job import StageFile, commit_and_compact
-        from paimon_cli.maintain.mark_done import mark_written
-
-        if compact is not None:
-            check_choice("compact", compact, (NO_COMPACTION, AFTER))
-        self._table.check_commit()
-        context, staged, runtime = self._table.context, self.show(file), self._table.runtime
-        with runtime.engine_running() as engine:
-            result = commit_and_compact(context, StageFile(file), staged, compact or INLINE, engine, runtime.new_progress())
-        hosts = self._table.catalog_table.report_hosts
-        mark_written(context, {message.partition for message in staged.messages}, runtime.warn, hosts)
-        return result
-
-    def abort(self, file: str) -> int:
-        """Delete the data files of a staged write; returns their number. Raises `Refused` if it has been committed."""
-        from paimon_cli.jobs.stage_job import StageFile, abort_stage
-
-        return abort_stage(self._table.context, StageFile(file), self.show(file))
 
 
 def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,39 +11,52 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, Partitions, TableName, Yes, split_partitions
 from paimon_cli.cli.results import already_done, confirm, counted, human_size, note, note_waiting, ran
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
+    from paimon_cli.inspect.staged_report import JointDetails, StagedDetails
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
-    from paimon_cli.jobs.stage_job import StageSummary
+    from paimon_cli.jobs.stage_commit import StageSummary
     from paimon_cli.metadata.staged_commit import StagedCommit
 
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
 
 
 StagedFile = Annotated[str, typer.Argument(metavar="FILE", help="File written by `write --stage`.", show_default=False)]
+StagedFiles = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="Files written by `write --stage`.", show_default=False)
+]
 ExpectedTable = Annotated[str | None, typer.Option("--table", metavar="TABLE", help="The table; default the one named in FILE.")]
 
 
 @command(stage, "show")
-def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
+def show_stage(call: Call, files: StagedFiles, table: ExpectedTable = None) -> None:
     """Show a staged commit: its user, its files by bucket, and whether it was committed or aborted.
+
+    Of several files it shows what one snapshot of all of them would hold, and which buckets several of them write to.
 
     paimon-cli stage show orders.stage
 
-    paimon-cli stage show orders.stage -o json
+    paimon-cli stage show orders.stage returns.stage -o json
     """
-    opened = _opened(call, file, table)
-    show_staged(call, opened, file, opened.stage.show(file))
+    show_staged(call, _opened(call, files[0], table), files)
 
 
 @command(stage, "commit", runs_jobs=True)
 def commit(
     call: Call,
-    file: StagedFile,
+    files: StagedFiles,
     table: ExpectedTable = None,
+    order: Annotated[
+        Literal["refuse", "given"],
+        typer.Option(
+            "--order",
+            help="What to do with several files that hold rows of the same bucket: refuse them, because nothing says which rows "
+            "are newer; or number the rows in the order of the files, so that later files win, which writes their data again.",
+        ),
+    ] = "refuse",
     compact: Annotated[
         Literal["none", "after"] | None,
         typer.Option(
@@ -51,32 +65,40 @@ def commit(
             show_default=False,
         ),
     ] = None,
+    *,
+    identity: Identity,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Commit a staged write, and compact its buckets if that is due.
+    """Commit a staged write, or several in one snapshot, and compact their buckets if that is due.
 
-    Repeating the command commits nothing more; after a conflict (exit 5) the data files are deleted.
+    Several files are the writes of several writers with one committer: they become visible together, or not at all. They belong
+    to one table, branch and schema. The snapshot has the identity of the committer, by default one that is derived from theirs,
+    and lists theirs in its properties.
+
+    Repeating the command commits nothing more; if only some of the files were committed before, nothing is done (exit 7). After
+    a conflict (exit 5) the data files of a single write are deleted; several stay staged.
 
     paimon-cli stage commit orders.stage
 
-    paimon-cli stage commit orders.stage --table ./wh/shop.db/orders
+    paimon-cli stage commit monday.stage tuesday.stage --table ./wh/shop.db/orders
     """
-    opened = _opened(call, file, table, allow_unsafe_commit)
+    opened = _opened(call, files[0], table, allow_unsafe_commit)
     opened.check_commit()
-    staged = opened.stage.show(file)
-    result = opened.stage.commit(file, compact=compact)
-    if result.already_committed:
-        text = already_done(result, known_by="")
-    elif not result.snapshots:
-        text = "no rows, nothing was committed"
-    else:
-        ids = ", ".join(str(snapshot.id) for snapshot in result.snapshots)
-        compacted = f", {counted(result.compacted, 'bucket')} compacted" if result.compacted else ""
-        text = f"snapshot {ids}: {_content(staged)}{compacted}, {counted(result.attempts, 'attempt')}"
-    show_staged(call, opened, file, opened.stage.show(file), text, result)
+    result = opened.stage.commit(files, order=order, compact=compact, **vars(identity))
+    show_staged(call, opened, files, lambda content: _committed_text(result, content), result)
     if result.compaction_lost:
         note(f"note: the rows are committed, but the compaction failed: {result.compaction_lost}")
     note_waiting(opened.catalog_table.layout.argument, result.waiting_records)
+
+
+def _committed_text(result: StageSummary, content: str) -> str:
+    if result.already_committed:
+        return already_done(result, known_by="")
+    if not result.snapshots:
+        return "no rows, nothing was committed"
+    ids = ", ".join(str(snapshot.id) for snapshot in result.snapshots)
+    compacted = f", {counted(result.compacted, 'bucket')} compacted" if result.compacted else ""
+    return f"snapshot {ids}: {content}{compacted}, {counted(result.attempts, 'attempt')}"
 
 
 @command(stage, "abort")
@@ -90,31 +112,44 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
     opened = _opened(call, file, table)
     deleted = opened.stage.abort(file)
     text = f"aborted: {counted(deleted, 'file')} deleted, nothing was committed"
-    show_staged(call, opened, file, opened.stage.show(file), text)
+    show_staged(call, opened, [file], lambda content: text)
 
 
 def show_staged(
-    call: Call, table: Table, file: str, staged: StagedCommit, text: str | None = None, done: StageSummary | None = None
+    call: Call,
+    table: Table,
+    files: Sequence[str],
+    text: Callable[[str], str] | None = None,
+    done: StageSummary | None = None,
 ) -> None:
-    """Print a staged commit, for `stage` and `write --stage`. `done`: the result of committing it."""
-    from paimon_cli.inspect.compaction_report import staged_details
+    """Print staged commits, for `stage` and `write --stage`. `text`: of the result, from a description of their content. `done`:
+    the result of committing them.
+    """
+    from paimon_cli.inspect.staged_report import joint_details, staged_details
 
-    details = staged_details(table.context, file, staged)
+    staged = [table.stage.show(file) for file in files]
+    details: StagedDetails | JointDetails
+    if len(files) == 1:
+        kind, details = "StagedCommit", staged_details(table.context, files[0], staged[0])
+    else:
+        kind, details = "JointCommit", joint_details(table.context, files, staged)
     if done is not None:
         details = replace(details, compacted=done.compacted, waiting_records=done.waiting_records)
-    call.show(Item("StagedCommit", table.name, details), text)
+    call.show(Item(kind, table.name, details), None if text is None else text(_content(staged)))
 
 
-def staged_text(file: str, staged: StagedCommit) -> str:
+def staged_text(file: str, content: str) -> str:
     """The result of `write --stage` as one line of text."""
-    return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {shlex.quote(file)}"
+    return f"staged {content}; nothing is committed yet: paimon-cli stage commit {shlex.quote(file)}"
 
 
-def _content(staged: StagedCommit) -> str:
-    files = [file for message in staged.messages for file in message.new_files]
+def _content(staged: Sequence[StagedCommit]) -> str:
+    messages = [message for one in staged for message in one.messages]
+    files = [file for message in messages for file in message.new_files]
     rows, size = sum(file.row_count for file in files), human_size(sum(file.file_size for file in files))
-    where = f"{counted(len(files), 'file')} of {counted(len(staged.messages), 'bucket')}"
-    return f"{counted(rows, 'stored record')} in {where}, {size}"
+    where = f"{counted(len(files), 'file')} of {counted(len({message.bucket_id for message in messages}), 'bucket')}"
+    writers = f", {counted(len(staged), 'writer')}" if len(staged) > 1 else ""
+    return f"{counted(rows, 'stored record')} in {where}, {size}{writers}"
 
 
 def _opened(call: Call, file: str, table: str | None, allow_unsafe_commit: bool = False) -> Table:

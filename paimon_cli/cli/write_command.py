@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -177,8 +178,7 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
     if stage is not None:
         from paimon_cli.cli.stage_commands import show_staged, staged_text
 
-        staged = opened.stage.show(stage)
-        show_staged(call, opened, stage, staged, staged_text(stage, staged))
+        show_staged(call, opened, [stage], partial(staged_text, stage))
         return
     call.show(Item("WriteSummary", opened.name, summary), _summary_text(summary))
     if summary.compaction_lost:

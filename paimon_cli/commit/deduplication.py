@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import Conflict, Refused
@@ -18,6 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
 
 PROPERTY = "paimon-cli.commit-users"
+WRITERS_PROPERTY = "paimon-cli.writers"
 MAX_NAMED_USERS = 256
 """How many users are recorded by name, the most recent ones. Older ones are in a Bloom filter."""
 _MAX_NAME_LENGTH = 64
@@ -114,18 +115,24 @@ BATCH_IDENTIFIER = 2**63 - 1
 """The identifier of commits that are never repeated (Java BatchWriteBuilder.COMMIT_IDENTIFIER)."""
 
 
+WriterCommit = tuple[str, int]
+"""The user and identifier of a commit."""
+
+
 @dataclass(frozen=True)
 class CommitIdentity:
     """The user and identifier of a commit. Identifiers of a user must increase; a repeated one is recognised and does nothing.
 
     `newer_than`: no snapshot up to this id can hold the commit. `assume_new`: if the history does not show any more whether the
-    commit was made before, assume that it was not.
+    commit was made before, assume that it was not. `writers`: (user, identifier) of the commits of other writers that this one
+    makes in their place; none for a writer that commits itself.
     """
 
     user: str
     identifier: int = BATCH_IDENTIFIER
     newer_than: int = 0
     assume_new: bool = False
+    writers: tuple[WriterCommit, ...] = ()
 
     @property
     def is_repeatable(self) -> bool:
@@ -137,6 +144,23 @@ def fresh_identity(context: TableContext) -> CommitIdentity:
     prefix = context.options.commit_user_prefix
     uuid = context.random.uuid()
     return CommitIdentity(f"{prefix}_{uuid}" if prefix else uuid)
+
+
+def commits_in(snapshot: Snapshot) -> set[WriterCommit]:
+    """The commits that a snapshot makes: its own, and those of the writers in whose place it was committed."""
+    return {(snapshot.commit_user, snapshot.commit_identifier), *_writers_in(snapshot.properties)}
+
+
+def _writers_in(properties: Mapping[str, str] | None) -> Iterable[WriterCommit]:
+    text = (properties or {}).get(WRITERS_PROPERTY)
+    if text is None:
+        return ()
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    pairs = content if isinstance(content, list) else []
+    return ((p[0], p[1]) for p in pairs if isinstance(p, list) and [type(part) for part in p] == [str, int])
 
 
 _LOOK_BACK = 32
@@ -216,12 +240,29 @@ class Deduplication:
             if snapshot is None:
                 raise self._undecided(number)
             if not self._is_of_user(snapshot):
+                if self._holds_writers(snapshot):
+                    return True
                 continue
             if snapshot.commit_identifier > self.identity.identifier:
                 raise self._later_one_committed(snapshot)
             if (snapshot.commit_identifier, snapshot.commit_kind) == (self.identity.identifier, kind):
                 return True
         return False
+
+    def _holds_writers(self, snapshot: Snapshot) -> bool:
+        """Whether another committer has made this commit in the meantime. Raises `Refused` if it has made a part of it."""
+        own = set(self.identity.writers) or {(self.identity.user, self.identity.identifier)}
+        made = own & commits_in(snapshot)
+        if made and made != own:
+            user, identifier = min(made)
+            raise Refused(
+                f"commit {identifier} of user {user} was made by another committer in snapshot {snapshot.id}",
+                f"it is one of {len(own)} that are to be committed together, and the others were not made",
+                "leave its file out",
+                snapshot_id=snapshot.id,
+                commit_user=user,
+            )
+        return bool(made)
 
     def _is_of_user(self, snapshot: Snapshot) -> bool:
         return snapshot.commit_user == self.identity.user and snapshot.commit_identifier != BATCH_IDENTIFIER
@@ -259,13 +300,18 @@ def recorded_users(context: TableContext, latest: Snapshot | None, identity: Com
     for snapshot in reversed(newer):
         if snapshot.commit_identifier != BATCH_IDENTIFIER:
             users = users.with_commit(snapshot.commit_user, snapshot.commit_identifier)
-    return users.with_commit(identity.user, identity.identifier) if identity.is_repeatable else users
+    own = [*identity.writers, (identity.user, identity.identifier)] if identity.is_repeatable else []
+    for user, identifier in own:
+        users = users.with_commit(user, identifier)
+    return users
 
 
 def user_properties(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> dict[str, str]:
-    """The record of users (`recorded_users`) as properties of a snapshot."""
+    """The record of users (`recorded_users`), and the writers of a commit that is made for them, as properties of a snapshot."""
     users = recorded_users(context, latest, identity)
-    return {} if users is None else {PROPERTY: users.to_text()}
+    record = {} if users is None else {PROPERTY: users.to_text()}
+    writers = json.dumps(identity.writers, separators=(",", ":"), ensure_ascii=False)
+    return {**record, WRITERS_PROPERTY: writers} if identity.writers else record
 
 
 def _newest_record(

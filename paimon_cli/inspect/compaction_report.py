@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
@@ -12,8 +12,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite, Step
 from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
 from paimon_cli.lsm.sorted_runs import SortedRun
-from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.staged_commit import StagedCommit
 from paimon_cli.metadata.table_layout import natural_order
 
 LOOK_BACK = 20
@@ -165,73 +163,3 @@ def _section_bytes(context: TableContext, task: CompactionTask, section: tuple[S
         for run in section
     ]
     return merged_run(models, task.total_buckets).size
-
-
-@dataclass(frozen=True)
-class StagedBucket:
-    """What a staged commit does to one bucket. `rows`, `size` (bytes): the data files to add."""
-
-    partition: str
-    bucket: int
-    files_added: int
-    files_deleted: int
-    changelog_files: int
-    index_files: int
-    rows: int
-    size: int
-
-
-@dataclass(frozen=True)
-class StagedDetails:
-    """A staged commit and its totals. `compacted`, `waiting_records`: of the command that committed it, otherwise 0."""
-
-    file: str
-    state: str
-    commit_user: str
-    commit_identifier: int
-    schema_id: int
-    read_snapshot_id: int | None
-    data_conflict_check: str
-    overwrite: bool
-    rows: int
-    files: int
-    size: int
-    snapshots: Sequence[int]
-    buckets: Sequence[StagedBucket]
-    compacted: int = 0
-    waiting_records: int | None = 0
-
-
-def staged_details(context: TableContext, file: str, staged: StagedCommit) -> StagedDetails:
-    """Describe a staged commit, with its buckets by partition and number. `file`: the name of the stage file."""
-    found = (_bucket(context, message) for message in staged.messages)
-    buckets = sorted(found, key=lambda bucket: (bucket.partition, bucket.bucket))
-    return StagedDetails(
-        file=file,
-        state=staged.state,
-        commit_user=staged.commit_user,
-        commit_identifier=staged.commit_identifier,
-        schema_id=staged.schema_id,
-        read_snapshot_id=staged.read_snapshot_id,
-        data_conflict_check=staged.data_conflict_check,
-        overwrite=staged.overwrite,
-        rows=sum(bucket.rows for bucket in buckets),
-        files=sum(bucket.files_added for bucket in buckets),
-        size=sum(bucket.size for bucket in buckets),
-        snapshots=staged.snapshot_ids,
-        buckets=buckets,
-    )
-
-
-def _bucket(context: TableContext, message: CommitMessage) -> StagedBucket:
-    added = message.new_files + message.compact_after
-    return StagedBucket(
-        partition=partition_text(context, message.partition),
-        bucket=message.bucket,
-        files_added=len(added),
-        files_deleted=len(message.deleted_files + message.compact_before),
-        changelog_files=len(message.changelog_files + message.compact_changelog_files),
-        index_files=len(message.new_index_files + message.compact_new_index_files),
-        rows=sum(file.row_count for file in added),
-        size=sum(file.file_size for file in added),
-    )

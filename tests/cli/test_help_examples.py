@@ -91,6 +91,9 @@ def prepare(name: str, home: Path) -> None:
         orders.compact(strategy="full")
     elif name.startswith("stage "):
         orders.write([str(home / "orders.csv")], stage=str(home / "orders.stage"))
+        for day, file in (("2026-11-20", "monday"), ("2026-11-21", "tuesday"), ("2026-11-22", "returns")):
+            row = {"dt": day, "id": 1, "name": file, "amount": 1, "status": "open"}
+            orders.write(pa.Table.from_pylist([row], schema=SHAPE), stage=str(home / f"{file}.stage"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -145,6 +145,30 @@ def test_a_commit_in_two_phases(run: Run, players: Path, tmp_path: Path) -> None
     assert "State                committed" in text and "Snapshots            2" in text
 
 
+def test_several_writers_and_one_committer(run: Run, players: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a", "b")]
+    for number, file in enumerate(files):
+        run("write", players, source(tmp_path, {"id": 1, "name": "x", "points": 50 + number}), "--stage", file, *LOCAL)
+    shown = run("stage", "show", *files, "-o", "json").json
+    assert (shown["kind"], shown["item"]["rows"], len(shown["item"]["writers"])) == ("JointCommit", 2, 2)
+    assert [(bucket["writers"], bucket["rows"]) for bucket in shown["item"]["buckets"]] == [(2, 2)]
+    refusal = run("stage", "commit", *files, code=2).err
+    assert "hold rows of the same bucket" in refusal and "--order given" in refusal
+    committer = ("--order", "given", "--commit-user", "committer", "--commit-id", 3)
+    assert (
+        run("stage", "commit", *files, *committer).out.startswith("snapshot 2: 2 stored records in 2 files of 1 bucket")
+        and points(run, players)[1] == 51
+    )
+    assert run("stage", "commit", *files).out == "already committed, nothing was done\n"
+    snapshot = run("snapshots", "show", players, 2, "-o", "json").json["item"]
+    assert (snapshot["commit_user"], snapshot["commit_identifier"]) == ("committer", "3")
+    assert len(json.loads(snapshot["properties"]["paimon-cli.writers"])) == 2
+    third = tmp_path / "c"
+    run("write", players, source(tmp_path, {"id": 2, "name": "y", "points": 1}), "--stage", third, *LOCAL)
+    assert f"{files[0]} was committed before, {third} not" in run("stage", "commit", files[0], third, code=7).err
+    run("stage", "commit", third, "--commit-user", "committer", code=2)
+
+
 def test_a_staged_commit_is_aborted(run: Run, players: Path, tmp_path: Path) -> None:
     before, file = data_files(players), tmp_path / "f.stage"
     content = source(tmp_path, {"id": 1, "name": "x", "points": 50})

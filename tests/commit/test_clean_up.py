@@ -12,14 +12,14 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.export_job import ExportRequest, run_export
-from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
+from paimon_cli.jobs.stage_job import StageFile, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.selection import selected
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.rivals import RivalStorage
-from tests.tables import compact, make_table, rows, write
+from tests.tables import commit_stage, compact, make_table, rows, write
 
 BY_BUCKET = {"commit.data-conflict-check": "bucket"}
 
@@ -98,10 +98,10 @@ def test_a_staged_commit_keeps_its_conflict(table: TableContext, tmp_path: Path)
     source.write_text('{"k": 1, "v": 5}\n')
     file = StageFile(str(tmp_path / "f.stage"))
     checked = TableContext.open(table.url, BY_BUCKET)
-    staged, _ = stage_write(checked, WriteRequest(FileRows((str(source),), "json")), file, LocalEngine(), NoProgress())
+    stage_write(checked, WriteRequest(FileRows((str(source),), "json")), file, LocalEngine(), NoProgress())
     write(table, [{"k": 1, "v": 6}])
     with pytest.raises(DataConflict):
-        commit_stage(stubborn(table, start=True), file, staged)
+        commit_stage(stubborn(table, start=True), file)
 
 
 def test_an_export_reports_why_it_failed(table: TableContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,12 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
+from paimon_cli.jobs.stage_job import StageFile, stage_write
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.options.table_options import TableOptions
 from tests.commit.commit_tables import SteppingClock
-from tests.tables import Row, compact, make_table, rows, write
+from tests.tables import Row, commit_stage, compact, make_table, rows, write
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 COLUMNS = {"k": "INT NOT NULL", "t": "STRING NOT NULL", "n": "INT", "s": "BIGINT", "v": "STRING"}
@@ -205,7 +205,7 @@ def test_a_late_commit_of_older_rows_loses_to_the_file_above_it(tmp_path: Path) 
     compact(context, strategy="full")
     (above,) = the_bucket(context).files
     write(context, [row(0), row(3, v="after")])  # around the late row, so that both are merged together
-    commit_stage(context, file, file.read())
+    commit_stage(context, file)
     compact(context, strategy="minor")
     assert len(levels(context)) > 1 and above.file_name in {found.file_name for found in the_bucket(context).files}
     assert [shown_value(context, key) for key in (1, 2, 3)] == [["newest"], [""], ["after"]]
@@ -223,7 +223,7 @@ def test_the_row_of_a_key_that_readers_have_seen_stays_the_first(tmp_path: Path,
     stage_write(context, WriteRequest(FileRows((str(late),), "json")), file, LocalEngine(), NoProgress())
     write(context, [row(k, v="first") for k in (3, 7, 2, 9, 7)])
     assert shown_value(context, 7) == ["first"]
-    commit_stage(context, file, file.read())
+    commit_stage(context, file)
     compact(context, strategy=strategy)
     assert [found["k"] for found in shown(context)] == [2, 3, 7, 8, 9]
     assert [shown_value(context, k) for k in (7, 8)] == [["first"], ["late"]]

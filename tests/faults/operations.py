@@ -25,10 +25,12 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, TasksFailed
 from paimon_cli.jobs.metadata_jobs import run_restore
-from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
+from paimon_cli.jobs.stage_commit import StagedWrite, Together, commit_staged
+from paimon_cli.jobs.stage_job import StageFile, stage_write
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
+from paimon_cli.jobs.writer_order import GIVEN
 from paimon_cli.maintain.branches import fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
@@ -124,7 +126,21 @@ def stage_and_commit(actor: Actor) -> None:
         source = actor.bench.source(CHANGES, False)
         request = WriteRequest(FileRows((source,), "json"), op_column="_op", commit_user=USER, commit_id=IDENTIFIER)
         stage_write(context, request, file, LocalEngine(), NoProgress())
-    commit_stage(context, file, file.read())
+    commit_staged(context, [StagedWrite(file, file.read())], Together(), LocalEngine(), NoProgress())
+
+
+def stage_several_and_commit(actor: Actor) -> None:
+    """Two writers, whose rows get an order, and one committer; or the rest of that."""
+    context, writes = actor.context(), []
+    earlier: dict[int, str | None] = dict.fromkeys(CHANGES, "earlier")
+    for number, rows in enumerate((earlier, CHANGES)):
+        file = _StageFile(f"{actor.bench.base}/staged/{number}.json", actor.storage)
+        if not file.exists():
+            rows_of = FileRows((actor.bench.source(rows, False),), "json")
+            request = WriteRequest(rows_of, op_column="_op", commit_user=f"{USER}-{number}", commit_id=IDENTIFIER)
+            stage_write(context, request, file, LocalEngine(), NoProgress())
+        writes.append(StagedWrite(file, file.read()))
+    commit_staged(context, writes, Together(GIVEN, CommitIdentity(USER, IDENTIFIER)), LocalEngine(), NoProgress())
 
 
 def write_anonymously(actor: Actor) -> None:
@@ -346,6 +362,7 @@ def _operations() -> list[Operation]:
         Operation("write-inline-after-compaction", two_writes, write_inline, **changes, **compacted, is_gradual=True),
         Operation("write-under-lock", two_writes, write_under_lock, **changes),
         Operation("stage-and-commit", two_writes, stage_and_commit, **changes, is_gradual=True),
+        Operation("stage-several-and-commit", two_writes, stage_several_and_commit, **changes, is_gradual=True),
         Operation("write-anonymous", two_writes, write_anonymously, **{**changes, "done": times_anonymous}, is_repeatable=False),
         Operation("write-and-compact", two_writes, write_and_compact, **changes, is_gradual=True),
         Operation("compact", two_writes, **compacts),

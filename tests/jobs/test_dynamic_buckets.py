@@ -17,12 +17,12 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import write_job
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
+from paimon_cli.jobs.stage_job import StageFile, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.data_file import HASH
 from tests.rivals import beside, files_of
-from tests.tables import compact, data_files, live_files, make_table, named_files, rows, write
+from tests.tables import commit_stage, compact, data_files, live_files, make_table, named_files, rows, write
 
 COLUMNS = {"p": "STRING", "k": "INT NOT NULL", "v": "STRING"}
 
@@ -190,9 +190,9 @@ def test_a_staged_commit_is_refused_once_others_gave_keys_to_buckets(tmp_path: P
         file = StageFile(str(tmp_path / name))
         stage_write(context, WriteRequest(FileRows((str(source),), "json")), file, LocalEngine(), NoProgress())
         staged.append(file)
-    commit_stage(context, staged[0], staged[0].read())
+    commit_stage(context, staged[0])
     with pytest.raises(BucketsConflict):
-        commit_stage(context, staged[1], staged[1].read())
+        commit_stage(context, staged[1])
     assert rows(context) == [{"p": "a", "k": 1, "v": "staged"}]
     sound(context)
     assert len([path for path in files_of(context) if path.startswith("index/")]) == 1

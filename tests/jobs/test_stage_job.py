@@ -16,11 +16,12 @@ from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, Not
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.stage_job import StageFile, abort_stage, check_table, commit_stage, stage_write
+from paimon_cli.jobs.stage_commit import StagedWrite, abort_stage
+from paimon_cli.jobs.stage_job import StageFile, check_table, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from tests.rivals import beside, files_of
-from tests.tables import compact, data_files, live_files, make_table, rows, write
+from tests.tables import commit_stage, compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "v": "INT"}
 
@@ -46,11 +47,11 @@ def stage(context: TableContext, name: str, content: list[dict[str, Any]], **req
 
 
 def commit(context: TableContext, file: StageFile) -> CommitResult:
-    return commit_stage(context, file, file.read())
+    return commit_stage(context, file)
 
 
 def abort(context: TableContext, file: StageFile) -> int:
-    return abort_stage(context, file, file.read())
+    return abort_stage(context, StagedWrite(file, file.read()))
 
 
 def values(context: TableContext) -> list[tuple[Any, ...]]:
@@ -104,9 +105,8 @@ def test_twins_commit_once(table: TableContext) -> None:
 
 def test_many_at_once_commit_once(table: TableContext) -> None:
     file = stage(table, "f", [row(1, 11)])
-    staged = file.read()
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: commit_stage(TableContext.open(table.url), file, staged), range(4)))
+        results = list(pool.map(lambda _: commit_stage(TableContext.open(table.url), file), range(4)))
     assert sum(bool(result.snapshots) for result in results) == 1
     assert table.snapshots.latest_id() == 2
 

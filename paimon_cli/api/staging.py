@@ -1,0 +1,124 @@
+"""Commits in two phases: what `Table.write(stage=FILE)` has written is shown, committed or aborted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.opened_table import Identity, OpenedTable, check_choice
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary
+    from paimon_cli.jobs.write_job import WriteSummary
+    from paimon_cli.jobs.write_request import WriteRequest
+    from paimon_cli.metadata.staged_commit import StagedCommit
+
+GIVEN, REFUSE = "given", "refuse"
+AFTER, NO_COMPACTION, INLINE = "after", "none", "inline"
+
+
+@checks_arguments
+class Stage:
+    """Staged commits, each recorded in a file.
+
+
+    >>> table = example_table()
+    >>> table.write(more_rows(), stage="orders.stage").snapshots
+    ()
+    >>> [snapshot.id for snapshot in table.stage.commit("orders.stage").snapshots]
+    [2]
+    """
+
+    def __init__(self, table: OpenedTable) -> None:
+        self._table = table
+
+    def write(self, request: WriteRequest, file: str) -> WriteSummary:
+        """Write only the data files, and record the commit in `file`."""
+        from paimon_cli.jobs.stage_job import StageFile, stage_write
+        from paimon_cli.jobs.write_job import WriteSummary, origin_of
+
+        runtime = self._table.runtime
+        with runtime.engine_running(request.parallelism) as engine:
+            staged, found = stage_write(self._table.context, request, StageFile(file), engine, runtime.new_progress())
+            engine_name, reason = engine.name, engine.reason
+        files = [data_file for message in staged.messages for data_file in message.new_files]
+        return WriteSummary(
+            rows=sum(data_file.row_count for data_file in files),
+            delete_rows=sum(data_file.delete_row_count or 0 for data_file in files),
+            files=len(files),
+            size=sum(data_file.file_size for data_file in files),
+            buckets=len(staged.messages),
+            engine=engine_name,
+            engine_reason=reason,
+            rows_read=found.rows,
+            skipped_rows=found.bad_rows,
+            bad_cells=found.bad_cells,
+            missing_columns=tuple(sorted(found.missing_columns)),
+            **origin_of(request.source),
+        )
+
+    def show(self, file: str) -> StagedCommit:
+        """The staged commit in a file. Raises `UsageError` if it belongs to another table."""
+        return self._read(file).staged
+
+    def commit(
+        self,
+        file: str | Sequence[str],
+        *,
+        order: str = REFUSE,
+        compact: str | None = None,
+        **identity: Unpack[Identity],
+    ) -> StageSummary:
+        """Commit a staged write, or several in one snapshot; repeating the call commits nothing more.
+
+        - `order`: several writes with rows of the same bucket are numbered in the order `given`, so that later files win, or
+          they `refuse` to be committed together (`UsageError`).
+        - `compact`: whether to compact the buckets `after` the commit, as the triggers of the table ask, or `none`. Default as a
+          write does: `after`, or `none` for write-only tables.
+        - The `Identity` is the committer's; default that of a single write, or one that is derived from those of several.
+
+        After a `Conflict` the data files of a single write are deleted; several stay staged. Raises `Refused` if only some of
+        them were committed before.
+        """
+        from paimon_cli.jobs.stage_commit import Together, commit_and_compact
+        from paimon_cli.jobs.table_change import identity_of
+        from paimon_cli.maintain.mark_done import mark_written
+
+        check_choice("order", order, (GIVEN, REFUSE))
+        if compact is not None:
+            check_choice("compact", compact, (NO_COMPACTION, AFTER))
+        self._table.check_commit()
+        context, runtime = self._table.context, self._table.runtime
+        writes = [self._read(name) for name in ([file] if isinstance(file, str) else file)]
+        if not writes:
+            raise UsageError("no stage file is named", "there is nothing to commit", "name the files of `write --stage`")
+        user, number = identity.get("commit_user"), identity.get("commit_id")
+        committer = None
+        if user is not None or number is not None:
+            if user is None or number is None:
+                raise UsageError("--commit-user and --commit-id go together", "they identify the commit if it is repeated")
+            committer = identity_of(context, user, number, identity.get("assume_new", False))
+        together = Together(order, committer)
+        with runtime.engine_running() as engine:
+            result = commit_and_compact(context, writes, together, compact or INLINE, engine, runtime.new_progress())
+        hosts = self._table.catalog_table.report_hosts
+        mark_written(context, {message.partition for write in writes for message in write.messages}, runtime.warn, hosts)
+        return result
+
+    def abort(self, file: str) -> int:
+        """Delete the data files of a staged write; returns their number. Raises `Refused` if it has been committed."""
+        from paimon_cli.jobs.stage_commit import abort_stage
+
+        return abort_stage(self._table.context, self._read(file))
+
+    def _read(self, file: str) -> StagedWrite:
+        from paimon_cli.jobs.stage_commit import StagedWrite
+        from paimon_cli.jobs.stage_job import check_table
+
+        write = StagedWrite.read(file)
+        check_table(self._table.context, write.file, write.staged)
+        return write
