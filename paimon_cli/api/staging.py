@@ -58,6 +58,7 @@ class Stage:
             skipped_rows=found.bad_rows,
             bad_cells=found.bad_cells,
             missing_columns=tuple(sorted(found.missing_columns)),
+            other_bucket_rows=found.other_bucket_rows,
             **origin_of(request.source),
         )
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned, compact_request
 from paimon_cli.api.opened_table import (
+    Buckets,
     Identity,
     OpenedTable,
     Partitions,
     Self,
+    bucket_list,
     check_choice,
     check_names,
     check_positive,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.write_request import WriteRequest
 
 INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
-FAIL, SKIP = "fail", "skip"
+FAIL, SKIP, REFUSE = "fail", "skip", "refuse"
 OFF = "off"
 _WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 
@@ -62,6 +64,8 @@ class Writing(OpenedTable):
         allow_empty: bool = False,
         on_error: str = FAIL,
         missing_columns: str = "null",
+        bucket: Buckets | None = None,
+        other_buckets: str = REFUSE,
         data_conflict_check: str | None = None,
         read_snapshot: int | None = None,
         stage: str | None = None,
@@ -86,6 +90,8 @@ class Writing(OpenedTable):
         - `on_error`: what to do with rows that do not fit the table: `fail`, `skip`, or the path of a file for the bad cells.
           `missing_columns`: `null` or `error`. `timezone`: for times without an offset in columns
           WITH LOCAL TIME ZONE, and for times with one in other columns.
+        - `bucket`: the buckets that this writer owns, in a table with a fixed number of them; for one writer per bucket across
+          processes. Rows of `other_buckets` are an error (`refuse`), or left out and counted (`skip`).
         - `data_conflict_check`: `partition`, `bucket`, `range`, `key` or `off`: which other commits since `read_snapshot` raise
           `DataConflict`.
         - `compact`: `inline`, `async`, `after` the commit, or `none`. Default `inline`, or `none` for write-only tables.
@@ -97,6 +103,10 @@ class Writing(OpenedTable):
         """
         check_positive(parallelism=parallelism)
         check_choice("missing-columns", missing_columns, ("null", "error"))
+        check_choice("other-buckets", other_buckets, (REFUSE, SKIP))
+        owned = None if bucket is None else tuple(bucket_list(bucket))
+        if owned == () or (owned is None and other_buckets != REFUSE):
+            raise UsageError("no bucket is named", "--other-buckets needs --bucket", "name the buckets that this writer owns")
         if compact is not None:
             check_choice("compact", compact, (NO_COMPACTION, INLINE, ASYNC, AFTER))
         if stage is not None and compact not in (None, NO_COMPACTION):
@@ -131,6 +141,8 @@ class Writing(OpenedTable):
             missing_are_null=missing_columns == "null",
             on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
             allow_empty=allow_empty,
+            buckets=owned,
+            other_buckets=other_buckets,
             **identity,
         )
         if stage is not None:

@@ -49,8 +49,8 @@ NAMES_OF_KIND = {
     "fanout files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
     "files_skipped_by_index files_skipped_by_key files_skipped_by_level files_skipped_by_partition files_skipped_by_value "
     "flushes full_compactions hash_count levels lost_updates manifests manifests_after manifests_before manifests_skipped "
-    "most_runs needless new_buckets overlap own_calls partitions partitions_skipped picked_runs preemptions records refused "
-    "rewrites rewritten rounds rows rows_after rows_before rows_read "
+    "most_runs needless new_buckets other_bucket_rows overlap own_calls partitions partitions_skipped picked_runs "
+    "preemptions records refused rewrites rewritten rounds rows rows_after rows_before rows_read "
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
@@ -289,8 +289,8 @@ SHOWN = {
     "Violation": "code severity check path message",
     "WriteSummary": "source_table source_snapshot source_waiting_records rows_read rows delete_rows files size buckets snapshots "
     "attempts rewrites already_committed compacted compaction_lost compaction_repeated waiting_records stalls stall_seconds "
-    "skipped_rows bad_cells missing_columns compaction_wait_seconds buffer_size buffer_peak flushes spills spilled_size "
-    "preemptions engine engine_reason seconds",
+    "skipped_rows bad_cells missing_columns other_bucket_rows compaction_wait_seconds buffer_size buffer_peak flushes "
+    "spills spilled_size preemptions engine engine_reason seconds",
 }
 """Columns of dataclasses whose columns are not simply their fields in order."""
 

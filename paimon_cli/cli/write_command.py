@@ -17,6 +17,7 @@ from paimon_cli.cli.parameters import (
     Identity,
     SourceFormat,
     TableName,
+    split_buckets,
     split_partitions,
 )
 from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
@@ -88,6 +89,20 @@ def write(
         Literal["null", "error"],
         typer.Option("--missing-columns", help="What to do if the input, or a JSON row, lacks a nullable column."),
     ] = "null",
+    bucket: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bucket",
+            metavar="N[-M][,...]",
+            help="The buckets that this writer owns, such as 0,3,5-7; repeatable. For one writer per bucket across processes, in "
+            "tables with a fixed number of buckets.",
+            show_default=False,
+        ),
+    ] = None,
+    other_buckets: Annotated[
+        Literal["refuse", "skip"],
+        typer.Option("--other-buckets", help="With --bucket: refuse rows of other buckets, or leave them out and count them."),
+    ] = "refuse",
     *,
     identity: Identity,
     data_conflict_check: DataConflictCheck = None,
@@ -148,6 +163,8 @@ def write(
         allow_empty=allow_empty,
         on_error=on_error,
         missing_columns=missing_columns,
+        bucket=split_buckets(bucket),
+        other_buckets=other_buckets,
         **vars(identity),
         data_conflict_check=data_conflict_check,
         read_snapshot=read_snapshot,
@@ -175,6 +192,8 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
     if summary.skipped_rows:
         where = "" if on_error in (FAIL, SKIP) else f", see {on_error}"
         note(f"note: {counted(summary.skipped_rows, 'row')} skipped with {counted(summary.bad_cells, 'bad cell')}{where}")
+    if summary.other_bucket_rows:
+        note(f"note: {counted(summary.other_bucket_rows, 'row')} of other buckets left out")
     if stage is not None:
         from paimon_cli.cli.stage_commands import show_staged, staged_text
 

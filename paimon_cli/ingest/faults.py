@@ -173,7 +173,8 @@ class Fault(NamedTuple):
 class Tally:
     """Counts of rows and faults in one split or, merged in the order of the splits, in the whole input; and the first faults.
 
-    `rows`: valid rows. `missing_columns`: columns that some rows lack, where they become null.
+    `rows`: valid rows. `missing_columns`: columns that some rows lack, where they become null. `other_bucket_rows`: valid rows
+    that were left out, because another writer owns their buckets.
     """
 
     rows: int = 0
@@ -181,6 +182,7 @@ class Tally:
     bad_cells: int = 0
     first: list[Fault] = field(default_factory=list)
     missing_columns: set[str] = field(default_factory=set)
+    other_bucket_rows: int = 0
 
     def note(self, faults: Sequence[Fault]) -> None:
         """Record the faults of some rows, in ascending order of rows."""
@@ -197,6 +199,7 @@ class Tally:
             total.bad_cells += part.bad_cells
             total.first += part.first[: MAX_SHOWN_FAULTS - len(total.first)]
             total.missing_columns |= part.missing_columns
+            total.other_bucket_rows += part.other_bucket_rows
         return total
 
     def error(self) -> BadInput:

@@ -36,6 +36,7 @@ from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCell, Fault, Tally, WrongType, bad_cells, converted
 from paimon_cli.ingest.json_rows import Needed, nested_from_text
+from paimon_cli.ingest.own_buckets import OwnBuckets
 from paimon_cli.ingest.row_sources import FileRows, RowSource
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TEXT
@@ -96,7 +97,8 @@ class IncomingRows:
     `kind`: the kind of every row (`INSERT` or `DELETE`). `kind_column`: an additional input column that holds +I, +U, -U or -D
     for each row instead. A table with option `rowkind.field` takes the kind from that column. `skips_bad_rows`: invalid rows are
     counted and left out; else the first one is an error. `missing_are_null`: a nullable column that the input lacks is null;
-    else it is an error. `table`: the table as an argument of commands in hints; empty if columns cannot be added.
+    else it is an error. `table`: the table as an argument of commands in hints; empty if columns cannot be added. `own_buckets`:
+    the buckets that this writer owns; None if it writes all.
     """
 
     schema: TableSchema
@@ -107,6 +109,7 @@ class IncomingRows:
     skips_bad_rows: bool = False
     missing_are_null: bool = True
     table: str = ""
+    own_buckets: OwnBuckets | None = None
 
     def __post_init__(self) -> None:
         if self.kind_column is not None and self.kind_column in self.schema.field_names:
@@ -135,6 +138,8 @@ class IncomingRows:
         kind_fields = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
         for raw in self.source.raw_rows(split, [*self.schema.fields, *kind_fields], keys):
             rows = self.kind_filter.accepted(self.conform(raw, split, tally), split.name)
+            if rows.num_rows and self.own_buckets is not None:
+                rows = self.own_buckets.accepted(rows, split, tally)
             if rows.num_rows:
                 yield rows
 

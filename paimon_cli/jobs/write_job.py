@@ -81,16 +81,16 @@ class _Done:
 class WriteSummary(Summary):
     """The result of a write. `rows`, `size` (bytes): of the new files, after merging equal keys; `rows_read`: of the input.
 
-    `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them. `compacted`:
-    number of buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are
-    committed; `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
+    `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them.
+    `other_bucket_rows`: rows of the input that were left out, because other writers own their buckets. `compacted`: number of
+    buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are committed;
+    `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
     `waiting_records`: stored records in the written buckets that reads do not show yet, because they wait for a compaction; of
     a repeated write, those of the whole table; None if that cannot be told. `attempts`: to publish the commit; `rewrites`: how
     often all rows were written again before, because other jobs had assigned keys of the same partitions to buckets, or the
     snapshot had expired. `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could
     take more runs; `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the
-    commit, if one was
-    requested. `source_table`, `source_snapshot`: the table that was read, and at which snapshot;
+    commit, if one was requested. `source_table`, `source_snapshot`: the table that was read, and at which snapshot;
     `source_waiting_records`: stored records of that table that were not written, because they wait for a compaction. The other
     fields show the use of write buffers, as in `BufferUse`.
     """
@@ -125,6 +125,7 @@ class WriteSummary(Summary):
     skipped_rows: int = 0
     bad_cells: int = 0
     missing_columns: tuple[str, ...] = ()
+    other_bucket_rows: int = 0
     source_table: str | None = None
     source_snapshot: int | None = None
     source_waiting_records: int = 0
@@ -157,6 +158,7 @@ class WriteSummary(Summary):
             skipped_rows=found.bad_rows,
             bad_cells=found.bad_cells,
             missing_columns=tuple(sorted(found.missing_columns)),
+            other_bucket_rows=found.other_bucket_rows,
             **origin_of(source),
         )
 

@@ -15,6 +15,7 @@ from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_fi
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile
+from paimon_cli.ingest.own_buckets import REFUSE, Buckets, OwnBuckets
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.source_files import SourceSplit
@@ -43,7 +44,8 @@ class WriteRequest:
     `op_column`: the input column with the row kinds (`+I`, `+U`, `-U`, `-D`); `static_partition`: values as typed by the
     user. `read_snapshot`: the snapshot from which the rows were computed (0: the empty table; default the latest), where
     the data conflict check starts. `compaction`: whether writer tasks compact when the triggers are reached, between their
-    own steps (inline) or alongside them (async); write-only tables are never compacted by writers.
+    own steps (inline) or alongside them (async); write-only tables are never compacted by writers. `buckets`: those that this
+    writer owns, None for all; `other_buckets`: whether rows of others are refused or skipped.
     """
 
     source: RowSource
@@ -60,8 +62,16 @@ class WriteRequest:
     missing_are_null: bool = True
     on_error: str = FAIL
     allow_empty: bool = False
+    buckets: Buckets | None = None
+    other_buckets: str = REFUSE
 
     def __post_init__(self) -> None:
+        if self.buckets is not None and self.overwrite:
+            raise UsageError(
+                "--bucket cannot be combined with --overwrite",
+                "an overwrite replaces the rows of all buckets of a partition, also those of other writers",
+                "leave out one of the two",
+            )
         if self.op not in (UPSERT, DELETE):
             raise UsageError(f"--op {self.op}", f"choose one of {UPSERT}, {DELETE}")
         if self.op_column is not None and self.op != UPSERT:
@@ -108,6 +118,7 @@ def plan_write(
             skips_bad_rows=request.on_error != FAIL,
             missing_are_null=request.missing_are_null,
             table=context.layout.argument,
+            own_buckets=None if request.buckets is None else OwnBuckets.of(context, request.buckets, request.other_buckets),
         ),
         splits=splits_of(request) if splits is None else splits,
         buckets=_target_buckets(context, state, committed),

@@ -404,3 +404,20 @@ def test_write_takes_either_files_or_a_table(
     (tmp_path / "in.json").write_text('{"id":1}\n')
     run("write", "t", "in.json")
     assert why in run("write", "t", *words, code=2).err
+
+
+def test_writers_that_own_buckets(run: Run, tmp_path: Path) -> None:
+    table, source = tmp_path / "t", jsonl(tmp_path, *({"id": number} for number in range(50)))
+    run("create", table, "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", 8)
+    mine = ("--bucket", "0,3,5-7", "--other-buckets", "skip", *LOCAL)
+    answer = run("write", table, source, *mine, "-o", "json")
+    item = answer.json["item"]
+    assert item["rows"] + item["other_bucket_rows"] == 50 and item["buckets"] == 5 and item["rows_read"] == item["rows"]
+    assert f"note: {item['other_bucket_rows']} rows of other buckets left out" in answer.err
+    refusal = run("write", table, source, "--bucket", 3, *LOCAL, code=2).err
+    assert "this writer only writes bucket 3" in refusal and "--other-buckets skip" in refusal
+    assert "rows of other buckets" in run("write", table, source, *mine, "--stage", tmp_path / "s").err
+    run("write", table, source, "--other-buckets", "skip", *LOCAL, code=2)
+    run("write", table, source, "--bucket", "0-8", *LOCAL, code=2)
+    run("create", tmp_path / "d", "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", -1)
+    assert "dynamic buckets" in run("write", tmp_path / "d", source, "--bucket", 0, *LOCAL, code=8).err

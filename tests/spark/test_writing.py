@@ -100,6 +100,17 @@ def test_kinds_overwrites_and_repeats(session: SparkSession, tmp_path: Path) -> 
     assert table.verify().errors == 0
 
 
+def test_a_writer_that_owns_some_buckets(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=4).url)
+    rows = session.range(0, 100, 1, 3).selectExpr(*ROWS_SQL)
+    done = [spark.write(rows, table.url, bucket=own, other_buckets="skip") for own in (0, [1, 2], 3)]
+    assert [one.rows + one.other_bucket_rows for one in done] == [100] * 3 and table.scan().count() == 100
+    assert [len(one.touched) for one in done] == [1, 2, 1]
+    with pytest.raises(BadInput, match="belongs to bucket"):
+        spark.write(rows, table.url, bucket=2)
+    assert len(table.snapshots()) == 3 and data_files(table.context) == named_files(table.context)
+
+
 def test_bad_rows_fail_the_write_and_leave_no_files(session: SparkSession, tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2).url)
     rows = session.range(0, 20, 1, 3).selectExpr("id", "if(id = 13, null, 'p') as p", "id as n")
