@@ -154,3 +154,40 @@ def copies(folder: Path, step: int) -> Iterator[tuple[Table, int]]:
     for number in range(1, 1000, step):
         yield Table.open(shutil.copytree(folder / "t", folder / str(number))), number
     raise AssertionError("the command never ends")
+
+
+class Killed(BaseException):
+    """The process was killed: no call reaches the storage any more."""
+
+
+class Mortal(LocalStorage):
+    """A storage of a process that is killed at one of its calls that change something."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.left = calls
+
+    def _met(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+    def put_if_absent(self, path: str, data: bytes) -> Any:
+        self._met()
+        return super().put_if_absent(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._met()
+        super().overwrite(path, data)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._met()
+        super().write_new(path, data)
+
+    def open_output(self, path: str) -> Any:
+        self._met()
+        return super().open_output(path)
+
+    def delete(self, path: str) -> None:
+        self._met()
+        super().delete(path)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import Identity, OpenedTable, check_choice
+from paimon_cli.api.opened_table import Identity, OpenedTable, Runtime, check_choice, check_positive
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary
+    from paimon_cli.jobs.engine import Engine
+    from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary, Together
+    from paimon_cli.jobs.stage_watch import CheckpointDone
+    from paimon_cli.jobs.table_change import Shield
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
@@ -85,15 +89,11 @@ class Stage:
         After a `Conflict` the data files of a single write are deleted; several stay staged. Raises `Refused` if only some of
         them were committed before.
         """
-        from paimon_cli.jobs.stage_commit import Together, commit_and_compact
+        from paimon_cli.jobs.stage_commit import Together
         from paimon_cli.jobs.table_change import identity_of
-        from paimon_cli.maintain.mark_done import mark_written
 
-        check_choice("order", order, (GIVEN, REFUSE))
-        if compact is not None:
-            check_choice("compact", compact, (NO_COMPACTION, AFTER))
+        _check_choices(order, compact)
         self._table.check_commit()
-        context, runtime = self._table.context, self._table.runtime
         writes = [self._read(name) for name in ([file] if isinstance(file, str) else file)]
         if not writes:
             raise UsageError("no stage file is named", "there is nothing to commit", "name the files of `write --stage`")
@@ -102,13 +102,43 @@ class Stage:
         if user is not None or number is not None:
             if user is None or number is None:
                 raise UsageError("--commit-user and --commit-id go together", "they identify the commit if it is repeated")
-            committer = identity_of(context, user, number, identity.get("assume_new", False))
-        together = Together(order, committer)
-        with runtime.engine_running() as engine:
-            result = commit_and_compact(context, writes, together, compact or INLINE, engine, runtime.new_progress())
-        hosts = self._table.catalog_table.report_hosts
-        mark_written(context, {message.partition for write in writes for message in write.messages}, runtime.warn, hosts)
-        return result
+            committer = identity_of(self._table.context, user, number, identity.get("assume_new", False))
+        with self._table.runtime.engine_running() as engine:
+            return _commit(self._table, writes, Together(order, committer), compact, engine)
+
+    def watch(
+        self,
+        directory: str,
+        *,
+        interval: str = "30 s",
+        max_rounds: int | None = None,
+        keep: bool = False,
+        order: str = REFUSE,
+        compact: str | None = None,
+        on_checkpoint: Callable[[CheckpointDone], None] | None = None,
+        shield: Shield = nullcontext,
+    ) -> None:
+        """Commit the stage files of this table that land in a directory, in rounds with a pause of `interval` between them, until
+        interrupted or for `max_rounds`.
+
+        Each file is a checkpoint; a subdirectory with a file `_SUCCESS` is one of several writers. They are committed once, in
+        the order of names, and move to `done` (not if `keep`); those that can never be committed move to `failed`, and raise
+        `PartialSuccess` at the end. Names that end in `.tmp`, or begin with `.` or `_`, are ignored. `on_checkpoint` receives
+        each checkpoint; `shield` holds signals back. `order`, `compact`: as for `commit`.
+        """
+        table = self._table
+        watch_directory(
+            directory,
+            lambda name: table,
+            table.runtime,
+            interval=interval,
+            max_rounds=max_rounds,
+            keep=keep,
+            order=order,
+            compact=compact,
+            on_checkpoint=on_checkpoint,
+            shield=shield,
+        )
 
     def abort(self, file: str) -> int:
         """Delete the data files of a staged write; returns their number. Raises `Refused` if it has been committed."""
@@ -123,3 +153,67 @@ class Stage:
         write = StagedWrite.read(file)
         check_table(self._table.context, write.file, write.staged)
         return write
+
+
+def watch_directory(
+    directory: str,
+    opened: Callable[[str], OpenedTable],
+    runtime: Runtime,
+    *,
+    interval: str = "30 s",
+    max_rounds: int | None = None,
+    keep: bool = False,
+    order: str = REFUSE,
+    compact: str | None = None,
+    on_checkpoint: Callable[[CheckpointDone], None] | None = None,
+    shield: Shield = nullcontext,
+) -> None:
+    """`Stage.watch` for stage files of several tables, which `opened` opens by name."""
+    from paimon_cli.jobs.stage_commit import Together
+    from paimon_cli.jobs.stage_job import check_table
+    from paimon_cli.jobs.stage_watch import LandingArea, StageWatch
+    from paimon_cli.options.option_text import parse_duration
+    from paimon_cli.storage.injected import SystemClock
+
+    check_positive(max_rounds=max_rounds)
+    _check_choices(order, compact)
+    pause, tables = parse_duration(interval) / 1000, dict[str, OpenedTable]()
+    with runtime.engine_running() as engine:
+
+        def prepare(writes: Sequence[StagedWrite]) -> Callable[[], StageSummary]:
+            name = writes[0].staged.table
+            if name in tables:
+                tables[name].refresh()
+            else:
+                tables[name] = opened(name)
+            table = tables[name]
+            table.check_commit()
+
+            def commit() -> StageSummary:
+                for write in writes:
+                    check_table(table.context, write.file, write.staged)
+                return _commit(table, writes, Together(order), compact, engine)
+
+            return commit
+
+        watch = StageWatch(LandingArea(directory), prepare, SystemClock(), on_checkpoint or (lambda done: None), keep, shield)
+        watch.run(pause, max_rounds)
+
+
+def _check_choices(order: str, compact: str | None) -> None:
+    check_choice("order", order, (GIVEN, REFUSE))
+    if compact is not None:
+        check_choice("compact", compact, (NO_COMPACTION, AFTER))
+
+
+def _commit(
+    table: OpenedTable, writes: Sequence[StagedWrite], together: Together, compact: str | None, engine: Engine
+) -> StageSummary:
+    from paimon_cli.jobs.stage_commit import commit_and_compact
+    from paimon_cli.maintain.mark_done import mark_written
+
+    context, runtime = table.context, table.runtime
+    result = commit_and_compact(context, writes, together, compact or INLINE, engine, runtime.new_progress())
+    partitions = {message.partition for write in writes for message in write.messages}
+    mark_written(context, partitions, runtime.warn, table.catalog_table.report_hosts)
+    return result

@@ -13,6 +13,7 @@ from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, Partitions, TableName, Yes, split_partitions
 from paimon_cli.cli.results import already_done, confirm, counted, human_size, note, note_waiting, ran
+from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.stage_commit import StageSummary
     from paimon_cli.metadata.staged_commit import StagedCommit
 
+WATCH_PANEL = "Committer process"
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
 
 
@@ -47,7 +49,9 @@ def show_stage(call: Call, files: StagedFiles, table: ExpectedTable = None) -> N
 @command(stage, "commit", runs_jobs=True)
 def commit(
     call: Call,
-    files: StagedFiles,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Files written by `write --stage`.", show_default=False)
+    ] = None,
     table: ExpectedTable = None,
     order: Annotated[
         Literal["refuse", "given"],
@@ -66,6 +70,28 @@ def commit(
         ),
     ] = None,
     *,
+    watch: Annotated[
+        str | None,
+        typer.Option(
+            "--watch",
+            metavar="DIR",
+            help="Instead of files: commit what lands in this directory or URL, in the order of names, until stopped. SIGTERM "
+            "exits with 0, Ctrl-C with 130. Names that end in .tmp, or begin with . or _, are ignored.",
+            rich_help_panel=WATCH_PANEL,
+        ),
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option("--interval", metavar="TIME", help="Pause between rounds; default 30 s.", rich_help_panel=WATCH_PANEL),
+    ] = None,
+    max_rounds: Annotated[
+        int | None,
+        typer.Option("--max-rounds", metavar="N", min=1, help="Stop after N rounds.", rich_help_panel=WATCH_PANEL),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Leave committed files where they are, instead of in DIR/done.", rich_help_panel=WATCH_PANEL),
+    ] = False,
     identity: Identity,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
@@ -78,10 +104,28 @@ def commit(
     Repeating the command commits nothing more; if only some of the files were committed before, nothing is done (exit 7). After
     a conflict (exit 5) the data files of a single write are deleted; several stay staged.
 
+    --watch is a committer process for writers that are started by others. Each file in the directory is a checkpoint, and so is
+    each subdirectory with a file _SUCCESS, whose files become one snapshot. Each is committed once, however often the process
+    is killed, and moves to DIR/done; one that can never be committed moves to DIR/failed, and the exit code is 9 at the end.
+
     paimon-cli stage commit orders.stage
 
     paimon-cli stage commit monday.stage tuesday.stage --table ./wh/shop.db/orders
+
+    paimon-cli stage commit --watch ./landing --interval 10s
     """
+    if watch is not None:
+        from paimon_cli.cli.stage_watch import refuse_with_watch, run_watch
+
+        refuse_with_watch(files, identity)
+        how = {"interval": interval or "30 s", "max_rounds": max_rounds, "keep": keep, "order": order, "compact": compact}
+        run_watch(call, watch, table, allow_unsafe_commit, how)
+        return
+    if not files:
+        raise UsageError("no stage file is named", "there is nothing to commit", "name files, or a directory with --watch")
+    for flag, value in (("--interval", interval), ("--max-rounds", max_rounds), ("--keep", keep or None)):
+        if value is not None:
+            raise UsageError(f"{flag} needs --watch", "files that are named are committed at once", "leave it out")
     opened = _opened(call, files[0], table, allow_unsafe_commit)
     opened.check_commit()
     result = opened.stage.commit(files, order=order, compact=compact, **vars(identity))

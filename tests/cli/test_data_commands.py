@@ -407,7 +407,8 @@ def test_write_takes_either_files_or_a_table(
 
 
 def test_writers_that_own_buckets(run: Run, tmp_path: Path) -> None:
-    table, source = tmp_path / "t", jsonl(tmp_path, *({"id": number} for number in range(50)))
+    table, source = tmp_path / "t", tmp_path / "rows.jsonl"
+    source.write_text("".join(f'{{"id": {number}}}\n' for number in range(50)))
     run("create", table, "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", 8)
     mine = ("--bucket", "0,3,5-7", "--other-buckets", "skip", *LOCAL)
     answer = run("write", table, source, *mine, "-o", "json")

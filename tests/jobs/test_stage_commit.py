@@ -24,8 +24,7 @@ from paimon_cli.jobs.stage_job import StageFile, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.jobs.writer_order import GIVEN
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED
-from paimon_cli.storage.local_storage import LocalStorage
-from tests.rivals import beside, files_of
+from tests.rivals import Killed, Mortal, beside, files_of
 from tests.tables import commit_stage, compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"id": "INT NOT NULL", "v": "STRING"}
@@ -301,43 +300,6 @@ def test_a_single_commit_meets_one_of_several(table: TableContext) -> None:
     racing = beside(table, lambda: commit_stage(table, *files))
     assert commit_stage(racing, files[0]).already_committed
     assert table.snapshots.latest_id() == 2
-
-
-class Killed(BaseException):
-    """The process was killed: no call reaches the storage any more."""
-
-
-class Mortal(LocalStorage):
-    """A storage of a process that is killed at one of its calls that change something."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__()
-        self.left = calls
-
-    def _met(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Killed
-
-    def put_if_absent(self, path: str, data: bytes) -> Any:
-        self._met()
-        return super().put_if_absent(path, data)
-
-    def overwrite(self, path: str, data: bytes) -> None:
-        self._met()
-        super().overwrite(path, data)
-
-    def write_new(self, path: str, data: bytes) -> None:
-        self._met()
-        super().write_new(path, data)
-
-    def open_output(self, path: str) -> Any:
-        self._met()
-        return super().open_output(path)
-
-    def delete(self, path: str) -> None:
-        self._met()
-        super().delete(path)
 
 
 def test_a_kill_at_any_step_and_a_repetition_commit_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

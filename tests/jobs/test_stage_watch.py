@@ -1,0 +1,223 @@
+"""The committer process: what lands in a directory is committed once, in the order of names, however often it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.commit.deduplication import commits_in
+from paimon_cli.errors import CommitUnknown, NotFound, PartialSuccess, Refused, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs import stage_job, stage_watch
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.process import Terminated
+from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
+from paimon_cli.jobs.stage_job import StageFile, check_table, stage_write
+from paimon_cli.jobs.stage_watch import CheckpointDone, LandingArea, StageWatch
+from paimon_cli.jobs.write_request import WriteRequest
+from tests.commit.commit_tables import SteppingClock
+from tests.rivals import Killed, Mortal
+from tests.tables import data_files, live_files, make_table, rows, write
+
+COLUMNS = {"id": "INT NOT NULL", "v": "STRING"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableContext:
+    return make_table(tmp_path / "t", COLUMNS, ["id"], bucket=1)
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    (tmp_path / "landing").mkdir()
+    return tmp_path / "landing"
+
+
+def land(context: TableContext, path: Path, *ids: int, value: str = "", **options: Any) -> None:
+    """A writer leaves its stage file."""
+    path.parent.mkdir(exist_ok=True)
+    source = Path(context.url).parent / "rows.jsonl"
+    source.write_text("".join(json.dumps({"id": id, "v": value or path.name}) + "\n" for id in ids))
+    stage_write(
+        context, WriteRequest(FileRows((str(source),), "json"), **options), StageFile(str(path)), LocalEngine(), NoProgress()
+    )
+
+
+def preparing(context: TableContext, order: str = "given") -> Callable[[Sequence[StagedWrite]], Callable[[], StageSummary]]:
+    def prepare(writes: Sequence[StagedWrite]) -> Callable[[], StageSummary]:
+        def commit() -> StageSummary:
+            for one in writes:
+                check_table(context, one.file, one.staged)
+            return commit_and_compact(context, writes, Together(order), "inline", LocalEngine(), NoProgress())
+
+        return commit
+
+    return prepare
+
+
+def watch(context: TableContext, landing: Path, rounds: int = 1, **given: Any) -> list[CheckpointDone]:
+    done: list[CheckpointDone] = []
+    prepare = given.pop("prepare", preparing(context))
+    StageWatch(LandingArea(str(landing)), prepare, SteppingClock(), done.append, **given).run(30, rounds)
+    return done
+
+
+def states(done: Sequence[CheckpointDone]) -> list[tuple[str, str]]:
+    return [(one.name, one.state) for one in done]
+
+
+def tree(landing: Path) -> list[str]:
+    return sorted(str(path.relative_to(landing)) for path in landing.rglob("*") if path.is_file())
+
+
+def test_files_are_committed_in_the_order_of_names_and_move(table: TableContext, landing: Path) -> None:
+    for name in ("2", "1", "3"):
+        land(table, landing / name, 1)
+    (landing / "0.tmp").write_text("half")
+    (landing / ".hidden").write_text("")
+    done = watch(table, landing)
+    assert states(done) == [("1", "committed"), ("2", "committed"), ("3", "committed")]
+    assert [done[n].summary.snapshots[0].id for n in range(3)] == [1, 2, 3] and rows(table) == [{"id": 1, "v": "3"}]
+    assert tree(landing) == [".hidden", "0.tmp", "done/1", "done/2", "done/3"]
+    assert watch(table, landing) == []
+
+
+def test_a_directory_is_one_checkpoint_when_it_is_complete(table: TableContext, landing: Path) -> None:
+    for name in ("a", "b"):
+        land(table, landing / "17" / name, 1)
+    assert watch(table, landing) == [] and table.snapshots.latest_id() is None
+    (landing / "17" / "_SUCCESS").touch()
+    (done,) = watch(table, landing)
+    assert (done.name, done.state, done.files, done.rows) == ("17", "committed", 2, 2)
+    assert [s.id for s in done.summary.snapshots] == [1] and rows(table) == [{"id": 1, "v": "b"}]
+    assert tree(landing) == ["done/17/_SUCCESS", "done/17/a", "done/17/b"] and not (landing / "17").exists()
+
+
+def test_bad_ones_move_away_and_the_others_go_on(table: TableContext, landing: Path, tmp_path: Path) -> None:
+    land(table, landing / "1", 1)
+    (landing / "2").write_text("{}")
+    land(make_table(tmp_path / "other", COLUMNS, ["id"]), landing / "3", 1)
+    land(TableContext.open(table.url, {"commit.data-conflict-check": "bucket"}), landing / "4", 1)
+    for name in ("a", "b"):
+        land(table, landing / "5" / name, 1)
+    (landing / "5" / "_SUCCESS").touch()
+    land(table, landing / "6", 6)
+    with pytest.raises(PartialSuccess, match="4 of 6 checkpoints could not be committed") as error:
+        watch(table, landing, prepare=preparing(table, "refuse"))
+    assert error.value.exit_code == 9 and str(landing / "failed") in error.value.why
+    assert [path for path in tree(landing) if path.startswith("failed")] == [
+        *("failed/2", "failed/3", "failed/4", "failed/5/_SUCCESS", "failed/5/a", "failed/5/b")
+    ]
+    assert {row["v"] for row in rows(table)} == {"1", "6"}
+
+
+def test_kept_files_are_committed_once(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1", 1)
+    assert states(watch(table, landing, rounds=2, keeps=True)) == [("1", "committed")]
+    land(table, landing / "2", 2)
+    assert states(watch(table, landing, rounds=3, keeps=True)) == [("2", "committed"), ("1", "already committed")]
+    assert tree(landing) == ["1", "2"] and table.snapshots.latest_id() == 2
+
+
+def test_a_name_that_comes_again_replaces_nothing(table: TableContext, landing: Path) -> None:
+    for id in (1, 2, 3):
+        land(table, landing / "orders", id)
+        watch(table, landing)
+    assert tree(landing) == ["done/orders", "done/orders.1", "done/orders.2"] and len(rows(table)) == 3
+
+
+@pytest.mark.parametrize("error", [StorageUnavailable("away"), CommitUnknown("unclear")])
+def test_an_error_of_the_store_is_tried_again_in_order(table: TableContext, landing: Path, error: Exception) -> None:
+    land(table, landing / "1", 1)
+    land(table, landing / "2", 1)
+    left = [error, error]
+
+    def prepare(writes: Sequence[StagedWrite]) -> Callable[[], StageSummary]:
+        if left:
+            raise left.pop()
+        return preparing(table)(writes)
+
+    done = watch(table, landing, rounds=3, prepare=prepare)
+    assert states(done) == [("1", "try again"), ("1", "try again"), ("1", "committed"), ("2", "committed")]
+    land(table, landing / "3", 1)
+    left.append(error)
+    with pytest.raises(type(error)):
+        watch(table, landing, prepare=prepare)
+    assert tree(landing) == ["3", "done/1", "done/2"]
+
+
+def test_a_table_without_safe_commits_ends_it_and_moves_nothing(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1", 1)
+
+    def prepare(writes: Sequence[StagedWrite]) -> Callable[[], StageSummary]:
+        raise Refused("no safe commit")
+
+    with pytest.raises(Refused, match="no safe commit"):
+        watch(table, landing, rounds=5, prepare=prepare)
+    assert tree(landing) == ["1"]
+
+
+def test_a_directory_that_is_not_there(table: TableContext, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        watch(table, tmp_path / "none")
+
+
+def test_a_stop_reports_what_has_failed(table: TableContext, landing: Path) -> None:
+    class Stopping(SteppingClock):
+        def sleep(self, seconds: float) -> None:
+            raise Terminated
+
+    def run() -> None:
+        StageWatch(LandingArea(str(landing)), preparing(table), Stopping(), lambda done: None).run(30, None)
+
+    with pytest.raises(Terminated):
+        run()
+    (landing / "1").write_text("bad")
+    with pytest.raises(PartialSuccess):
+        run()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_kill_at_any_step_commits_each_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
+    """Two writers with one checkpoint, two of which one is bad, and a single one. The process is killed at each change in turn."""
+    for calls in itertools.count():
+        folder = tmp_path / str(calls)
+        folder.mkdir()
+        context, landing = make_table(folder / "t", COLUMNS, ["id"], bucket=1), folder / "landing"
+        landing.mkdir()
+        write(context, [{"id": 1, "v": "old"}])
+        for name in ("a", "b"):
+            land(context, landing / "1" / name, 1)
+        land(context, landing / "2" / "b", 2)
+        (landing / "2" / "a").write_text("bad")
+        for name in ("1", "2"):
+            (landing / name / "_SUCCESS").touch()
+        land(context, landing / "3", 3)
+        mortal = Mortal(calls)
+        with monkeypatch.context() as patch, contextlib.suppress(Killed, PartialSuccess):
+            for module in (stage_job, stage_watch):
+                patch.setattr(module, "storage_for_url", lambda name, mortal=mortal: (mortal, name))
+            watch(TableContext.open(context.url, storage=mortal), landing, keeps=keeps)
+        with contextlib.suppress(PartialSuccess):
+            watch(context, landing, rounds=2, keeps=keeps)
+        made = [len(commits_in(s)) for s in sorted(context.snapshots.newest_first(), key=lambda s: s.id)]
+        assert {row["id"]: row["v"] for row in rows(context)} == {1: "b", 3: "3"}, calls
+        assert made[:3] == [1, 3, 1] and sum(made[1:]) - made[1:].count(1) == 3, (calls, made)
+        assert [s.commit_kind for s in context.snapshots.newest_first()].count("APPEND") == 3, calls
+        assert [path for path in tree(landing) if not path.startswith("failed")] == (
+            ["1/_SUCCESS", "1/a", "1/b", "3"] if keeps else ["done/1/_SUCCESS", "done/1/a", "done/1/b", "done/3"]
+        ), calls
+        assert {path.split(".")[0] for path in tree(landing) if path.startswith("failed")} == {
+            *("failed/2/_SUCCESS", "failed/2/a", "failed/2/b")
+        }, calls
+        assert not live_files(context) - data_files(context)
+        if mortal.left >= 0:
+            break
+    assert calls > 15
