@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from scripts import build_docs
 from scripts.run_snippets import PAGES, ROOT, commands, comparable, rewritten
 
@@ -30,6 +31,22 @@ def test_the_commands_of_the_page_about_catalogs_work(tmp_path: Path, monkeypatc
     assert [line.split(" ")[0] for line in said if not line.startswith(("Table", "1 table", "shop.orders "))] == [
         *("created", "created", "renamed", "cloned", "dropped")
     ], shown
+
+
+def test_the_scripts_that_arrange_writers_work(tmp_path: Path) -> None:
+    section = (ROOT / "docs/concurrency.md").read_text(encoding="utf-8").partition("## Arrange the writers yourself")[2]
+    blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    script = "\n".join(["set -euo pipefail", *blocks])
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": place}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    table = Table.open(str(tmp_path / "orders"))
+    snapshots = table.snapshots()
+    assert [snapshot.kind for snapshot in snapshots] == ["APPEND"] * (1 + 4 + 2 + 1)
+    writers = [snapshot.delta_record_count or 0 for snapshot in snapshots if snapshot.commit_user.startswith("writer-")]
+    assert len(writers) == 4 and sum(writers) == 400
+    assert table.scan().to_arrow().column("v").to_pylist() == ["first"] * 400
+    assert done.stdout.endswith("\n0\n1\n2\n3\n_SUCCESS\n") or done.stdout.endswith("\n_SUCCESS\n0\n1\n2\n3\n")
 
 
 def test_a_page_that_is_not_true_is_found(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_a_stop_reports_what_has_failed(table: TableContext, landing: Path) -> N
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_kill_at_any_step_commits_each_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
-    """Two writers with one checkpoint, two of which one is bad, and a single one. The process is killed at each change in turn."""
+    """A checkpoint of two writers, a bad one of two, and a single one. The process is killed at each change in turn."""
     for calls in itertools.count():
         folder = tmp_path / str(calls)
         folder.mkdir()
