@@ -126,6 +126,7 @@ CUTS_NOTHING = {
         "inspect/findings/bucket_rules": "HUGE_BUCKET MANY_BUCKETS",
         "inspect/findings/examined_table": "RECENT",
         "inspect/findings/history_rules": "MANY_MANIFESTS MANY_SNAPSHOTS",
+        "inspect/findings/topology_rules": "LOOKED_AT",
         "inspect/report_figures": "MAX_BUCKETS MAX_CHANGES MAX_RUNS MAX_SNAPSHOTS",
         "inspect/report_page": "MAX_LINES MAX_VALUES",
         "jobs/doctor_job": "LITTLE_DISK LITTLE_MEMORY",

@@ -184,13 +184,15 @@ class Catalog(Compaction):
         *,
         database: str | None = None,
         advice: bool = False,
+        topology: bool = False,
         argument: Callable[[str], str] = str,
     ) -> list[HealthRow]:
         """The health of `tables`, of all tables of a database, or of the warehouse, most urgent first.
 
         A table that cannot be opened, or gives no answer in time (`table-timeout`, an option of the catalog), gets a row too.
         Raises `NotFound` if one of `tables` does not exist. `advice`: also find what could be better, for which the commits of
-        each history are replayed. `argument`: converts the name of a table into the argument for the commands of its findings.
+        each history are replayed. `topology`: also find out how the writers are arranged. `argument`: converts the name of a
+        table into the argument for the commands of its findings.
         """
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
@@ -208,7 +210,8 @@ class Catalog(Compaction):
         def examined(table: ChosenTable) -> HealthRow:
             location = table.locate()
             named = table.name if tables else location.name
-            return health_of(ExaminedTable(self._open(location).context, argument(named)), location.name, with_advice=advice)
+            table_of = ExaminedTable(self._open(location).context, argument(named))
+            return health_of(table_of, location.name, with_advice=advice, with_topology=topology)
 
         rows = []
         looks = look_at_each(examined, chosen, metastore.table_seconds, 1, lambda table: table.name)

@@ -157,17 +157,18 @@ class Inspection(OpenedTable):
         self._expect_existing()
         return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
 
-    def health(self, *, advice: bool = False, argument: str | None = None) -> HealthRow:
+    def health(self, *, advice: bool = False, topology: bool = False, argument: str | None = None) -> HealthRow:
         """Figures, a verdict and findings, without writing anything.
 
-        `advice`: also what could be better, as `advise` says it; `argument`: the table's name in commands.
+        `advice`: also what could be better, as `advise` says it; `topology`: also how the writers of the table are arranged;
+        `argument`: the table's name in commands.
         """
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.health_report import health_of
 
         self._expect_existing()
         table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument)
-        return health_of(table, self.name, with_advice=advice)
+        return health_of(table, self.name, with_advice=advice, with_topology=topology)
 
     def state(self) -> TableState:
         """The current state that `watch` shows: files, buckets, sorted runs, and the newest commits."""

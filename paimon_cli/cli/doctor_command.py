@@ -94,6 +94,14 @@ def health(
     advice: Annotated[
         bool, typer.Option("--advice", help="Also show what could be better, as `advise` does; it does not change the exit code.")
     ] = False,
+    topology: Annotated[
+        bool,
+        typer.Option(
+            "--topology",
+            help="Also tell from the history how the table is written: who writes which buckets at the same time, who commits "
+            "and who compacts, whether that is right, and what to change.",
+        ),
+    ] = False,
 ) -> None:
     """Show the health of tables: figures, a verdict, and the command that fixes each finding. Exits with 4 on findings.
 
@@ -107,7 +115,7 @@ def health(
     from paimon_cli.cli.text_view import say_findings
     from paimon_cli.inspect.health_report import NO_ANSWER, HealthRow
 
-    rows = call.catalog().health(tables or (), database=database, advice=advice, argument=call.pasted)
+    rows = call.catalog().health(tables or (), database=database, advice=advice, topology=topology, argument=call.pasted)
     unhealthy = [row for row in rows if row.problems]
     columns = columns_of(HealthRow)
     if call.is_for_people:

@@ -16,7 +16,9 @@ from paimon_cli.inspect.findings.finding import (
     ERROR,
     LISTING,
     METADATA,
+    OK,
     REPLAY,
+    TOPOLOGY,
     WARNING,
     Finding,
     is_at_least,
@@ -55,10 +57,14 @@ class HealthRow:
         return tuple(finding for finding in self.findings if is_at_least(finding, WARNING))
 
 
-def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False) -> HealthRow:
-    """Examine a table. `with_advice`: also what could be better, for which the commits of the history are replayed."""
+def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, with_topology: bool = False) -> HealthRow:
+    """Examine a table. `with_advice`: also what could be better, for which the commits of the history are replayed.
+    `with_topology`: also how its writers are arranged, even if that is right.
+    """
     costs: Collection[str] = (METADATA, LISTING, REPLAY) if with_advice else (METADATA, LISTING)
     findings = tuple(findings_of(table, ADVICE if with_advice else WARNING, costs=costs))
+    if with_topology:
+        findings = (*findings, *(found for found in findings_of(table, OK, costs=(TOPOLOGY,)) if found not in findings))
     has_keys = bool(table.context.schema.primary_keys)
     row = HealthRow(
         table=name,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import Run
+from tests.rivals import beside
 from tests.tables import make_table, write
 
 COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
@@ -62,3 +63,16 @@ def test_nothing_is_written(run: Run, warehouse: str) -> None:
 def test_a_table_that_is_not_there(run: Run, warehouse: str) -> None:
     run("health", "shop.none", "--warehouse", warehouse, code=3)
     run("health", "shop.sound", "--database", "shop", "--warehouse", warehouse, code=2)
+
+
+def test_the_topology_is_told_on_request(run: Run, tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", COLUMNS, ["id"], options={"write-only": "true"})
+    write(beside(table, lambda: write(table, [{"id": 1, "n": 1}])), [{"id": 1, "n": 2}])
+    assert "PD029" not in run("health", table.url).out
+    shown = run("health", table.url, "--topology", code=4).out
+    command = f"paimon-cli alter {table.url} set commit.data-conflict-check=bucket"
+    assert "PD029  topology: in the last 2 snapshots, 2 users wrote and committed" in shown and f"run: {command}" in shown
+    run(*shlex.split(command)[1:])
+    (row,) = run("health", table.url, "--topology", "-o", "json").json["items"]
+    assert [(found["severity"], found["figures"]["unseen_commits"]) for found in row["findings"]] == [("ok", 1)]
+    assert "OK" in run("health", table.url, "--topology").out

@@ -12,8 +12,10 @@ SEVERITIES = (OK, ADVICE, WARNING, ERROR)
 `error`: jobs fail, or rows are at risk."""
 BUCKETS, SMALL_FILES, OPTIONS, COMPACTION, HISTORY = "buckets", "small-files", "options", "compaction", "history"
 TOPICS = (BUCKETS, SMALL_FILES, OPTIONS, COMPACTION, HISTORY)
-METADATA, LISTING, REPLAY = "metadata", "listing", "replay"
-"""What a rule costs: it reads metadata, lists all directories of the table, or replays the commits of its history."""
+METADATA, LISTING, REPLAY, TOPOLOGY = "metadata", "listing", "replay", "topology"
+"""What a rule costs: it reads metadata, lists all directories of the table, replays the commits of its history, or reads what
+many of them wrote.
+"""
 Figure = int | float | str
 
 
@@ -52,7 +54,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """A check of a table that may find problems with these codes, all of one topic. `cost`: as of METADATA, LISTING, REPLAY."""
+    """A check of a table that may find problems with these codes, all of one topic. `cost`: one of those above."""
 
     check: Callable[[T], Iterator[Finding]]
     topic: str

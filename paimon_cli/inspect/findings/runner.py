@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from paimon_cli.errors import BeingDropped, PaimonError, TookTooLong
-from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules
+from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ERROR,
@@ -23,7 +23,7 @@ from paimon_cli.options.option_text import counted
 from paimon_cli.storage.catalog_options import TABLE_TIMEOUT
 
 DROPPED, UNREADABLE, NO_ANSWER = "PD028", "PD030", "PD031"
-MODULES = (history_rules, compaction_rules, bucket_rules, option_rules)
+MODULES = (history_rules, compaction_rules, bucket_rules, option_rules, topology_rules)
 RULES: tuple[Rule[ExaminedTable], ...] = tuple(
     found for module in MODULES for found in vars(module).values() if isinstance(found, Rule)
 )

@@ -13,16 +13,28 @@ from paimon_cli import Table
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings import bucket_rules, runner
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
-from paimon_cli.inspect.findings.finding import ADVICE, HISTORY, LISTING, METADATA, OK, REPLAY, TOPICS, WARNING, Finding, rule
+from paimon_cli.inspect.findings.finding import (
+    ADVICE,
+    HISTORY,
+    LISTING,
+    METADATA,
+    OK,
+    REPLAY,
+    TOPICS,
+    TOPOLOGY,
+    WARNING,
+    Finding,
+    rule,
+)
 from paimon_cli.inspect.findings.runner import DROPPED, NO_ANSWER, RULES, UNREADABLE, findings_of
 from tests.inspect.findings.odd_tables import BUILDERS, WRITE_ONLY, a_damaged_older_snapshot, keyed, seven_runs_over_five, tiny
 from tests.tables import write
 
-ALL = (METADATA, LISTING, REPLAY)
+ALL = (METADATA, LISTING, REPLAY, TOPOLOGY)
 OF_THE_MACHINE = {f"PD{number:03}" for number in (1, 2, 3, 4, 5, 6, 7, 10)}
 """Codes of `jobs/doctor_job`."""
 OF_SEVERAL_RULES = {"PD018"}
-NEXT_CODE = "PD029"
+NEXT_CODE = "PD032"
 """What the next rule takes: adding one means to write its function, and to raise this number."""
 
 
@@ -30,7 +42,7 @@ def test_codes_are_never_used_twice() -> None:
     codes = Counter(code for rule in RULES for code in rule.codes)
     assert [code for code, count in codes.items() if count > 1 and code not in OF_SEVERAL_RULES] == []
     taken = {*codes, *OF_THE_MACHINE, DROPPED, UNREADABLE, NO_ANSWER}
-    assert NEXT_CODE not in taken and max(code for code in taken if code < NEXT_CODE and code.startswith("PD")) == "PD028"
+    assert NEXT_CODE not in taken and max(code for code in taken if code < NEXT_CODE and code.startswith("PD")) == "PD031"
     assert all(re.fullmatch(r"P[DA]\d{3}", code) for code in taken)
     page = (Path(__file__).parents[3] / "docs" / "findings.md").read_text()
     assert set(re.findall(r"^\| (P[DA]\d{3}) ", page, re.MULTILINE)) == taken - OF_THE_MACHINE

@@ -1,0 +1,197 @@
+"""Rules about the arrangement of writers: who writes which buckets at the same time, who commits, and who compacts.
+
+The history shows it, whichever engine wrote it: a writer numbers its rows above those that it has seen. If the level-0 files of a
+commit begin at or below the numbers that another user had reached in the same bucket, its writer had not seen that commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from paimon_cli.commit.data_conflict import OFF
+from paimon_cli.commit.deduplication import commits_in
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import HISTORY, OK, TOPOLOGY, WARNING, Figure, Finding, rule, well
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.options.option_text import counted
+
+LOOKED_AT = 200
+"""The number of recent snapshots from which the arrangement is derived."""
+OURS = "paimon-cli."
+"""How the properties of our snapshots begin."""
+SHOWN_USERS = 3
+
+
+@dataclass
+class Writers:
+    """Who wrote where in the recent history. `spans`: first and last snapshot id of the rows of a user. `unseen`: snapshots whose
+    writer had not seen an earlier commit of another user in the same bucket, with that user. `jointly`: the most writers that one
+    commit was made for.
+    """
+
+    snapshots: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    buckets: dict[str, set[BucketId]] = field(default_factory=dict)
+    compacting: set[str] = field(default_factory=set)
+    unseen: list[tuple[Snapshot, str]] = field(default_factory=list)
+    foreign: set[str] = field(default_factory=set)
+    jointly: int = 0
+    _reached: dict[BucketId, dict[str, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(table: ExaminedTable) -> Writers:
+        found = Writers()
+        for snapshot in reversed(list(table.context.snapshots.newest_first(LOOKED_AT, on_damage=table.note_damage))):
+            try:
+                found.add(table, snapshot)
+            except (DamagedFile, NotFound) as error:
+                table.note_damage(error)
+        return found
+
+    def add(self, table: ExaminedTable, snapshot: Snapshot) -> None:
+        """Take the next snapshot into account; older ones come first."""
+        self.snapshots += 1
+        user, properties = snapshot.commit_user, snapshot.properties or {}
+        if snapshot.commit_kind == COMPACT:
+            self.compacting.add(user)
+            return
+        if snapshot.commit_kind not in (APPEND, OVERWRITE):
+            return
+        entries = table.context.manifests.delta_entries(snapshot)
+        for entry in entries:
+            if entry.kind == DELETE:  # an overwrite: the rows before it have no versions any more
+                self._reached.pop(entry.bucket_id, None)
+        first, _ = self.spans.get(user, (snapshot.id, snapshot.id))
+        self.spans[user] = first, snapshot.id
+        if not any(name.startswith(OURS) for name in properties):
+            self.foreign.add(user)
+        self.jointly = max(self.jointly, len(commits_in(snapshot)) - 1)
+        before: set[str] = set()
+        numbers: dict[BucketId, int] = {}
+        for entry in entries:
+            if entry.kind == ADD:
+                self.buckets.setdefault(user, set()).add(entry.bucket_id)
+            if entry.kind == ADD and entry.file.level == 0 and entry.bucket >= 0 and table.context.mode.has_keys:
+                others = self._reached.get(entry.bucket_id, {})
+                before |= {o for o, highest in others.items() if o != user and entry.file.min_sequence_number <= highest}
+                numbers[entry.bucket_id] = max(numbers.get(entry.bucket_id, -1), entry.file.max_sequence_number)
+        self.unseen += [(snapshot, other) for other in sorted(before)]
+        for bucket_id, highest in numbers.items():
+            reached = self._reached.setdefault(bucket_id, {})
+            reached[user] = max(highest, reached.get(user, -1))
+
+    @property
+    def concurrent(self) -> set[str]:
+        """The users that wrote at the same time as another: their commits interleave, or they did not see each other."""
+        users = sorted(self.spans, key=lambda user: self.spans[user])
+        found = {snapshot.commit_user for snapshot, _ in self.unseen} | {other for _, other in self.unseen}
+        last = None
+        for user in users:
+            if last is not None and self.spans[user][0] < self.spans[last][1]:
+                found |= {user, last}
+            if last is None or self.spans[user][1] > self.spans[last][1]:
+                last = user
+        return found
+
+    def shared_partitions(self, users: Iterable[str]) -> bool:
+        """Whether several of these users wrote to the same partition."""
+        partitions = [{bucket_id.partition for bucket_id in self.buckets.get(user, set())} for user in users]
+        return len(set[bytes]().union(*partitions)) < sum(map(len, partitions))
+
+    def shared(self, users: Iterable[str]) -> set[BucketId]:
+        """The buckets to which several of these users wrote."""
+        seen, twice = set[BucketId](), set[BucketId]()
+        for user in users:
+            own = self.buckets.get(user, set())
+            twice |= own & seen
+            seen |= own
+        return twice
+
+
+@rule(HISTORY, "PD029", cost=TOPOLOGY)
+def writers_of_a_bucket_see_each_other(table: ExaminedTable) -> Iterator[Finding]:
+    """The arrangement in which the table is really written, and whether concurrent writers of a bucket have an order."""
+    writers = Writers.of(table)
+    if not writers.spans:
+        yield well("topology", "no recent commit wrote rows", snapshots=writers.snapshots)
+        return
+    concurrent = writers.concurrent
+    shared = writers.shared(concurrent)
+    figures: dict[str, Figure] = {
+        "snapshots": writers.snapshots,
+        "writing_users": len(writers.spans),
+        "concurrent_users": len(concurrent),
+        "shared_buckets": len(shared),
+        "unseen_commits": len(writers.unseen),
+        "compacting_users": len(writers.compacting),
+    }
+    said = f"{_arrangement(writers, concurrent, shared)}; {_compactors(writers)}"
+    wrong = _wrong(table, writers, concurrent)
+    if wrong is None:
+        yield Finding("", OK, "topology", f"{said}; {_why_right(table, concurrent, shared)}", figures=figures)
+        return
+    command = f"paimon-cli alter {table.argument} set commit.data-conflict-check=bucket"
+    if concurrent & writers.foreign:
+        wrong += "; other engines have no such check: give each bucket one writer, or the table a sequence.field"
+        command = f"paimon-cli verify {table.argument}"
+    yield Finding("PD029", WARNING, "topology", f"{said}; {wrong}", command, figures=figures, threshold="0 commits")
+
+
+def _arrangement(writers: Writers, concurrent: set[str], shared: set[BucketId]) -> str:
+    looked = f"in the last {counted(writers.snapshots, 'snapshot')}"
+    if not concurrent:
+        if writers.jointly > 1:
+            return f"{looked}, up to {writers.jointly} writers had one committer"
+        users = counted(len(writers.spans), "user")
+        return f"{looked}, {users} wrote and committed" + (", one after the other" if len(writers.spans) > 1 else " alone")
+    names = ", ".join(sorted(concurrent)[:SHOWN_USERS]) + (", ..." if len(concurrent) > SHOWN_USERS else "")
+    who = f"{looked}, {counted(len(concurrent), 'user')} wrote and committed at the same time ({names})"
+    if not shared:
+        return f"{who}, each to buckets of its own (topology 1)"
+    return f"{who}, several of them to the same {counted(len(shared), 'bucket')} (topology 2)"
+
+
+def _compactors(writers: Writers) -> str:
+    inline, dedicated = writers.compacting & writers.spans.keys(), writers.compacting - writers.spans.keys()
+    parts = [f"{counted(len(inline), 'writer')} compacted inline"] if inline else []
+    parts += [f"{counted(len(dedicated), 'dedicated job')} compacted"] if dedicated else []
+    return " and ".join(parts) or "nobody compacted"
+
+
+def _wrong(table: ExaminedTable, writers: Writers, concurrent: set[str]) -> str | None:
+    """What is wrong with the arrangement; None if nothing is."""
+    mode, options = table.context.mode, table.context.options
+    if not concurrent or not mode.has_keys:
+        return None
+    is_checked = options.commit_data_conflict_check != OFF and not concurrent & writers.foreign
+    dynamic = mode.bucket_mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
+    if dynamic and writers.shared_partitions(concurrent) and concurrent & writers.foreign:
+        return "with dynamic buckets, two writers of a partition may give a new key two buckets; let one job assign them"
+    if not writers.unseen or is_checked or options.sequence_snapshot_ordering or options.sequence_fields:
+        return None
+    snapshot, other = writers.unseen[-1]
+    return (
+        f"{counted(len(writers.unseen), 'commit')} did not see what another user had committed to the same bucket, the last one "
+        f"in snapshot {snapshot.id} (user {snapshot.commit_user}, after {other}): which row of a key wins is left to chance"
+    )
+
+
+def _why_right(table: ExaminedTable, concurrent: set[str], shared: set[BucketId]) -> str:
+    options = table.context.options
+    if not concurrent:
+        return "no two writers met"
+    if not table.context.mode.has_keys:
+        return "rows without a key have no order to keep"
+    if not shared:
+        return "no check is needed while buckets have one writer each"
+    if options.sequence_snapshot_ordering:
+        return "the later commit wins (sequence.snapshot-ordering)"
+    if options.sequence_fields:
+        return "a column decides which row wins (sequence.field)"
+    if options.commit_data_conflict_check != OFF:
+        return "the data conflict check refuses the second of two writers (commit.data-conflict-check)"
+    return "so far each writer has seen the rows before its own; nothing ensures that"
