@@ -13,7 +13,7 @@ import pytest
 
 from paimon_cli import Table
 
-MODULES = ("catalog", "definition", "scan", "table", "versions", "writing")
+MODULES = ("catalog", "definition", "scan", "staging", "table", "versions", "writing")
 
 
 def example_table(folder: Path) -> Table:
