@@ -3,7 +3,8 @@
 1. read the latest snapshot; stop if it, or an earlier one, already holds this commit (`deduplication`).
 2. check that no other commit contradicts this one (`data_conflict`, `files_conflict`).
 3. prepare: write manifests and manifest lists, and build the snapshot in memory (`prepared_snapshot`).
-4. publish: create `snapshot-N`, only if it does not exist (`snapshot_publish`); after a lost race, start again at 1.
+4. publish: create `snapshot-N`, only if it does not exist (`snapshot_publish`); after a lost race, start again at 1. A repeatable
+   commit writes its record before, and completes it afterwards (`commit_records`).
 5. announce: write the LATEST hint.
 
 Steps 1 to 3 only write new files that no snapshot names, and step 4 is one atomic operation of the storage. So a commit happens
@@ -218,10 +219,12 @@ class Committer:
         Delta manifests are written once, unless the changes depend on the latest snapshot.
         """
         context, writer, attempts = self._context, MetadataWriter(self._context), RetryPolicy(self._context)
+        intent = deduplication.intent
         delta: DeltaManifests | None = None
         for attempt in attempts:
             try:
-                with discarded_on(writer, PaimonError, Unpublished), _unpublished():
+                failures = PaimonError, Unpublished
+                with discarded_on(writer, *failures), intent.withdrawn_on(*failures), _unpublished():
                     seen = context.snapshots.seen()
                     latest = seen if attempt == 1 and seen and context.storage.is_remote else context.snapshots.latest()
                     changes = step.changes_on(latest)
@@ -229,8 +232,10 @@ class Committer:
                     is_committed = deduplication.committed_since_begin(latest, changes.kind)
                     if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
+                        intent.withdraw()
                         return CommitResult(attempts=attempt, already_committed=is_committed)
                     self._check(step, changes, latest, attempt)
+                    intent.announce(latest)
                     if delta is None or delta.changes is not changes:
                         writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
@@ -241,13 +246,16 @@ class Committer:
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue
-            with discarded_on(writer, Refused, StorageUnavailable, BeingDropped):
+            refusals = Refused, StorageUnavailable, BeingDropped
+            with discarded_on(writer, *refusals), intent.withdrawn_on(*refusals):
                 published = publish(context, prepared.snapshot, latest)
             if published:
                 announce(context, prepared.snapshot)
+                intent.complete(prepared.snapshot)
                 return CommitResult((prepared.snapshot,), attempt)
             writer.discard(prepared.files)
         writer.discard(writer.written)
+        intent.withdraw()
         raise attempts.exhausted()
 
     def _check_table(self, changes: SnapshotChanges, latest: Snapshot | None, seen: Snapshot | None) -> None:

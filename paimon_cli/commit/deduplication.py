@@ -1,7 +1,8 @@
 """Recognises commits that were made before, so that a repeated commit happens exactly once (FORMAT.md, sections 3.2 and 10.2).
 
 The `properties` of snapshots record the highest commit identifier of each user, also after the user's own snapshots have expired.
-Other tools ignore these properties and do not copy them, so they are searched for from the newest snapshot backwards.
+Other tools ignore these properties and do not copy them, so they are searched for from the newest snapshot backwards. If the
+history cannot tell, because other tools commit and snapshots expire, records beside the snapshots decide (`commit_records`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from paimon_cli.commit.commit_records import CommitIntent, recorded_name, was_made
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
@@ -21,7 +23,6 @@ PROPERTY = "paimon-cli.commit-users"
 WRITERS_PROPERTY = "paimon-cli.writers"
 MAX_NAMED_USERS = 256
 """How many users are recorded by name, the most recent ones. Older ones are in a Bloom filter."""
-_MAX_NAME_LENGTH = 64
 _FILTER_BYTES = 8192
 """With 10,000 users, the filter takes 5 of 100 unknown users for known ones. It compresses well while it is nearly empty."""
 
@@ -39,16 +40,16 @@ class CommitUsers:
 
     def identifier_of(self, user: str) -> int | None:
         """The highest identifier of the user, None if the user is not recorded by name."""
-        return self.highest.get(_name(user))
+        return self.highest.get(recorded_name(user))
 
     def may_know(self, user: str) -> bool:
         """False only if the user has not committed from snapshot `since` on."""
-        name = _name(user)
+        name = recorded_name(user)
         return name in self.highest or (bool(self.others) and all(self.others[at] & bit for at, bit in _bits(name)))
 
     def with_commit(self, user: str, identifier: int) -> CommitUsers:
         """The record with one more commit."""
-        name = _name(user)
+        name = recorded_name(user)
         highest = {other: number for other, number in self.highest.items() if other != name}
         highest[name] = max(identifier, self.highest.get(name, identifier))
         others = self.others
@@ -90,13 +91,6 @@ def _parsed(content: object) -> CommitUsers:
     return CommitUsers(since, highest, others)
 
 
-def _name(user: str) -> str:
-    """The user's name in the record; a digest if it is long, to limit the size of the record."""
-    if len(user) <= _MAX_NAME_LENGTH:
-        return user
-    return "sha256:" + hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
-
-
 def _bits(name: str) -> list[tuple[int, int]]:
     """The four bits of a name in the filter, as (byte, mask). Two bytes of a digest address one of its 65,536 bits."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
@@ -123,9 +117,9 @@ WriterCommit = tuple[str, int]
 class CommitIdentity:
     """The user and identifier of a commit. Identifiers of a user must increase; a repeated one is recognised and does nothing.
 
-    `newer_than`: no snapshot up to this id can hold the commit. `assume_new`: if the history does not show any more whether the
-    commit was made before, assume that it was not. `writers`: (user, identifier) of the commits of other writers that this one
-    makes in their place; none for a writer that commits itself.
+    `newer_than`: no snapshot up to this id can hold the commit. `assume_new`: if neither the history nor a record shows any more
+    whether the commit was made before, assume that it was not. `writers`: (user, identifier) of the commits of other writers that
+    this one makes in their place; none for a writer that commits itself.
     """
 
     user: str
@@ -173,13 +167,15 @@ class Deduplication:
     def __init__(self, context: TableContext, identity: CommitIdentity) -> None:
         self._context = context
         self.identity = identity
+        self.intent = CommitIntent(context, identity.user, identity.identifier if identity.is_repeatable else None)
         self._checked = 0
 
     def already_committed(self) -> bool:
         """Whether this user has committed the identifier, or a higher one (Java filterCommitted).
 
         The newest snapshot of the user decides, or the newest snapshot with a record of users. A snapshot before a gap, or before
-        EARLIEST, proves nothing, because no other snapshot was built on it. Raises `Refused` if the history does not show it.
+        EARLIEST, proves nothing, because no other snapshot was built on it. If the history does not show it, the records beside
+        the snapshots decide. Raises `Refused` if they cannot tell either.
 
         A commit counts as made once its APPEND is published, even if its COMPACT is not: the rows are committed, and can be
         compacted again. Snapshots with the identifier of batch commits do not count.
@@ -194,27 +190,36 @@ class Deduplication:
             if oldest <= identity.newer_than:
                 return False
             if self._is_of_user(snapshot):
+                if snapshot.commit_identifier == identity.identifier:
+                    self.intent.confirm(snapshot)
                 return snapshot.commit_identifier >= identity.identifier
             users = CommitUsers.from_properties(snapshot.properties)
             if users is not None:
-                return self._is_recorded(users)
+                return self._is_recorded(users, snapshot.id)
         if oldest > max(identity.newer_than + 1, 1):
-            self._assume_new(
-                f"snapshots before {oldest} have expired, and the remaining ones do not record who committed in them"
-            )
+            why = f"snapshots before {oldest} have expired, and the remaining ones do not record who committed in them"
+            return self._is_recorded_beside(oldest, why)
         return False
 
-    def _is_recorded(self, users: CommitUsers) -> bool:
+    def _is_recorded(self, users: CommitUsers, snapshot_id: int) -> bool:
         highest = users.identifier_of(self.identity.user)
         if highest is not None:
             return highest >= self.identity.identifier
         if users.may_know(self.identity.user):
-            self._assume_new(f"the table records its last {MAX_NAMED_USERS} users by name, and this is probably an older one")
-        elif users.since > self.identity.newer_than + 1:
-            self._assume_new(
-                f"the users who committed before snapshot {users.since} had already expired when users were first recorded"
-            )
+            why = f"the table records its last {MAX_NAMED_USERS} users by name, and this is probably an older one"
+            return self._is_recorded_beside(snapshot_id, why, is_known=True)
+        if users.since > self.identity.newer_than + 1:
+            why = f"the users who committed before snapshot {users.since} had already expired when users were first recorded"
+            return self._is_recorded_beside(users.since, why)
         return False
+
+    def _is_recorded_beside(self, oldest: int, why: str, *, is_known: bool = False) -> bool:
+        """Whether the records beside the snapshots show the commit, which is not in the history from `oldest` on."""
+        user, identifier = self.identity.user, self.identity.identifier
+        made = was_made(self._context, user, identifier, oldest, self._checked, is_known=is_known)
+        if made is None:
+            self._assume_new(why)
+        return bool(made)
 
     def _assume_new(self, why: str) -> None:
         if not self.identity.assume_new:
@@ -246,6 +251,7 @@ class Deduplication:
             if snapshot.commit_identifier > self.identity.identifier:
                 raise self._later_one_committed(snapshot)
             if (snapshot.commit_identifier, snapshot.commit_kind) == (self.identity.identifier, kind):
+                self.intent.confirm(snapshot)
                 return True
         return False
 

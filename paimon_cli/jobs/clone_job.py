@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
+from paimon_cli.commit.commit_records import records_up_to
 from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import SharedManifests, changelog_entries, data_files_to_delete, metadata_files
@@ -69,13 +70,15 @@ class _Clone:
     size: int = 0
 
     def copy(self) -> None:
-        """Copy data files and manifests, then the snapshot, then the schemas, oldest first."""
+        """Copy data files, manifests and records of commits, then the snapshot, then the schemas, oldest first."""
         latest = self.source.snapshots.latest()
         if latest is not None:
             with _reporting_expired_files(self.source):
                 paths = list(dict.fromkeys(self._files_of(latest)))
                 for size in in_parallel(self._copy_file, paths, self.source.read_threads):
                     self.size += size
+            for record in records_up_to(self.source, self.layout, latest.id):
+                self._put(record.path, record.content)
             self._put(self.layout.snapshot(latest.id), latest.to_json().encode())
             for hint in (self.layout.earliest_hint, self.layout.latest_hint):
                 self.written.append(hint)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from paimon_cli.commit.commit_records import copy_records, opened_above
 from paimon_cli.errors import Conflict, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -64,6 +66,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
         content = context.tags.content(tag)
         if content is not None and Tag.from_json(content, context.layout.tag(tag)):
             storage.overwrite(layout.tag(tag), content)
+    copy_records(context, layout, snapshot.id)
     storage.overwrite(layout.snapshot(snapshot.id), text)
     # A job that expires the snapshot or deletes the tag reads the branches after deleting that file: see `create_tag`.
     if not storage.exists(holder):
@@ -157,7 +160,7 @@ def _files(context: TableContext, directory: str) -> list[FileStatus]:
 
 
 def _schemas_first(status: FileStatus) -> tuple[int, str]:
-    order = ("/schema/", "/tag/", "/changelog/", "/consumer/", "/snapshot/")
+    order = ("/schema/", "/tag/", "/changelog/", "/consumer/", "/commit-user/", "/snapshot/")
     return next((rank for rank, part in enumerate(order) if part in status.path), len(order)), status.path
 
 
@@ -238,7 +241,8 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     branch = main.at_branch(plan.branch)
     storage = main.storage
     if isinstance(storage, ServesVersions):
-        storage.fast_forward(plan.branch)
+        with _records_followed(main, branch, plan):
+            storage.fast_forward(plan.branch)
         return 0
     if plan.discarded_ids:
         needed_up_to(main, plan.discarded_ids[0] - 1)  # raises, before anything is changed, if some needed file is unknown
@@ -246,11 +250,12 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
         main.schemas.commit(branch.schemas.get(number))
     if plan.discarded_ids:
         record = record_removal(main, FAST_FORWARD, plan.discarded)
-        with withdrawn_on_conflict(main, record):
+        with withdrawn_on_conflict(main, record), _records_followed(main, branch, plan):
             _take_over(main, branch, plan)
     else:
         record = None
-        _go_forward(main, branch, plan)
+        with _records_followed(main, branch, plan):
+            _go_forward(main, branch, plan)
     for name in plan.tags:
         content = branch.tags.content(name)
         if content is not None and Tag.from_json(content, branch.layout.tag(name)):
@@ -269,6 +274,14 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     count = delete_named_first(plan.discarded.files_to_delete(main, needed_up_to(main)), delete)
     finish_removals(main, record, plan.discarded)
     return count
+
+
+@contextlib.contextmanager
+def _records_followed(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> Iterator[None]:
+    """A context that takes the branch's snapshots over. Afterwards main has the records of their commits, and none of others."""
+    with opened_above(main, plan.discarded_ids[0] - 1) if plan.discarded_ids else contextlib.nullcontext():
+        yield
+    copy_records(branch, main.layout, all_ids(branch)[-1])
 
 
 def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:

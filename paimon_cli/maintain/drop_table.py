@@ -26,7 +26,7 @@ ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage"
 DAMAGED = "damaged"
 """The directory into which `repair` moves version files that cannot be read."""
 
-_BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease", "removal")
+_BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease", "removal", "commit-user")
 _TABLE_DIRECTORIES = ("branch", *_BRANCH_DIRECTORIES, "manifest", "index", "statistics", "service", DAMAGED)
 _ROUNDS = 5
 """How often files are looked for that other jobs have written meanwhile."""
@@ -43,6 +43,7 @@ _NAMES = {
     "consumer": re.compile("consumer-.+"),
     "lease": re.compile("compaction-[0-9]+"),
     "removal": re.compile(f"removal-{_UUID}"),
+    "commit-user": re.compile("commit-[0-9a-f]{64}-.+"),
     "manifest": re.compile("(index-)?manifest-.+"),
     _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
 }

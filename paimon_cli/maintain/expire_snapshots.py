@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from paimon_cli.commit.commit_records import forgotten_records
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
@@ -93,10 +94,11 @@ class ExpiryPlan:
                 yield from data_files_to_delete(context, entry, "changelog")
 
     def metadata_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
-        """Metadata files that nothing protects."""
+        """Metadata files that nothing protects, and old records of commits."""
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
         tagged = {path for tag in tags for path in metadata_paths(context, tag)}
-        return (file for file in self.metadata if file.path not in tagged and file.path not in now.elsewhere.metadata)
+        yield from (file for file in self.metadata if file.path not in tagged and file.path not in now.elsewhere.metadata)
+        yield from (FileToDelete(path, "commit record") for path in forgotten_records(context))
 
 
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:

@@ -35,6 +35,7 @@ BRANCH_PREFIX = "branch-"
 CHANGELOG_PREFIX = "changelog-"
 CONSUMER_PREFIX = "consumer-"
 REMOVAL_PREFIX = "removal-"
+COMMIT_PREFIX = "commit-"
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 POSTPONE_DIRECTORY = "bucket-postpone"
@@ -43,7 +44,9 @@ POSTPONE_DIRECTORY = "bucket-postpone"
 class TableLayout:
     """Absolute paths below one table directory; `root` has no trailing slash.
 
-    A branch has schemas, snapshots, tags, changelogs and consumers of its own, and shares everything else with the table.
+    A branch has schemas, snapshots, tags, changelogs, consumers and records of commits of its own.
+
+    It shares everything else with the table.
     """
 
     def __init__(self, root: str, branch: str = MAIN_BRANCH) -> None:
@@ -65,6 +68,8 @@ class TableLayout:
         """Not part of Paimon: leases by which compaction services divide tables among themselves."""
         self.removal_directory = f"{own}/removal"
         """Not part of Paimon: records of removals that were begun (`maintain.removed_versions`)."""
+        self.commit_user_directory = f"{own}/commit-user"
+        """Not part of Paimon: records of repeatable commits (`commit.commit_records`)."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"
@@ -96,6 +101,9 @@ class TableLayout:
 
     def removal(self, name: str) -> str:
         return f"{self.removal_directory}/{REMOVAL_PREFIX}{name}"
+
+    def commit_record(self, name: str) -> str:
+        return f"{self.commit_user_directory}/{COMMIT_PREFIX}{name}"
 
     def manifest(self, name: str) -> str:
         """Path of a manifest, manifest list or index manifest: names are used as stored."""

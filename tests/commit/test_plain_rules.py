@@ -19,6 +19,7 @@ from paimon_cli.commit.commit_messages import (
     files_named_since,
     overwrite_changes,
 )
+from paimon_cli.commit.commit_records import CommitIntent
 from paimon_cli.commit.committer import CommitResult, Committer, RetryPolicy
 from paimon_cli.commit.data_conflict import WrittenRanges
 from paimon_cli.commit.deduplication import (
@@ -604,6 +605,11 @@ def past(dice: random.Random) -> tuple[TableContext, list[Snapshot]]:
     return context, listed
 
 
+def begin_a_commit(context: TableContext, user: str, identifier: int) -> None:
+    """An open record beside the snapshots, since before the first one."""
+    CommitIntent(context, user, identifier).announce(None)
+
+
 @pytest.mark.parametrize("seed", range(250))
 def test_earlier_commits_of_a_user(seed: int) -> None:
     dice = random.Random(seed)
@@ -633,6 +639,10 @@ def test_earlier_commits_of_a_user(seed: int) -> None:
         else:
             if proofs and proofs[-1].id > max(1, identity.newer_than + 1):
                 expected = "untold"
+        if dice.random() < 0.5:
+            begin_a_commit(context, "me", identity.identifier)
+        elif expected == "untold":
+            expected = False
         if expected == "untold" and identity.assume_new:
             expected = False
     own = Deduplication(context, identity)
@@ -792,6 +802,7 @@ def test_why_an_earlier_commit_cannot_be_ruled_out(users: CommitUsers | str | No
     for number in (5, 6):
         snapshot = Snapshot(number, 0, "base", "delta", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=properties)
         context.storage.overwrite(context.layout.snapshot(number), snapshot.to_json().encode())
+    begin_a_commit(context, "me", 4)
     with pytest.raises(Refused) as refusal:
         Deduplication(context, CommitIdentity("me", 4)).already_committed()
     assert refusal.value.what == "cannot determine whether commit 4 of user me was made before"

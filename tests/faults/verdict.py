@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from paimon_cli.commit.commit_records import all_records
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory
@@ -135,7 +136,12 @@ def _reachable(context: TableContext) -> set[str]:
     found = {layout.latest_hint, layout.earliest_hint, *(layout.schema(number) for number in context.schemas.ids())}
     for entry in context.storage.list_directory(layout.tag_directory):
         found.add(entry.path)
+    records = list(all_records(context))
+    found |= {record.path for record in records if record.snapshot is not None}
     for snapshot in context.snapshots.newest_first():
+        # A record that could not be completed stays open; one of a commit that was not published must not be left.
+        commit = snapshot.commit_user, snapshot.commit_identifier
+        found |= {record.path for record in records if (record.user, record.identifier) == commit}
         found.add(layout.snapshot(snapshot.id))
         found |= _files_of(context, snapshot)
     for tag in tagged_snapshots(context):

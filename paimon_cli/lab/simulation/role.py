@@ -60,7 +60,8 @@ class Role:
         layout = self.scenario.layout
         self._schemas = layout.schema_directory
         self._snapshots = layout.snapshot_directory + f"/{SNAPSHOT_PREFIX}"
-        self._shared = tuple(f"{d}/" for d in (layout.snapshot_directory, layout.tag_directory, f"{layout.root}/consumer"))
+        shared = layout.snapshot_directory, layout.tag_directory, f"{layout.root}/consumer", layout.commit_user_directory
+        self._shared = tuple(f"{directory}/" for directory in shared)
         self.begin()
 
     def fork(self, disk: SimDisk, lock: LockRow, oracle: Oracle) -> Role:

@@ -40,7 +40,7 @@ _STATUSES = {
 
 def object_storage(layout: TableLayout, ask: Ask) -> OverlappedStorage:
     """The storage of one actor, in which `ask` answers each request."""
-    replaced = f"{layout.snapshot_directory}/", f"{layout.root}/consumer/"
+    replaced = f"{layout.snapshot_directory}/", f"{layout.root}/consumer/", f"{layout.commit_user_directory}/"
 
     def serve(request: Request) -> Any:
         call = _call(request, replaced)
@@ -63,7 +63,10 @@ _PAGES = ("list_page", "list_page_below")
 
 
 def _call(request: Request, replaced: tuple[str, ...]) -> Call:
-    """The call of an actor. Only hints, and snapshots that a lock protects, replace objects; all other puts are of new files."""
+    """The call of an actor.
+
+    Only hints, records of commits, and snapshots that a lock protects, replace objects; all other puts are of new files.
+    """
     kind, url, data, after = request
     if kind == simulated_store.PUT:
         return Call("overwrite" if url.startswith(replaced) else "write_new", url, (data,))
