@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from collections.abc import Sequence
 
+from paimon_cli.commit.commit_records import is_record
 from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_directory import MAX_EXAMINED, is_table, recognised_table
@@ -25,8 +26,9 @@ def check_site(storage: Storage, root: str) -> list[str]:
     Raises `UsageError` if `root` is not empty, or is inside a table.
     """
     entries = _foreign_entries(storage, root)
-    if [entry.path for entry in entries] == [TableLayout(root).snapshot_directory] and _holds_only_hints(storage, root):
-        storage.delete_directory(entries[0].path)
+    if entries and all(_is_of_late_commit(storage, root, entry) for entry in entries):
+        for entry in entries:
+            storage.delete_directory(entry.path)
     elif entries:
         raise UsageError(
             f"{root} is not empty", _content(storage, root, entries), "choose another path: a table needs its own directory"
@@ -82,10 +84,15 @@ def _foreign_entries(storage: Storage, root: str) -> list[FileStatus]:
     return [] if is_unfinished else entries
 
 
-def _holds_only_hints(storage: Storage, root: str) -> bool:
-    """Whether a commit just before a drop has written its hint after it. A table created over the hint would look damaged."""
-    hints = {TableLayout(root).latest_hint, TableLayout(root).earliest_hint}
-    return {entry.path for entry in first_entries(storage, TableLayout(root).snapshot_directory, MAX_EXAMINED)} <= hints
+def _is_of_late_commit(storage: Storage, root: str, entry: FileStatus) -> bool:
+    """Whether a commit just before a drop has written these files after it: its hint, or its record.
+
+    A table created over the hint would look damaged.
+    """
+    layout, below = TableLayout(root), first_entries(storage, entry.path, MAX_EXAMINED) if entry.is_directory else []
+    if entry.path == layout.commit_user_directory:
+        return all(is_record(file.name) for file in below)
+    return entry.path == layout.snapshot_directory and {file.path for file in below} <= {layout.latest_hint, layout.earliest_hint}
 
 
 def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:

@@ -77,8 +77,9 @@ class _Clone:
                 paths = list(dict.fromkeys(self._files_of(latest)))
                 for size in in_parallel(self._copy_file, paths, self.source.read_threads):
                     self.size += size
-            for record in records_up_to(self.source, self.layout, latest.id):
-                self._put(record.path, record.content)
+            for record in records_up_to(self.source, latest.id):
+                for path in record.paths(self.layout):
+                    self._put(path, b"")
             self._put(self.layout.snapshot(latest.id), latest.to_json().encode())
             for hint in (self.layout.earliest_hint, self.layout.latest_hint):
                 self.written.append(hint)

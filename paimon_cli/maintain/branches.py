@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.commit.commit_records import copy_records, opened_above
+from paimon_cli.commit.commit_records import copy_records, open_records_above
 from paimon_cli.errors import Conflict, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -241,8 +240,10 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     branch = main.at_branch(plan.branch)
     storage = main.storage
     if isinstance(storage, ServesVersions):
-        with _records_followed(main, branch, plan):
-            storage.fast_forward(plan.branch)
+        if plan.discarded_ids:
+            open_records_above(main, plan.discarded_ids[0] - 1)
+        storage.fast_forward(plan.branch)
+        copy_records(branch, main.layout, all_ids(branch)[-1])
         return 0
     if plan.discarded_ids:
         needed_up_to(main, plan.discarded_ids[0] - 1)  # raises, before anything is changed, if some needed file is unknown
@@ -250,12 +251,13 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
         main.schemas.commit(branch.schemas.get(number))
     if plan.discarded_ids:
         record = record_removal(main, FAST_FORWARD, plan.discarded)
-        with withdrawn_on_conflict(main, record), _records_followed(main, branch, plan):
+        open_records_above(main, plan.discarded_ids[0] - 1)
+        with withdrawn_on_conflict(main, record):
             _take_over(main, branch, plan)
     else:
         record = None
-        with _records_followed(main, branch, plan):
-            _go_forward(main, branch, plan)
+        _go_forward(main, branch, plan)
+    copy_records(branch, main.layout, all_ids(branch)[-1])
     for name in plan.tags:
         content = branch.tags.content(name)
         if content is not None and Tag.from_json(content, branch.layout.tag(name)):
@@ -274,14 +276,6 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     count = delete_named_first(plan.discarded.files_to_delete(main, needed_up_to(main)), delete)
     finish_removals(main, record, plan.discarded)
     return count
-
-
-@contextlib.contextmanager
-def _records_followed(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> Iterator[None]:
-    """A context that takes the branch's snapshots over. Afterwards main has the records of their commits, and none of others."""
-    with opened_above(main, plan.discarded_ids[0] - 1) if plan.discarded_ids else contextlib.nullcontext():
-        yield
-    copy_records(branch, main.layout, all_ids(branch)[-1])
 
 
 def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:

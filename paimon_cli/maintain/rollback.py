@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.commit.commit_records import opened_above
+from paimon_cli.commit.commit_records import open_records_above
 from paimon_cli.errors import Conflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
@@ -112,16 +112,17 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     """
     storage, layout, target = context.storage, context.layout, plan.target.id
     if isinstance(storage, ServesVersions):
-        with opened_above(context, target):
-            storage.roll_back(target if plan.tag is None else plan.tag, max(plan.snapshots, default=target))
+        open_records_above(context, target)
+        storage.roll_back(target if plan.tag is None else plan.tag, max(plan.snapshots, default=target))
         return 0
     needed_up_to(context, target)  # raises, before anything is changed, if it is not known which files may be deleted
+    open_records_above(context, target)
     if plan.restored is not None:
         _restore_snapshot(context, plan.target, plan.restored)
     record = record_removal(context, ROLLBACK, plan.discarded)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
-    with withdrawn_on_conflict(context, record), opened_above(context, target):
+    with withdrawn_on_conflict(context, record):
         removed = remove_snapshots(context, plan.snapshots, target)
         if context.snapshots.latest_id() is None:
             # An expiry that was to keep one of the removed snapshots has deleted the target.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import hashlib
 import os
 import random
 import time
@@ -19,21 +19,20 @@ from uuid import UUID
 
 import pytest
 
-from paimon_cli.commit.commit_records import MAX_OLD_RECORDS, CommitIntent, CommitRecord, needless, records_up_to
+from paimon_cli.commit.commit_records import MAX_OLD_FILES, CommitRecord, all_records, needless, records_up_to
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import Conflict, PaimonError, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch, rename_branch
 from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
-from paimon_cli.maintain.expire_snapshots import ExpiryPlan, expire_snapshots, files_to_delete_now, plan_expiry
+from paimon_cli.maintain.expire_snapshots import expire_snapshots, files_to_delete_now, plan_expiry
 from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.orphans import find_orphans, list_candidates
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
-from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import Crash, data_file, live_names, make_table
@@ -132,8 +131,8 @@ def roll_back_to(context: TableContext, number: int) -> None:
 
 
 def records(context: TableContext) -> list[str]:
-    """The identifiers that have records."""
-    return sorted(path.name.split("-")[2] for path in record_files(context))
+    """The identifier of each record; marked if it is open."""
+    return sorted(f"{record.identifier}{' open' * (record.snapshot is None)}" for record in all_records(context))
 
 
 def record_files(context: TableContext) -> list[Path]:
@@ -220,10 +219,7 @@ def calls_of(table: Path, identity: CommitIdentity) -> tuple[list[str], Counter[
 
 
 def test_what_a_record_costs(tmp_path: Path) -> None:
-    """A repeatable commit writes its record twice, and reads its snapshot again; others touch no record.
-
-    Records are listed only if the history cannot tell, and then no record of a lower identifier is read.
-    """
+    """A repeatable commit writes two files, and lists records only if the history cannot tell. Other commits touch none."""
     table = foreign_table(tmp_path / "t")
     assert calls_of(tmp_path / "t", OTHER)[0] == []
     assert calls_of(tmp_path / "t", JOB)[0] == ["list_directory", "write_new", "overwrite"]
@@ -232,7 +228,7 @@ def test_what_a_record_costs(tmp_path: Path) -> None:
     _, ordinary = calls_of(tmp_path / "t", OTHER)
     repeatable.subtract(ordinary)
     costs = {call: number for call, number in repeatable.items() if number}
-    assert costs == {"write_new": 1, "overwrite": 1, "read_bytes": 1}
+    assert costs == {"write_new": 1, "overwrite": 1}
     move_on(table)
     assert calls_of(tmp_path / "t", CommitIdentity("job", 9))[0] == ["list_directory", "write_new", "overwrite"]
 
@@ -303,13 +299,11 @@ def test_a_commit_that_was_refused_is_new_later(tmp_path: Path) -> None:
 def test_assume_new_decides_what_no_record_can_tell(tmp_path: Path) -> None:
     context = foreign_table(tmp_path / "t")
     append(context, "mine")
-    record = record_files(context)[0]
-    for damaged in (b"", b"[]", b'{"after": -1}', b'{"identifier":7,"after":3,"snapshot":2}', b"[" * 4000, b" " * 5000, b"\xff"):
-        record.write_bytes(damaged)
-        move_on(context)
-        with pytest.raises(Refused, match="commit 7 of user job") as refusal:
-            append(context, "again")
-        assert refusal.value.exit_code == 7 and "--assume-new" in refusal.value.hint
+    next(path for path in record_files(context) if "-made-" in path.name).unlink()
+    move_on(context)
+    with pytest.raises(Refused, match="commit 7 of user job") as refusal:
+        append(context, "again")
+    assert refusal.value.exit_code == 7 and "--assume-new" in refusal.value.hint
     assert not append(context, "new", replace(JOB, assume_new=True)).already_committed
     move_on(context)
     assert append(context, "again").already_committed
@@ -350,13 +344,13 @@ def test_a_rollback_killed_at_any_call_leaves_no_record_of_what_is_gone(tmp_path
     assert at > 10
 
 
-def test_a_commit_that_completes_its_record_after_its_rollback_opens_it_again(tmp_path: Path) -> None:
+def test_a_commit_that_completes_its_record_after_its_rollback_does_not_count(tmp_path: Path) -> None:
     table = foreign_table(tmp_path / "t")
     target = table.snapshots.ids()[-1]
 
     class Slow(LocalStorage):
         def overwrite(self, path: str, data: bytes) -> None:
-            if b'"snapshot"' in data and table.snapshots.exists(target + 1):
+            if "-made-" in path:
                 roll_back_to(table, target)
             super().overwrite(path, data)
 
@@ -371,7 +365,7 @@ def test_a_commit_that_expires_before_its_record_is_completed_counts_as_made(tmp
 
     class Slow(LocalStorage):
         def overwrite(self, path: str, data: bytes) -> None:
-            if b'"snapshot"' in data:
+            if "-made-" in path:
                 move_on(table)
             super().overwrite(path, data)
 
@@ -383,9 +377,7 @@ def test_a_clone_knows_the_commits_of_its_snapshot(tmp_path: Path) -> None:
     context = foreign_table(tmp_path / "t")
     snapshot = append(context, "mine").snapshots[-1].id
     append(context, "unborn", CommitIdentity("late", 1))
-    copies = list(records_up_to(context, TableLayout("/clone"), snapshot))
-    assert [(record.identifier, record.snapshot) for record in copies] == [(7, snapshot)]
-    assert copies[0].path.startswith("/clone/commit-user/commit-")
+    assert [(record.identifier, record.snapshot) for record in records_up_to(context, snapshot)] == [(7, snapshot)]
 
 
 def test_a_branch_with_lower_identifiers_of_the_same_user_is_not_judged_by_records_that_may_be_deleted(tmp_path: Path) -> None:
@@ -448,7 +440,7 @@ def test_orphans_keep_records_and_a_drop_deletes_them(tmp_path: Path) -> None:
     append(context, "mine")
     create_branch(context, "dev", snapshot_id=context.snapshots.ids()[-1])
     record = record_files(context)[0]
-    cut_off = record.with_name(".commit-7-x.123.tmp")
+    cut_off = record.with_name(f".{record.name}.123.tmp")
     cut_off.write_bytes(b"")
     far = 2**60
     assert not any(file.path == str(record) for file in list_candidates(context, far).files)
@@ -469,7 +461,7 @@ def test_a_commit_after_a_drop_leaves_no_directory_behind(tmp_path: Path) -> Non
 
 def test_which_records_a_user_still_needs() -> None:
     def record(identifier: int, after: int, snapshot: int | None) -> CommitRecord:
-        return CommitRecord(f"{identifier}-{after}-{snapshot}", "job", identifier, after, snapshot)
+        return CommitRecord("job", identifier, f"{identifier}-{after}-{snapshot}", after, snapshot)
 
     one, two, three = record(1, 1, 2), record(2, 4, 5), record(3, 8, 9)
     assert needless([one, two, three], [10, 11]) == [two, one]
@@ -492,23 +484,33 @@ def test_the_records_of_a_user_do_not_pile_up(tmp_path: Path) -> None:
     counts: list[int] = []
     for identifier in range(300):
         append(context, f"f{identifier}", CommitIdentity("job", identifier))
-        counts.append(len(record_files(context)))
+        counts.append(len(record_files(context)) // 2)
         expire_all_but(context, 2)
     assert max(counts) <= 100 and 8 < sum(counts) / len(counts) < 32
     append(replace(context, random=Tidying()), "last", CommitIdentity("job", 300))
-    assert len(record_files(context)) <= 17
+    assert len(record_files(context)) <= 2 * 17
+
+
+def record_of(context: TableContext, user: str, identifier: int, after: int, snapshot: int | None) -> CommitRecord:
+    digest = hashlib.sha256(user.encode()).hexdigest()
+    return CommitRecord(digest, identifier, context.random.uuid(), after, snapshot)
+
+
+def put(context: TableContext, record: CommitRecord) -> list[Path]:
+    """Files that none of our processes has written."""
+    paths = [Path(path) for path in record.paths(context.layout)]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
+    return paths
 
 
 def put_old_records(context: TableContext, users: int, days: float) -> None:
     """Records of users with one commit each, as staged commits without --commit-user make them, `days` before now."""
     changed = time.time() - days * 86_400
     for number in range(users):
-        intent = CommitIntent(replace(context, random=Untidy()), f"old-{days}-{number}", 0)
-        record = replace(intent._new(), snapshot=1)
-        path = Path(record.path)
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(record.content)
-        os.utime(path, (changed, changed - number % 100))
+        for path in put(context, record_of(context, f"old-{days}-{number}", 0, 1, 2)):
+            os.utime(path, (changed, changed - number % 100))
 
 
 def test_old_records_of_many_users_do_not_pile_up(tmp_path: Path) -> None:
@@ -516,61 +518,26 @@ def test_old_records_of_many_users_do_not_pile_up(tmp_path: Path) -> None:
     put_old_records(context, 10_000, 31)
     put_old_records(context, 50, 29)
     append(context, "mine")
-    assert len(record_files(context)) == 10_051 - 100, "a commit deletes a few"
+    assert len(record_files(context)) == 2 * 10_051 - 100, "a commit deletes a few"
     others_commit(context)
-    planned = [file for file in files_to_delete_now(context, plan_of_expiry(context)) if file.kind == "commit record"]
-    assert len(planned) == 8_900
+    plan = plan_expiry(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
+    assert plan is not None
+    planned = [file for file in files_to_delete_now(context, plan) if file.kind == "commit record"]
+    assert len(planned) == 2 * 10_000 - 100 - MAX_OLD_FILES
     expire_all_but(context)
-    assert len(record_files(context)) == MAX_OLD_RECORDS + 50 + 1
+    assert len(record_files(context)) == MAX_OLD_FILES + 2 * 51
     move_on(context)
     assert append(context, "again").already_committed
     assert append(context, "again", CommitIdentity("old-29-7", 0)).already_committed
 
 
-def plan_of_expiry(context: TableContext) -> ExpiryPlan:
-    plan = plan_expiry(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
-    assert plan is not None
-    return plan
+_HUGE = 10**18
 
 
-def forge(context: TableContext, content: object, user: str = "job", identifier: int = 7) -> None:
-    """A record that none of our processes has written."""
-    path = Path(CommitIntent(context, user, identifier)._new().path)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content))
-
-
-_GOOD: dict[str, object] = {"user": "job", "identifier": 7, "after": 1, "snapshot": 2}
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"snapshot": -1},
-        {"snapshot": 0},
-        {"snapshot": 1},
-        {"snapshot": 10**30},
-        {"snapshot": 10**9},
-        {"snapshot": "2"},
-        {"snapshot": 2.0},
-        {"snapshot": True, "after": 0},
-        {"snapshot": [2]},
-        {"after": -1},
-        {"after": 10**9, "snapshot": None},
-        {"after": None},
-        {"after": "1"},
-        {"after": False},
-        {"user": "other"},
-        {"user": 7},
-        {"user": None},
-        {"identifier": 8},
-        {"identifier": 7.0},
-        {"identifier": "7"},
-    ],
-)
-def test_a_record_of_wrong_values_causes_a_refusal_at_most(tmp_path: Path, forged: dict[str, object]) -> None:
-    context = foreign_table(tmp_path / "t")
-    forge(context, _GOOD | forged)
+@pytest.mark.parametrize(("after", "snapshot"), [(_HUGE, None), (0, None), (2, 1), (2, 2), (1, _HUGE), (_HUGE, 2), (1, 4)])
+def test_a_record_of_wrong_numbers_causes_a_refusal_at_most(tmp_path: Path, after: int, snapshot: int | None) -> None:
+    context = foreign_table(tmp_path / "t")  # from snapshot 3 on
+    put(context, record_of(context, "job", 7, after, snapshot))
     with pytest.raises(Refused, match="commit 7 of user job"):
         append(context, "mine")
     with pytest.raises(Refused):
@@ -579,21 +546,34 @@ def test_a_record_of_wrong_values_causes_a_refusal_at_most(tmp_path: Path, forge
     assert not append(context, "other", CommitIdentity("stranger", 7)).already_committed
 
 
+def test_names_that_are_none_of_records_say_nothing(tmp_path: Path) -> None:
+    context = foreign_table(tmp_path / "t")
+    good = put(context, record_of(context, "job", 7, 1, 2))[1]
+    good.with_name(good.name.replace("-made-", "-after-")).write_bytes(b"")  # the lowest number counts
+    record_files(context)[0].with_name("subdirectory").mkdir()
+    forged = [
+        "LATEST",
+        "commit-",
+        good.name.upper(),
+        good.name[:-1] + "-2",
+        good.name[:-1] + "2.0",
+        good.name[:-1] + "9" * 20,
+        good.name.replace("-7-", "-08-x-"),
+        good.name.replace("-7-", f"-{2**70}-"),
+        good.name.replace("-7-", "-9-"),
+    ]
+    for name in forged:
+        good.with_name(name).write_bytes(b"")
+    assert append(context, "mine").already_committed
+    assert not append(context, "mine", CommitIdentity("job", 8)).already_committed, "a file without its first one"
+
+
 def test_what_a_forged_record_can_do(tmp_path: Path) -> None:
     """As a forged property of a snapshot, one without faults makes commits count as made, which the command says."""
     context = foreign_table(tmp_path / "t")
-    forge(context, _GOOD)
+    put(context, record_of(context, "job", 7, 1, 2))
     assert append(context, "mine").already_committed
     assert not append(context, "mine", CommitIdentity("job", 8)).already_committed
-    forge(context, {"user": "huge", "identifier": 2**70, "after": 1, "snapshot": 2}, "huge", 2**70)
-    assert not append(context, "huge", CommitIdentity("huge", 1)).already_committed, "no identifier is so large"
-    for _ in range(150):
-        forge(context, {}, "flood", 9)
-    with pytest.raises(Refused):
-        append(context, "flooded", CommitIdentity("flood", 1))
-    for name in ("commit-", "commit-x-1-y", f"commit-{'0' * 64}-1-..", "LATEST"):
-        Path(context.layout.commit_user_directory, name).write_text("{}")
-    assert not append(context, "new", CommitIdentity("new", 1)).already_committed
 
 
 def test_a_rollback_by_another_tool_leaves_the_commit_unknown(tmp_path: Path) -> None:

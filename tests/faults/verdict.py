@@ -136,12 +136,12 @@ def _reachable(context: TableContext) -> set[str]:
     found = {layout.latest_hint, layout.earliest_hint, *(layout.schema(number) for number in context.schemas.ids())}
     for entry in context.storage.list_directory(layout.tag_directory):
         found.add(entry.path)
-    records = list(all_records(context))
-    found |= {record.path for record in records if record.snapshot is not None}
+    records = all_records(context)
+    found |= {path for record in records if record.snapshot is not None for path in record.paths(layout)}
     for snapshot in context.snapshots.newest_first():
         # A record that could not be completed stays open; one of a commit that was not published must not be left.
-        commit = snapshot.commit_user, snapshot.commit_identifier
-        found |= {record.path for record in records if (record.user, record.identifier) == commit}
+        own = [r for r in records if r.is_of(snapshot.commit_user) and r.identifier == snapshot.commit_identifier]
+        found |= {path for record in own for path in record.paths(layout)}
         found.add(layout.snapshot(snapshot.id))
         found |= _files_of(context, snapshot)
     for tag in tagged_snapshots(context):

@@ -6,9 +6,9 @@ versions, the final table by all of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
+from paimon_cli.commit.commit_records import records_of
 from paimon_cli.errors import BeingDropped
 from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.lab.simulation.publication import Publication, TableEnd, new_reader, table_end, wrong_rows
@@ -267,13 +267,11 @@ class Oracle:
             return []
         versions = (self._layout.snapshot_directory, self._layout.tag_directory)
         named = frozenset[str]().union(*self.memory.names.values(), *self._tags.values())
-        made = (path for path in self._disk.makers if path in self._disk.files and not self._records_a_commit(path))
-        return [path for path in made if path not in named and path.rpartition("/")[0] not in versions]
-
-    def _records_a_commit(self, path: str) -> bool:
-        """Whether the file is the completed record of a commit that was published; an open one must not be left."""
-        is_record = path.startswith(f"{self._layout.commit_user_directory}/")
-        return is_record and json.loads(self._disk.files[path]).get("snapshot") in self.memory.published
+        made = [path for path in self._disk.makers if path in self._disk.files]
+        # An open record must not be left; a complete one stays.
+        done = [record for record in records_of(made) if record.snapshot in self.memory.published]
+        recorded = {path for record in done for path in record.paths(self._layout)}
+        return [path for path in made if path not in named | recorded and path.rpartition("/")[0] not in versions]
 
     def _wrong_after_drop(self) -> Iterator[str]:
         """What is wrong with a table of which a drop has begun."""
