@@ -89,10 +89,13 @@ def _is_of_late_commit(storage: Storage, root: str, entry: FileStatus) -> bool:
 
     A table created over the hint would look damaged.
     """
-    layout, below = TableLayout(root), first_entries(storage, entry.path, MAX_EXAMINED) if entry.is_directory else []
+    layout = TableLayout(root)
+    if not entry.is_directory or entry.path not in (layout.snapshot_directory, layout.commit_user_directory):
+        return False
+    below = first_entries(storage, entry.path, MAX_EXAMINED)
     if entry.path == layout.commit_user_directory:
         return all(is_record(file.name) for file in below)
-    return entry.path == layout.snapshot_directory and {file.path for file in below} <= {layout.latest_hint, layout.earliest_hint}
+    return {file.path for file in below} <= {layout.latest_hint, layout.earliest_hint}
 
 
 def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:

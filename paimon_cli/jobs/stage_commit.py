@@ -259,7 +259,12 @@ def _refuse_some(writes: Sequence[StagedWrite], published: Sequence[StagedWrite]
 def _check_identity(context: TableContext, writes: Sequence[StagedWrite], identity: CommitIdentity) -> None:
     """Raise `Conflict` if a user has made a later commit, so that this one would be taken for a repeated one."""
     for one in dict.fromkeys([*(Together().identity_of([write]) for write in writes), identity]):
-        if Committer(context).is_committed(one) and not published_among(context, writes):  # by a twin, a moment ago
+        try:
+            is_committed = Committer(context).is_committed(one)
+        except Refused as refusal:
+            refusal.set_hint("look for its rows; if they are not there, abort it and write them again")
+            raise
+        if is_committed and not published_among(context, writes):  # by a twin, a moment ago
             raise _later_one(one)
 
 

@@ -28,6 +28,9 @@ def files(*names: str) -> Callable[[Path], None]:
     return put
 
 
+_LATE = f"commit-user/commit-{'0a' * 32}-7-12345678-1234-1234-1234-123456789abc"
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -41,6 +44,10 @@ def files(*names: str) -> Callable[[Path], None]:
         (files("shop.db/orders/schema/schema-0"), "a warehouse with the database shop"),
         (files("snapshot/snapshot-1"), "it contains snapshot/"),
         (files("schema/notes.txt"), "it contains schema/"),
+        (files("commit-user/notes.txt"), "it contains commit-user/"),
+        (files("commit-user"), "it contains commit-user"),
+        (files("snapshot"), "it contains snapshot"),
+        (files(f"{_LATE}-made-5", "LATEST"), "it contains LATEST, commit-user/"),
     ],
 )
 def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path, content: Callable[[Path], None], reason: str) -> None:
@@ -56,6 +63,12 @@ def test_an_empty_directory_and_an_unfinished_table_are_accepted(tmp_path: Path)
     assert create(tmp_path / "empty", "id INT").created
     files("schema/.schema-0.0815.tmp", ".commit-probe-4711/probe")(tmp_path / "begun")
     assert create(tmp_path / "begun", "id INT").created
+
+
+def test_what_a_commit_wrote_after_a_drop_is_cleared_away(tmp_path: Path) -> None:
+    files("snapshot/LATEST", f"{_LATE}-after-4", f"{_LATE}-made-5")(tmp_path / "t")
+    assert create(tmp_path / "t", "id INT").created
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["schema"]
 
 
 def test_a_file_is_not_a_directory(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.commit.committer import CommitResult
+from paimon_cli.commit.commit_records import CommitIntent
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
@@ -19,6 +21,8 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.stage_commit import StagedWrite, abort_stage
 from paimon_cli.jobs.stage_job import StageFile, check_table, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from tests.rivals import beside, files_of
 from tests.tables import commit_stage, compact, data_files, live_files, make_table, rows, write
@@ -70,6 +74,44 @@ def test_nothing_is_visible_before_the_commit(table: TableContext) -> None:
     assert [(s.id, s.commit_user, s.commit_identifier) for s in result.snapshots] == [(2, staged.commit_user, 0)]
     assert values(table) == [("a", 1, 11), ("a", 2, 20), ("a", 3, 30), ("b", 4, 40)]
     assert (file.read().state, file.read().snapshot_ids) == (COMMITTED, (2,))
+
+
+def others_commit_and_all_else_expires(context: TableContext) -> None:
+    """As other tools commit: without the record of users."""
+    for number in range(3):
+        write(context, [row(100 + number, 1)])
+    for number in context.snapshots.ids():
+        snapshot = replace(context.snapshots.get(number), properties=None)
+        Path(context.layout.snapshot(number)).write_text(snapshot.to_json())
+    expire_snapshots(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
+
+
+@pytest.mark.parametrize("request_", [{}, {"commit_user": "nightly", "commit_id": 3}])
+def test_a_commit_is_made_once_where_other_tools_commit_and_snapshots_expire(
+    table: TableContext, request_: dict[str, Any]
+) -> None:
+    others_commit_and_all_else_expires(table)
+    file = stage(table, "f", [row(1, 11)], **request_)
+    staged = file.read()
+    others_commit_and_all_else_expires(table)
+    assert not commit(table, file).already_committed
+    others_commit_and_all_else_expires(table)
+    assert Committer(table).is_committed(CommitIdentity(staged.commit_user, staged.commit_identifier))
+    file.write(staged)  # as if the process had died before it could note that
+    assert commit(table, file).already_committed
+
+
+def test_what_to_do_if_nothing_tells_whether_it_was_committed(table: TableContext) -> None:
+    """`stage commit` has no --assume-new."""
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    begun = CommitIntent(table, staged.commit_user, staged.commit_identifier)
+    begun.announce(table.snapshots.latest())
+    others_commit_and_all_else_expires(table)
+    with pytest.raises(Refused, match="cannot determine") as refusal:
+        commit(table, file)
+    assert refusal.value.hint == "look for its rows; if they are not there, abort it and write them again"
+    assert abort(table, file) > 0
 
 
 def test_a_commit_is_made_once(table: TableContext) -> None:
