@@ -98,7 +98,7 @@ class ExpiryPlan:
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
         tagged = {path for tag in tags for path in metadata_paths(context, tag)}
         yield from (file for file in self.metadata if file.path not in tagged and file.path not in now.elsewhere.metadata)
-        yield from (FileToDelete(path, "commit record") for path in forgotten_records(context))
+        yield from (FileToDelete(path, "commit record", 0) for path in forgotten_records(context))
 
 
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:
