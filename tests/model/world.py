@@ -14,6 +14,7 @@ from pathlib import Path
 from paimon_cli import Table
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.commit.commit_records import all_records
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import LocalEngine
@@ -252,8 +253,9 @@ def _as_if_first(step: Step, rival: Step, changes: Changes) -> Changes:
 
 
 def _named(context: TableContext) -> set[str]:
-    """All files of a branch; tags of the same snapshot may differ in their changelog."""
-    return reachable(context).union(*(_files_of(context, tag.snapshot) for tag in context.tags.all().values()))
+    """All files of a branch. Tags of the same snapshot may differ in their changelog; a rollback leaves open records."""
+    records = (record.paths(context.layout) for record in all_records(context))
+    return reachable(context).union(*records, *(_files_of(context, tag.snapshot) for tag in context.tags.all().values()))
 
 
 def _without_kind(row: Row) -> Row:
