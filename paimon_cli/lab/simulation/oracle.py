@@ -268,8 +268,10 @@ class Oracle:
         versions = (self._layout.snapshot_directory, self._layout.tag_directory)
         named = frozenset[str]().union(*self.memory.names.values(), *self._tags.values())
         made = [path for path in self._disk.makers if path in self._disk.files]
-        # An open record must not be left; a complete one stays.
-        done = [record for record in records_of(made) if record.snapshot in self.memory.published]
+        # A complete record stays, and an open one beside it, of a twin or a failed put; others must not be left.
+        records = records_of(made)
+        complete = {(r.digest, r.identifier) for r in records if r.snapshot in self.memory.published}
+        done = [record for record in records if (record.digest, record.identifier) in complete]
         recorded = {path for record in done for path in record.paths(self._layout)}
         return [path for path in made if path not in named | recorded and path.rpartition("/")[0] not in versions]
 
