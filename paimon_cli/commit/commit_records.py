@@ -137,19 +137,54 @@ def was_made(
     return None if is_unknown else False
 
 
-class CommitIntent:
-    """The record of one process for its commit. Does nothing for commits that are never repeated."""
+class CommitIntents:
+    """The records of one process for the commits that its snapshot is to make: (user, identifier) of each, none that is never
+    repeated.
+    """
 
-    def __init__(self, context: TableContext, user: str, identifier: int | None) -> None:
+    def __init__(self, context: TableContext, commits: Iterable[tuple[str, int]]) -> None:
+        self._intents = [_Intent(context, user, identifier) for user, identifier in commits]
+
+    def announce(self, latest: Snapshot | None) -> None:
+        """Make the intents durable, before a snapshot is published on top of `latest`."""
+        for intent in self._intents:
+            intent.announce(latest)
+
+    def complete(self, snapshot: Snapshot) -> None:
+        """Record that the commits are `snapshot`. After a failure a record stays open, and the history decides while it can."""
+        for intent in self._intents:
+            intent.complete(snapshot)
+
+    def confirm(self, snapshot: Snapshot) -> None:
+        """Ensure that complete records show our commits, which another process, or an earlier run that died, published."""
+        for intent in self._intents:
+            intent.confirm(snapshot)
+
+    def withdraw(self) -> None:
+        """Delete the records, because nothing was published. If the storage fails, they stay open."""
+        for intent in self._intents:
+            intent.withdraw()
+
+    @contextlib.contextmanager
+    def withdrawn_on(self, *failures: type[BaseException]) -> Iterator[None]:
+        """A context that withdraws the intents after these errors, which mean that no snapshot was published."""
+        try:
+            yield
+        except failures:
+            self.withdraw()
+            raise
+
+
+class _Intent:
+    """The record of one commit."""
+
+    def __init__(self, context: TableContext, user: str, identifier: int) -> None:
         self._context = context
         self._digest = _digest(user)
         self._identifier = identifier
         self._record: CommitRecord | None = None
 
     def announce(self, latest: Snapshot | None) -> None:
-        """Make the intent durable, before a snapshot is published on top of `latest`."""
-        if self._identifier is None:
-            return
         after, record = 0 if latest is None else latest.id, self._record
         if record is None or after < record.after:
             # A new file may be stored in the background, beside the manifests: it is durable before the snapshot is.
@@ -159,8 +194,7 @@ class CommitIntent:
                 self._context.storage.delete(record.paths(self._context.layout)[0])
 
     def complete(self, snapshot: Snapshot) -> None:
-        """Record that the commit is `snapshot`. After a failure the record stays open, and the history decides while it can."""
-        if self._identifier is None or (self._record is not None and self._record.snapshot is not None):
+        if self._record is not None and self._record.snapshot is not None:
             return
         context = self._context
         with contextlib.suppress(PaimonError), context.trace.timed("commit_record", snapshot=snapshot.id):
@@ -175,12 +209,9 @@ class CommitIntent:
                 self._tidy()
 
     def confirm(self, snapshot: Snapshot) -> None:
-        """Ensure that a complete record shows our commit, which another process, or an earlier run that died, published.
-
-        The open record of that run is completed. If there is none, the own one is, so that this commit stays acknowledged.
+        """The open record of the run that published it is completed. If there is none, the own one is, so that this commit stays
+        acknowledged.
         """
-        if self._identifier is None:
-            return
         own, others = self._record, list[CommitRecord]()
         with contextlib.suppress(StorageUnavailable):
             found = [r for r in _records(self._context.storage, self._context.layout) if r.digest == self._digest]
@@ -193,22 +224,12 @@ class CommitIntent:
         self.complete(snapshot)
 
     def withdraw(self) -> None:
-        """Delete the record, because nothing was published. If the storage fails, it stays open."""
         record = self._record
         if record is None or record.snapshot is not None:
             return
         self._record = None
         with contextlib.suppress(StorageUnavailable):
             self._remove(record.paths(self._context.layout))
-
-    @contextlib.contextmanager
-    def withdrawn_on(self, *failures: type[BaseException]) -> Iterator[None]:
-        """A context that withdraws the intent after these errors, which mean that no snapshot was published."""
-        try:
-            yield
-        except failures:
-            self.withdraw()
-            raise
 
     def _remove(self, paths: list[str]) -> None:
         """Delete files, and the directories that are empty then, as `create` expects an empty one after a drop."""

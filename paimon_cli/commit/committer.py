@@ -219,12 +219,12 @@ class Committer:
         Delta manifests are written once, unless the changes depend on the latest snapshot.
         """
         context, writer, attempts = self._context, MetadataWriter(self._context), RetryPolicy(self._context)
-        intent = deduplication.intent
+        intents = deduplication.intents
         delta: DeltaManifests | None = None
         for attempt in attempts:
             try:
                 failures = PaimonError, Unpublished
-                with discarded_on(writer, *failures), intent.withdrawn_on(*failures), _unpublished():
+                with discarded_on(writer, *failures), intents.withdrawn_on(*failures), _unpublished():
                     seen = context.snapshots.seen()
                     latest = seen if attempt == 1 and seen and context.storage.is_remote else context.snapshots.latest()
                     changes = step.changes_on(latest)
@@ -232,10 +232,10 @@ class Committer:
                     is_committed = deduplication.committed_since_begin(latest, changes.kind)
                     if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
-                        intent.withdraw()
+                        intents.withdraw()
                         return CommitResult(attempts=attempt, already_committed=is_committed)
                     self._check(step, changes, latest, attempt)
-                    intent.announce(latest)
+                    intents.announce(latest)
                     if delta is None or delta.changes is not changes:
                         writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
@@ -247,15 +247,15 @@ class Committer:
                 writer, delta = MetadataWriter(context), None
                 continue
             refusals = Refused, StorageUnavailable, BeingDropped
-            with discarded_on(writer, *refusals), intent.withdrawn_on(*refusals):
+            with discarded_on(writer, *refusals), intents.withdrawn_on(*refusals):
                 published = publish(context, prepared.snapshot, latest)
             if published:
                 announce(context, prepared.snapshot)
-                intent.complete(prepared.snapshot)
+                intents.complete(prepared.snapshot)
                 return CommitResult((prepared.snapshot,), attempt)
             writer.discard(prepared.files)
         writer.discard(writer.written)
-        intent.withdraw()
+        intents.withdraw()
         raise attempts.exhausted()
 
     def _check_table(self, changes: SnapshotChanges, latest: Snapshot | None, seen: Snapshot | None) -> None:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.commit.commit_records import CommitIntent, recorded_name, was_made
+from paimon_cli.commit.commit_records import CommitIntents, recorded_name, was_made
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
@@ -167,7 +167,8 @@ class Deduplication:
     def __init__(self, context: TableContext, identity: CommitIdentity) -> None:
         self._context = context
         self.identity = identity
-        self.intent = CommitIntent(context, identity.user, identity.identifier if identity.is_repeatable else None)
+        own = ((identity.user, identity.identifier), *identity.writers) if identity.is_repeatable else ()
+        self.intents = CommitIntents(context, own)
         self._checked = 0
 
     def already_committed(self) -> bool:
@@ -191,7 +192,7 @@ class Deduplication:
                 return False
             if self._is_of_user(snapshot):
                 if snapshot.commit_identifier == identity.identifier:
-                    self.intent.confirm(snapshot)
+                    self.intents.confirm(snapshot)
                 return snapshot.commit_identifier >= identity.identifier
             users = CommitUsers.from_properties(snapshot.properties)
             if users is not None:
@@ -251,7 +252,7 @@ class Deduplication:
             if snapshot.commit_identifier > self.identity.identifier:
                 raise self._later_one_committed(snapshot)
             if (snapshot.commit_identifier, snapshot.commit_kind) == (self.identity.identifier, kind):
-                self.intent.confirm(snapshot)
+                self.intents.confirm(snapshot)
                 return True
         return False
 

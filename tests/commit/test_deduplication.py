@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.commit_records import CommitIntent
+from paimon_cli.commit.commit_records import CommitIntents
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity, CommitUsers, Deduplication
 from paimon_cli.errors import Conflict, FilesConflict, Refused
@@ -256,7 +256,7 @@ def test_a_commit_that_cannot_be_ruled_out_is_refused_without_assume_new(tmp_pat
     context = make_table(tmp_path / "t")
     append(context, "mine")
     shutil.rmtree(context.layout.commit_user_directory)
-    CommitIntent(context, "job", 7).announce(None)
+    CommitIntents(context, [("job", 7)]).announce(None)
     append(context, "other", OTHER)
     forget_users(context)
     expire_all_but_one(context)
@@ -277,7 +277,7 @@ def test_a_commit_begun_after_the_expired_snapshots_is_new(tmp_path: Path) -> No
         append(context, f"other-{number}", OTHER)
     forget_users(context)
     expire_all_but_one(context)
-    CommitIntent(context, "job", 7).announce(None)
+    CommitIntents(context, [("job", 7)]).announce(None)
     with pytest.raises(Refused):
         append(context, "mine", replace(JOB, newer_than=1))
     assert not append(context, "mine", replace(JOB, newer_than=2)).already_committed

@@ -19,7 +19,7 @@ from paimon_cli.commit.commit_messages import (
     files_named_since,
     overwrite_changes,
 )
-from paimon_cli.commit.commit_records import CommitIntent
+from paimon_cli.commit.commit_records import CommitIntents
 from paimon_cli.commit.committer import CommitResult, Committer, RetryPolicy
 from paimon_cli.commit.data_conflict import WrittenRanges
 from paimon_cli.commit.deduplication import (
@@ -607,7 +607,7 @@ def past(dice: random.Random) -> tuple[TableContext, list[Snapshot]]:
 
 def begin_a_commit(context: TableContext, user: str, identifier: int) -> None:
     """An open record beside the snapshots, since before the first one."""
-    CommitIntent(context, user, identifier).announce(None)
+    CommitIntents(context, [(user, identifier)]).announce(None)
 
 
 @pytest.mark.parametrize("seed", range(250))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.bucket.stamped_files import stamped_files
+from paimon_cli.commit.commit_records import was_made
 from paimon_cli.commit.deduplication import WRITERS_PROPERTY, CommitIdentity
 from paimon_cli.errors import BucketsConflict, Conflict, DataConflict, FilesConflict, NotSupported, Refused, UsageError
 from paimon_cli.history.live_files import bucket_files
@@ -139,6 +140,15 @@ def test_writers_keep_their_identities(table: TableContext) -> None:
         commit_stage(table, late)
     with pytest.raises(UsageError, match="was already made"):
         stage(table, "again", [{"id": 1, "v": "a"}], commit_user="else", commit_id=1)
+
+
+def test_each_writer_has_a_record_that_outlives_the_history(table: TableContext) -> None:
+    """Where other tools commit, and snapshots expire, nothing else shows that its write was made."""
+    files = [stage(table, name, [{"id": 1, "v": name}], commit_user=name, commit_id=4) for name in ("one", "other")]
+    commit_stage(table, *files, together=Together(GIVEN, CommitIdentity("committer", 7)))
+    made = [(user, number) for user in ("one", "other", "committer") for number in (4, 7)]
+    known = [(user, number) for user, number in made if was_made(table, user, number, 100, 100)]
+    assert known == [("one", 4), ("other", 4), ("committer", 4), ("committer", 7)]
 
 
 def test_rows_of_one_bucket_are_refused_unless_an_order_is_given(table: TableContext) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.commit.commit_records import CommitIntent
+from paimon_cli.commit.commit_records import CommitIntents
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
@@ -105,7 +105,7 @@ def test_what_to_do_if_nothing_tells_whether_it_was_committed(table: TableContex
     """`stage commit` has no --assume-new."""
     file = stage(table, "f", [row(1, 11)])
     staged = file.read()
-    begun = CommitIntent(table, staged.commit_user, staged.commit_identifier)
+    begun = CommitIntents(table, [(staged.commit_user, staged.commit_identifier)])
     begun.announce(table.snapshots.latest())
     others_commit_and_all_else_expires(table)
     with pytest.raises(Refused, match="cannot determine") as refusal:
