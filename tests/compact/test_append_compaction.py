@@ -165,8 +165,10 @@ def test_fewer_files_wait_for_more_without_a_full_compaction(tmp_path: Path) -> 
 
 
 def test_packs_of_one_bucket_are_tasks_of_their_own_and_one_commit(tmp_path: Path) -> None:
-    options = {"target-file-size": "1 kb", "source.split.open-file-cost": "1 kb", "compaction.small-file-ratio": "1"}
-    context = written(tmp_path, 7, bucket=-1, options=options)
+    made = written(tmp_path, 7, bucket=-1)
+    size = f"{2 * max(file.file_size for file in files(made))} b"
+    options = {"target-file-size": size, "source.split.open-file-cost": size, "compaction.small-file-ratio": "1"}
+    context = TableContext.open(made.url, options)
     before = rows(context)
     plan = plan_compaction(context, CompactRequest("full"))
     (task,) = plan.tasks

@@ -179,22 +179,26 @@ class Temporary(LocalStorage):
 
 
 def test_a_batch_counts_the_bytes_of_its_temporary_files(tmp_path: Path) -> None:
-    """They are in the table's format. Java counts Avro, whose bytes would make more buckets of these rows."""
-    options = {**BATCHES, "postpone.target-size-per-bucket": "8 kb"}
-    made = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], -2, options)
+    """They are in the table's format. Java counts Avro, whose bytes make another number of buckets of these rows."""
+    rows = [row(n, n % 7, text=f"{n * 2654435761 % 2**32:x}") for n in range(2000)]
     storage = Temporary()
-    context = TableContext.open(made.url, storage=storage)
-    rows = [row(n, n % 7, text=f"{n * 2654435761 % 2**32:x}") for n in range(6000)]
-    write(context, rows)
-    needed = sum(storage.sizes.values()) / (8 << 10)
-    assert {path.rpartition(".")[2] for path in storage.sizes} == {"parquet"} and 4 < needed <= 8
-    assert bucket_counts(context) == {"dt=a/": {8}}
-    waits = make(tmp_path / "waits", postpone__target_size_per_bucket="8 kb")
-    write(waits, rows)
+    write(TableContext.open(make(tmp_path / "measured").url, BATCHES, storage=storage), rows)
+    assert {path.rpartition(".")[2] for path in storage.sizes} == {"parquet"}
+    counted = sum(storage.sizes.values())
+    write(make(tmp_path / "waits"), rows)
     waiting = sum(path.stat().st_size for path in (tmp_path / "waits").rglob("*.avro"))
-    assert waiting > sum(storage.sizes.values()) and waiting / (8 << 10) > 8
+    target = -(-min(counted, waiting) // 4)
+    assert power_of_two(counted / target) != power_of_two(waiting / target)
+    context = make(tmp_path / "t", postpone__target_size_per_bucket=f"{target} b")
+    write(TableContext.open(context.url, BATCHES), rows)
+    assert bucket_counts(context) == {"dt=a/": {power_of_two(counted / target)}}
+    waits = TableContext.open(str(tmp_path / "waits"), {"postpone.target-size-per-bucket": f"{target} b"})
     compact(waits)
-    assert bucket_counts(waits) == {"dt=a/": {-(-waiting // (8 << 10))}}
+    assert bucket_counts(waits) == {"dt=a/": {-(-waiting // target)}}
+
+
+def power_of_two(least: float) -> int:
+    return next(1 << power for power in range(20) if 1 << power >= least)
 
 
 def test_a_compaction_counts_exactly_and_keeps_what_a_partition_has(tmp_path: Path) -> None:
