@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -84,12 +85,25 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need Spark share one session, so pytest-xdist must keep them together. Of several workers, one begins with each
     of the longest groups, so that none is left with it in the end."""
+    _leave_cases_to_the_night(items)
     for item in items:
         names = (item.path.name, item.path.parent.name, *getattr(item, "fixturenames", ()))
         if item.get_closest_marker("xdist_group") is None and any("spark" in name for name in names):
             item.add_marker(pytest.mark.xdist_group("spark"))
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=_place_of_group)
+
+
+def _leave_cases_to_the_night(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `in_part(step)`, all but each `step`-th are marked `nightly`."""
+    turns: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("in_part")
+        if marker is not None:
+            test = item.nodeid.partition("[")[0]
+            if turns[test] % marker.args[0]:
+                item.add_marker(pytest.mark.nightly)
+            turns[test] += 1
 
 
 def _place_of_group(item: pytest.Item) -> int:

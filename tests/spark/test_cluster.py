@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from paimon_cli import Runtime, Table, spark
 from paimon_cli.jobs.spark.java_runtime import find_java
 from tests.jobs.spark_cluster import SparkCluster
+from tests.nightly import BRIEF, at_night
 from tests.spark.canary import Canary
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
@@ -43,12 +44,14 @@ def cluster_session(spark_cluster: SparkCluster) -> Iterator[SparkSession]:
         session.stop()
 
 
-def test_a_notebook_on_a_cluster(cluster_session: SparkSession, tmp_path: Path) -> None:
-    Notebook(cluster_session, tmp_path).run()
+@BRIEF
+def test_a_notebook_on_a_cluster(cluster_session: SparkSession, tmp_path: Path, brief: bool) -> None:
+    Notebook(cluster_session, tmp_path, brief).run()
 
 
-def test_texts_in_data_are_never_believed_on_a_cluster(cluster_session: SparkSession, tmp_path: Path) -> None:
-    Canary(cluster_session, tmp_path).run()
+@BRIEF
+def test_texts_in_data_are_never_believed_on_a_cluster(cluster_session: SparkSession, tmp_path: Path, brief: bool) -> None:
+    Canary(cluster_session, tmp_path, brief).run()
 
 
 def summing_table(folder: Path, buckets: int = 2) -> Table:
@@ -83,8 +86,10 @@ def this_executor() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kill", [this_worker, this_executor])
-@pytest.mark.parametrize("way", ["write", "format"])
+@pytest.mark.parametrize(
+    ("way", "kill"),
+    [("write", this_executor), at_night("format", this_executor), at_night("write", this_worker), ("format", this_worker)],
+)
 def test_a_write_whose_worker_is_killed_counts_once(
     cluster_session: SparkSession, tmp_path: Path, way: str, kill: Callable[[], None]
 ) -> None:

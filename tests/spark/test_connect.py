@@ -23,6 +23,7 @@ from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
 from tests.jobs.spark_cluster import QUICK_JVM
+from tests.nightly import BRIEF
 from tests.spark.beating_rows import BeatingRows
 from tests.spark.canary import Canary, check_engine
 from tests.spark.notebook import Notebook
@@ -111,9 +112,10 @@ def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:
     assert data_files(context) == named_files(context)
 
 
-def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp_path: Path) -> None:
+@BRIEF
+def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp_path: Path, brief: bool) -> None:
     before = set(remote.conf.getAll)
-    Canary(remote, tmp_path).run()
+    Canary(remote, tmp_path, brief).run()
     assert set(remote.conf.getAll) == before, "keys of jobs are removed"
 
 
@@ -134,8 +136,9 @@ def test_secrets_of_a_connection_reach_no_setting(server: str, monkeypatch: pyte
     assert CONNECT_MODE not in os.environ
 
 
-def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path) -> None:
-    Notebook(remote, tmp_path).run()
+@BRIEF
+def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path, brief: bool) -> None:
+    Notebook(remote, tmp_path, brief).run()
 
 
 def test_no_task_goes_on_after_a_failure(remote: SparkSession, tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 
 from paimon_cli import Table
 from paimon_cli.jobs.spark.tasks import JobKey
+from tests.nightly import BRIEF
 from tests.spark.canary import HINT, WRONG, Canary, carriers
 from tests.tables import data_files, make_table
 
 
-def test_texts_in_data_are_never_believed(session: SparkSession, tmp_path: Path) -> None:
-    Canary(session, tmp_path).run()
+@BRIEF
+def test_texts_in_data_are_never_believed(session: SparkSession, tmp_path: Path, brief: bool) -> None:
+    Canary(session, tmp_path, brief).run()
 
 
 def test_streams_show_texts_and_run_none(session: SparkSession, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageE
 from paimon_cli.ingest.typed_columns import local_times
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
+from tests.nightly import BRIEF
 from tests.spark.beating_rows import BeatingRows
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
@@ -57,8 +58,9 @@ def test_rows_of_frames_are_those_of_local_writes(session: SparkSession, tmp_pat
     assert spark.read(session, tables[0].url).count() == len(expected)
 
 
-def test_a_notebook_on_this_machine(session: SparkSession, tmp_path: Path) -> None:
-    Notebook(session, tmp_path).run()
+@BRIEF
+def test_a_notebook_on_this_machine(session: SparkSession, tmp_path: Path, brief: bool) -> None:
+    Notebook(session, tmp_path, brief).run()
 
 
 def test_rows_that_wait_for_their_buckets(session: SparkSession, tmp_path: Path) -> None:
