@@ -1,4 +1,4 @@
-"""Tests of a group keep to one worker: each group has one server, one Spark or one cluster. Of some tests, a part is left to the night."""
+"""Tests of a group keep to one worker: each has one server, one Spark or one cluster. Parts of tests are left to the night."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ from paimon_cli.metadata.data_file import DELETE, DataFileMeta, IndexFileMeta
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.sql.predicate import parse_predicate
+from tests.nightly import first
 from tests.pieces import injected
 from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, named_files, rows, write
@@ -348,7 +349,7 @@ def test_a_big_marked_file_of_a_bucket_is_compacted_by_itself(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first(1, range(3)))
 def test_any_sequence_of_changes_gives_what_an_oracle_gives(tmp_path: Path, kind: str, seed: int) -> None:
     chance = random.Random(seed)
     context = made(

@@ -17,6 +17,7 @@ from paimon_cli import Catalog, Table
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.jobs.comparison import Comparison
 from paimon_cli.pieces import PIECES
+from tests.nightly import first
 from tests.tables import make_table, write
 
 NUMBERS = ["NaN", -0.0, 0.0, 1.5, "Infinity", None]
@@ -63,7 +64,7 @@ def run_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("run_bytes")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first(1, range(3)))
 def test_whole_rows_are_counted(tmp_path: Path, catalog: Catalog, seed: int) -> None:
     counts = []
     for name, salt in (("a", 0), ("b", 10)):
@@ -86,7 +87,7 @@ def test_whole_rows_are_counted(tmp_path: Path, catalog: Catalog, seed: int) -> 
 
 
 @pytest.mark.usefixtures("run_bytes")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first(1, range(3)))
 def test_rows_are_paired_by_key(tmp_path: Path, catalog: Catalog, seed: int) -> None:
     sides = []
     for name, salt in (("a", 0), ("b", 10)):
