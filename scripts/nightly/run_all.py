@@ -107,10 +107,10 @@ PROGRAMS = (
     Program("report-screens", "scripts.nightly.report_screens"),
     Program("licences", "scripts.licences"),
     Program("audit", "scripts.nightly.audit"),
-    Program("pytest", "pytest", TESTS, cores=2, minutes=45),
+    Program("pytest", "pytest", TESTS, cores=2, minutes=75),
     Program("examples", "pytest", EXAMPLES, cores=2, minutes=45),
     *(
-        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2)
+        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2)
         for pieces in (1, 2, 3, 7)
     ),
 )

@@ -16,33 +16,37 @@ HEAVY = ("pyarrow", "pyspark", "pandas", "numpy", "sqlglot", "fsspec", "yaml")
 PROGRAM = """
 import sys
 from paimon_cli.cli.app import app
-try:
-    app({arguments!r})
-except SystemExit as end:
-    assert not end.code, end.code
+for arguments in {commands!r}:
+    try:
+        app(arguments)
+    except SystemExit as end:
+        assert not end.code, end.code
 loaded = [name for name in {heavy!r} if name in sys.modules]
 sys.exit(f"loaded {{loaded}}" if loaded else 0)
 """
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "snapshots ls",
-        "snapshots ls -o json",
-        "snapshots show",
-        "manifests ls",
-        "schemas ls",
-        "schemas show",
-        "options ls",
-        "tags ls",
-    ],
+METADATA_COMMANDS = (
+    "snapshots ls",
+    "snapshots ls -o json",
+    "snapshots show",
+    "manifests ls",
+    "schemas ls",
+    "schemas show",
+    "options ls",
+    "tags ls",
 )
-def test_metadata_commands_load_no_engine(tmp_path: Path, command: str) -> None:
+
+
+def loaded_by(commands: list[list[str]], heavy: tuple[str, ...] = HEAVY) -> subprocess.CompletedProcess[str]:
+    """One process after all commands: what any of them loads is there at the end."""
+    program = PROGRAM.format(commands=commands, heavy=heavy)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_metadata_commands_load_no_engine(tmp_path: Path) -> None:
     table = golden_table("java-0.9", "tags_and_expire", tmp_path)
-    noun, verb, *options = command.split()
-    program = PROGRAM.format(arguments=[noun, verb, str(table), *options], heavy=HEAVY)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = loaded_by([[*words[:2], str(table), *words[2:]] for words in map(str.split, METADATA_COMMANDS)])
     assert done.returncode == 0, done.stderr
 
 
@@ -61,11 +65,10 @@ def test_commands_on_rows_do_without_pandas(tmp_path: Path, command: str) -> Non
     assert not re.search(r"\| +(pandas\.core|dateutil\._)", done.stderr)
 
 
-@pytest.mark.parametrize("options", ["", "-s k", "--count", "-l 1", "--explain"])
-def test_reads_without_sql_load_no_sql_parser(tmp_path: Path, options: str) -> None:
+def test_reads_without_sql_load_no_sql_parser(tmp_path: Path) -> None:
     table = golden_table("java-0.9", "tags_and_expire", tmp_path)
-    program = PROGRAM.format(arguments=["read", str(table), *options.split()], heavy=("sqlglot",))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    options = ("", "-s k", "--count", "-l 1", "--explain")
+    done = loaded_by([["read", str(table), *words.split()] for words in options], ("sqlglot",))
     assert done.returncode == 0, done.stderr
 
 
@@ -119,20 +122,16 @@ except ImportError:
 
 
 def test_help_and_version_load_no_engine() -> None:
-    for arguments in (["--version"], ["--help"], ["write", "--help"]):
-        program = PROGRAM.format(arguments=arguments, heavy=HEAVY)
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    done = loaded_by([["--version"], ["--help"], ["write", "--help"]])
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_cases_of_the_lab_are_listed_without_an_engine() -> None:
     """Shells ask for them at each TAB."""
-    program = PROGRAM.format(arguments=["lab", "ls"], heavy=HEAVY)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = loaded_by([["lab", "ls"]])
     assert done.returncode == 0 and "topology-1" in done.stdout, done.stderr
 
 
 def test_a_call_loads_its_own_command_only() -> None:
-    program = PROGRAM.format(arguments=["version"], heavy=("paimon_cli.cli.write_command", "paimon_cli.cli.lab_commands"))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = loaded_by([["version"]], ("paimon_cli.cli.write_command", "paimon_cli.cli.lab_commands"))
     assert done.returncode == 0, done.stderr

@@ -7,10 +7,13 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files
+from tests.nightly import at_night
 
 COMMITS = 20
 OPTIONS = {"manifest.merge-min-count": "8", "commit.max-retries": "200"}
@@ -45,9 +48,10 @@ def test_threads(tmp_path: Path) -> None:
     check(tmp_path, 4, 6)
 
 
-def test_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("writers", [3, at_night(8)])
+def test_processes(tmp_path: Path, writers: int) -> None:
     make_table(tmp_path, OPTIONS)
-    with ProcessPoolExecutor(8, multiprocessing.get_context("spawn")) as pool:
-        spent = list(pool.map(partial(write, str(tmp_path), COMMITS), range(8)))
-    check(tmp_path, 8, COMMITS)
-    assert sum(spent) >= 8 * COMMITS
+    with ProcessPoolExecutor(writers, multiprocessing.get_context("spawn")) as pool:
+        spent = list(pool.map(partial(write, str(tmp_path), COMMITS), range(writers)))
+    check(tmp_path, writers, COMMITS)
+    assert sum(spent) >= writers * COMMITS

@@ -24,6 +24,7 @@ from paimon_cli.jobs.write_job import write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.storage.injected import Clock
 from paimon_cli.write.table_writer import Written
+from tests.nightly import at_night
 from tests.tables import Row, compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"p": "STRING", "k": "INT NOT NULL", "v": "INT", "w": "INT"}
@@ -85,9 +86,21 @@ COMBINATIONS = [
     *(("aggregation", way) for way in ("merged", "lookup", "avro")),
     *(("first-row", way) for way in ("merged", "lookup", "spilled")),
 ]
+EACH_TIME = [
+    ("deduplicate", "vectors"),
+    ("deduplicate", "input"),
+    ("deduplicate", "snapshot-ordering"),
+    ("deduplicate", "orc"),
+    ("partial-update", "merged"),
+    ("aggregation", "lookup"),
+    ("aggregation", "avro"),
+    ("first-row", "spilled"),
+]
+"""Each engine and each way; all combinations at night."""
+AT_NIGHT = [combination for combination in COMBINATIONS if combination not in EACH_TIME]
 
 
-@pytest.mark.parametrize(("engine", "way"), COMBINATIONS)
+@pytest.mark.parametrize(("engine", "way"), [*EACH_TIME, *(at_night(*both) for both in AT_NIGHT)])
 def test_random_rows_beside_an_oracle(engine: str, way: str, tmp_path: Path) -> None:
     fold, options = ENGINES[engine]
     context = cross_table(tmp_path / "t", {**options, **WAYS[way], "num-sorted-run.compaction-trigger": "3"})

@@ -45,6 +45,7 @@ from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import golden_table
+from tests.nightly import at_night
 from tests.pieces import injected
 from tests.rivals import beside, files_of
 from tests.tables import Row, compact, data_files, live_files, make_table, write
@@ -122,13 +123,14 @@ ENGINES: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("options", ENGINES, ids=lambda options: ",".join(options.values()) or "plain")
-def test_equals_a_table_with_buckets(options: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [4, at_night(10)])
+def test_equals_a_table_with_buckets(options: dict[str, str], rounds: int, tmp_path: Path) -> None:
     draw = random.Random(7)
     keys = {**POSTPONED, **options}
     postponed = make_table(tmp_path / "p", COLUMNS, ["dt", "id"], ["dt"], -2, {**keys, "postpone.default-bucket-num": "3"})
     fixed = make_table(tmp_path / "f", COLUMNS, ["dt", "id"], ["dt"], 3, options)
     kinds = ["+I"] if options.get("fields.n.aggregate-function") else ["+I", "+I", "+U", "-D"]
-    for number in range(10):
+    for number in range(rounds):
         batch = [
             row(draw.randrange(12), draw.choice([None, number]), draw.choice("ab"), draw.choice([None, str(number)]), op)
             for op in draw.choices(kinds, k=draw.randrange(1, 9))
@@ -327,14 +329,15 @@ def read(context: TableContext, **request: Any) -> list[Row]:
 
 
 @pytest.mark.parametrize("options", ENGINES, ids=lambda options: ",".join(options.values()) or "plain")
-def test_merge_on_read_shows_what_a_compaction_would(options: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [2, at_night(4)])
+def test_merge_on_read_shows_what_a_compaction_would(options: dict[str, str], rounds: int, tmp_path: Path) -> None:
     draw = random.Random(3)
     context = make_table(
         tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], -2, {**POSTPONED, **options, "postpone.target-row-num-per-bucket": "7"}
     )
     merging = TableContext.open(context.url, {"postpone.merge-on-read": "true"})
     kinds = ["+I"] if options.get("fields.n.aggregate-function") else ["+I", "+I", "+U", "-D"]
-    for number in range(4):
+    for number in range(rounds):
         for _ in range(draw.randrange(1, 3)):
             ops = draw.choices(kinds, k=draw.randrange(1, 9))
             write(context, [row(draw.randrange(9), number, draw.choice("ab"), draw.choice([None, "x"]), op) for op in ops])

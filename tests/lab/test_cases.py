@@ -48,6 +48,7 @@ def test_an_anomaly_that_the_check_cures(case: Case, check: str) -> None:
     assert only(stories, check).is_correct
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_same_in_every_run(case: Case) -> None:
     seed = 4 if case.is_seeded else None

@@ -13,6 +13,7 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound
 from paimon_cli.invariants.violation import ERROR
+from tests.nightly import first
 from tests.rivals import Busy, copies, on_storage
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -91,6 +92,7 @@ def tables_after(folder: Path, job: Job, rival: Job, step: int) -> list[tuple[Ta
     return tables
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("job", "step"), [(write, 2), (overwrite, 3), (compact, 4)])
 def test_a_commit_beside_a_rollback_names_no_file_that_is_gone(tmp_path: Path, kind: str, job: Job, step: int) -> None:
@@ -99,7 +101,7 @@ def test_a_commit_beside_a_rollback_names_no_file_that_is_gone(tmp_path: Path, k
         assert table.scan().count() > 0
 
 
-@pytest.mark.parametrize("kind", ["fixed buckets", "append"])
+@pytest.mark.parametrize("kind", first(1, ["fixed buckets", "append"]))
 def test_an_expiry_beside_a_rollback_leaves_the_target(tmp_path: Path, kind: str) -> None:
     """The snapshot that the expiry was to keep is gone: it must not delete the target of the rollback, too."""
     table = made(tmp_path, kind)
@@ -132,6 +134,7 @@ def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
         assert len(table.snapshots()) == 1
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("kind", ["fixed buckets", "vectors"])
 @pytest.mark.parametrize("rival", [expire, write, compact, compact_and_expire])
 def test_a_rollback_beside_other_jobs(tmp_path: Path, kind: str, rival: Job) -> None:

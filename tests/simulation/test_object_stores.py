@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli.lab.simulation.exploration import explain, explore, sample
 from paimon_cli.lab.simulation.run import Run
+from tests.nightly import at_night
 from tests.simulation.scenarios import ON_STORES, scenario
 from tests.simulation.store_scenarios import OF_STORES_ONLY
 
@@ -23,14 +24,16 @@ SEARCHED = (
 FEW = 4
 
 
+@pytest.mark.parametrize("count", [60, at_night(300)])
 @pytest.mark.parametrize("name", SEARCHED)
-def test_schedules_with_one_interruption_and_a_fault_at_every_request(name: str) -> None:
-    result = explore(scenario(name), max_switches=1, max_schedules=300, private_faults=True)
+def test_schedules_with_one_interruption_and_a_fault_at_every_request(name: str, count: int) -> None:
+    result = explore(scenario(name), max_switches=1, max_schedules=count, private_faults=True)
     assert not result.findings, explain(result.findings)
-    assert result.complete or result.schedules == 300
+    assert result.complete or result.schedules == count
 
 
-@pytest.mark.parametrize("name", [*ON_STORES[::4], "remote-append-rewrites-many", "remote-dynamic-rewrites-many"])
+@pytest.mark.in_part(4)
+@pytest.mark.parametrize("name", ON_STORES)
 def test_random_schedules(name: str) -> None:
     result = sample(scenario(name), FEW, seed=1, fault_probability=0.1)
     assert not result.findings, explain(result.findings)

@@ -25,6 +25,7 @@ from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 from tests.commit.commit_tables import SteppingClock
+from tests.nightly import at_night
 from tests.properties.oracle import Change, Row
 from tests.properties.shapes import ENGINES, Layout, random_changes, random_layout
 from tests.properties.trial import Trial
@@ -106,9 +107,10 @@ def small_steps(layout: Layout, dice: random.Random) -> Layout:
     return replace(layout, options=options)
 
 
+@pytest.mark.parametrize("seeds", [range(1), at_night(range(1, 5))], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_rows_are_right_whenever_a_compaction_ends(engine: str, tmp_path: Path) -> None:
-    for seed in range(5):
+def test_rows_are_right_whenever_a_compaction_ends(engine: str, seeds: range, tmp_path: Path) -> None:
+    for seed in seeds:
         dice = random.Random(f"{engine} {seed}")
         trial = AsyncTrial(tmp_path, small_steps(random_layout(engine, dice), dice), dice)
         for _ in range(3):

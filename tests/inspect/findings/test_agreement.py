@@ -89,6 +89,7 @@ def commands(findings: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
     return given
 
 
+@pytest.mark.in_part(3)
 def test_every_command_has_the_same_findings(judged: Judged, tmp_path: Path) -> None:
     found = judged.health["findings"]
     answer = judged.ask("doctor")
@@ -152,6 +153,7 @@ def test_the_service_has_work_where_findings_say_so(judged: Judged) -> None:
     assert turn.standing.picked == len(judged.due) and turn.has_compaction == bool(judged.due)
 
 
+@pytest.mark.in_part(3)
 def test_people_and_programs_get_the_same_exit_code(judged: Judged) -> None:
     for command in ("health", "doctor", "describe", "advise", "buckets ls", "lsm show", "compact --dry-run"):
         assert judged.ask(command, "-o", "table").code == judged.ask(command).code != 1, command
