@@ -18,14 +18,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from paimon_cli.bucket import merged_rows
 from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow
+from tests.nightly import at_night
 from tests.properties.shapes import APPEND, ENGINES, random_changes, random_layout
 from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
-TABLES, MIN_STEPS = 47, 1500
-APPEND_TABLES, MIN_APPEND_STEPS = 14, 300
-AT_NIGHT = 10
-"""As many times the tables; `scripts/nightly/properties.py` makes a million steps without hypothesis."""
+TABLES, MIN_STEPS = 9, 150
+APPEND_TABLES, MIN_APPEND_STEPS = 4, 40
+TIMES = 50
+"""At night, as many times the tables; `scripts/nightly/properties.py` makes a million steps without hypothesis."""
 SEEDS = st.integers(0, 1 << 30)
 STEPS_MADE: Counter[str] = Counter()
 
@@ -91,7 +92,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(AT_NIGHT, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("times", [1, at_night(TIMES)])
 @pytest.mark.parametrize("engine", [*ENGINES, APPEND])
 def test_engines_beside_the_oracle(engine: str, times: int) -> None:
     machine = type(f"{engine}-machine", (EngineMachine,), {"engine": engine})
@@ -147,6 +148,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engine, place, attribute, wrong = PLANTED[name]

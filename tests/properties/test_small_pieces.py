@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from paimon_cli import Table
+from tests.nightly import first
 from tests.pieces import injected
 from tests.tables import make_table
 
@@ -124,7 +125,7 @@ def _run(table: Table, kind: Kind, dice: random.Random) -> None:
     assert table.verify("full").violations == []
 
 
-@pytest.fixture(params=[1, 3, *(pytest.param(pieces, marks=pytest.mark.nightly) for pieces in (2, 7))])
+@pytest.fixture(params=first(1, (3, 1, 2, 7)))
 def small_pieces(request: pytest.FixtureRequest) -> Iterator[int]:
     with injected(request.param):
         yield request.param
