@@ -13,9 +13,13 @@ from tests.faults.bench import Bench
 from tests.faults.fault_kinds import Fault, Kind, forms
 from tests.faults.operations import OPERATIONS
 from tests.faults.runs import FaultRuns, Pairs, memory_runs
+from tests.nightly import at_night
 
-EVERY_TIME = ("create", "write", "alter", "expire", "tag", "fast-forward")
+EVERY_TIME = ("create", "write", "tag")
 IN_PART = (
+    "alter",
+    "expire",
+    "fast-forward",
     "compact",
     "overwrite",
     "update",
@@ -23,8 +27,9 @@ IN_PART = (
     "compact-after-compaction",
     "write-inline-after-compaction",
 )
-"""The longest: of many calls of one name each meets a third of the faults, the next ones the others; at night it meets all."""
-AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in sorted(OPERATIONS.keys() - set(EVERY_TIME))]
+"""Of many calls of one name each meets a part of the faults, the next ones the others; at night it meets all."""
+PARTS = 8
+AT_NIGHT = [at_night(name) for name in sorted(OPERATIONS.keys() - set(EVERY_TIME))]
 
 
 def try_all(runs: FaultRuns, faults: Iterable[Fault]) -> None:
@@ -45,13 +50,13 @@ def test_every_call_hits_every_fault(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", IN_PART)
 def test_calls_of_every_operation_hit_every_fault(name: str, tmp_path: Path) -> None:
     runs = memory_runs(OPERATIONS[name], tmp_path)
-    try_all(runs, a_third(runs))
-    assert runs.figures.runs > runs.figures.calls
+    try_all(runs, in_part(runs))
+    assert runs.figures.runs > runs.figures.calls / 2
     assert "done" in runs.figures.outcomes
 
 
-def a_third(runs: FaultRuns) -> Iterator[Fault]:
-    """All that can happen to the calls of a name, spread over three calls where it has as many."""
+def in_part(runs: FaultRuns) -> Iterator[Fault]:
+    """All that can happen to the calls of a name, spread over eight calls where it has as many."""
     calls = runs.calls()
     named = {name: [number for number, other in enumerate(calls) if other == name] for name in set(calls)}
     for fault in runs.single_faults():
@@ -60,21 +65,22 @@ def a_third(runs: FaultRuns) -> Iterator[Fault]:
             continue
         name = calls[fault.call]
         turn = named[name].index(fault.call) + forms(name).index((fault.kind, fault.detail))
-        if len(named[name]) < 3 or turn % 3 == 0:
+        if turn % min(PARTS, len(named[name])) == 0:
             yield fault
 
 
 def test_together_they_are_all_kinds(tmp_path: Path) -> None:
-    kinds = {fault.kind for name in EVERY_TIME for fault in memory_runs(OPERATIONS[name], tmp_path).single_faults()}
+    kinds = {fault.kind for name in (*EVERY_TIME, *IN_PART) for fault in memory_runs(OPERATIONS[name], tmp_path).single_faults()}
     assert kinds == set(Kind)
 
 
+@pytest.mark.parametrize("count", [12, at_night(60)])
 @pytest.mark.parametrize("name", ["write-after-rival", "compact", "expire"])
-def test_some_pairs_of_faults(name: str, tmp_path: Path) -> None:
+def test_some_pairs_of_faults(name: str, count: int, tmp_path: Path) -> None:
     """A hundred thousand of them at night: scripts/nightly/pairs_of_faults.py."""
     runs = memory_runs(OPERATIONS[name], tmp_path)
     pairs = Pairs(runs, seed=1)
-    for _ in range(60):
+    for _ in range(count):
         pairs.try_one()
     assert not runs.figures.failures, "\n".join(runs.figures.failures[:5])
 

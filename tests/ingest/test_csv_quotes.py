@@ -20,6 +20,7 @@ from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.pieces import PIECES
 from tests.ingest.input_files import schema_of, text_file
+from tests.nightly import at_night
 
 SCHEMA = schema_of({"id": "STRING", "v": "STRING"})
 CUT = 'id,v\n1,"a"\n2,"b\n3,c\n4,d\n'
@@ -79,11 +80,12 @@ def _expected(text: str) -> tuple[bool, list[int], int | None]:
     return (True, misquoted, opened) if state == "quoted" else (False, misquoted, None)
 
 
+@pytest.mark.parametrize("texts", [500, at_night(3000)])
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 1 << 20])
-def test_random_texts_are_judged_as_by_a_state_machine(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_texts_are_judged_as_by_a_state_machine(block: int, texts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PIECES, "quote_piece_bytes", max(2, block))
     chosen = random.Random(block)
-    for _ in range(3000):
+    for _ in range(texts):
         text = "".join(chosen.choices('",\na"" x\r'[: chosen.choice((4, 9, 10))], k=chosen.randrange(14)))
         if "\r" in text:  # its lines are counted by \n alone
             assert _verdict(text.encode(), CsvSyntax('"', ","), block)[:2] == _expected(text)[:2], text

@@ -120,6 +120,7 @@ def test_restored_rows_keep_their_order(tmp_path: Path) -> None:
 PRODUCERS = [(engine, producer, vectors) for engine in ENGINES for producer in ("none", "lookup") for vectors in (False, True)]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("engine", "producer", "vectors"), [each for each in PRODUCERS if each[0] != "first-row" or not each[2]])
 def test_two_writers_and_a_compactor_in_any_order(engine: str, producer: str, vectors: bool, tmp_path: Path) -> None:
     chance = random.Random(f"{engine} {producer} {vectors}")

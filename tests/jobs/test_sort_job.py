@@ -207,6 +207,6 @@ def test_ranges_are_of_about_the_same_size(tmp_path: Path, strategy: str) -> Non
 
 
 def test_the_plan_shows_what_would_be_sorted(tmp_path: Path) -> None:
-    context = made(tmp_path, times=1)
+    context = made(tmp_path, times=1, options={"target-file-size": "128 mb"})
     (first, _) = plan_compaction(context, ordered("a,b", "zorder")).tasks
     assert (first.reason, first.arithmetic) == ("sort", f"{len(first.files)} file by a, b (zorder)")

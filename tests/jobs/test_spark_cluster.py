@@ -18,6 +18,7 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from tests.jobs.spark_cluster import SparkCluster
+from tests.nightly import BRIEF
 from tests.spark.canary import check_engine
 from tests.tables import data_files, live_files, make_table, rows
 
@@ -66,8 +67,11 @@ def test_a_write_and_a_compaction_on_the_cluster(cluster_engine: SparkEngine, tm
     assert len(live_files(context)) == 3
 
 
-def test_texts_in_files_and_names_are_never_believed_on_a_cluster(cluster_engine: SparkEngine, tmp_path: Path) -> None:
-    check_engine(cluster_engine, tmp_path)
+@BRIEF
+def test_texts_in_files_and_names_are_never_believed_on_a_cluster(
+    cluster_engine: SparkEngine, tmp_path: Path, brief: bool
+) -> None:
+    check_engine(cluster_engine, tmp_path, brief)
 
 
 def test_a_task_that_fails_once_is_tried_again(cluster_engine: SparkEngine, tmp_path: Path) -> None:

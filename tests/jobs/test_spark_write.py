@@ -87,6 +87,7 @@ def test_rows_arrive_in_their_order_however_they_are_split(any_spark_engine: Spa
     assert {row["v"] for row in rows(context)} == {f"3/{i}" for i in range(500)}
 
 
+@pytest.mark.in_part(2)
 def test_partitioned_rows_and_an_empty_input(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"], bucket=2)
     given = [{"p": f"p{k % 7}", "k": k, "v": "x"} for k in range(300)]
@@ -124,6 +125,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.in_part(2)
 def test_every_type_survives_the_way_through_spark(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     columns: dict[str, Any] = {"k": "INT NOT NULL"}
     columns |= {f"c{i} `.'": json.loads(text) if text.startswith("{") else text for i, text in enumerate(VALUES)}
@@ -208,6 +210,7 @@ def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tup
     assert sorted(arrivals[0] + arrivals[1]) == list(range(50))
 
 
+@pytest.mark.in_part(2)
 def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     request = replace(json_sources(tmp_path, count=3, rows_each=2000, keys=2500), compaction="async")
     options = {"write-buffer-size": "8 kb", "write-buffer-spillable": "false"}
@@ -249,5 +252,6 @@ def test_rows_are_postponed_without_a_shuffle_and_distributed_with_one(any_spark
     assert data_files(context) == named_files(context) and not any("postpone" in name for name in live_files(context))
 
 
+@pytest.mark.in_part(2)
 def test_texts_in_files_and_names_are_never_believed(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
-    check_engine(any_spark_engine, tmp_path)
+    check_engine(any_spark_engine, tmp_path, brief=False)

@@ -16,6 +16,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.selection import in_order, parse_order
 from tests.ingest.input_files import schema_of
+from tests.nightly import at_night
 
 SCHEMA = schema_of(
     {
@@ -109,7 +110,7 @@ def _many(rows: int, seed: int) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("order", ["i DESC, s", "s, i NULLS FIRST", "k", "k DESC"])
-@pytest.mark.parametrize("limit", [None, 5, 4000, 100_000])
+@pytest.mark.parametrize("limit", [None, at_night(5), 4000, at_night(100_000)])
 def test_runs_on_disk_give_the_same(order: str, limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.Table.from_batches(_many(20_000, seed=1)).combine_chunks()
     parsed = parse_order(order, SCHEMA)

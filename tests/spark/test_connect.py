@@ -119,9 +119,10 @@ def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp
     assert set(remote.conf.getAll) == before, "keys of jobs are removed"
 
 
-def test_texts_in_files_and_names_are_never_believed_over_connect(server: str, tmp_path: Path) -> None:
+@BRIEF
+def test_texts_in_files_and_names_are_never_believed_over_connect(server: str, tmp_path: Path, brief: bool) -> None:
     engine = ConnectEngine(server, {})
-    check_engine(engine, tmp_path)
+    check_engine(engine, tmp_path, brief)
     engine.stop()
 
 

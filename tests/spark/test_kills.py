@@ -14,6 +14,7 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.jobs.spark.java_runtime import find_java
+from tests.nightly import first
 from tests.tables import data_files, make_table, named_files
 
 SECONDS = 900
@@ -77,7 +78,7 @@ class KilledQuery:
         assert process.wait(SECONDS) == 0
 
 
-@pytest.mark.parametrize("bucket", [2, -1])
+@pytest.mark.parametrize("bucket", first(1, [2, -1]))
 def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path, bucket: int) -> None:
     sums = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=bucket, options=sums)
