@@ -228,7 +228,7 @@ def failing(rows: DataFrame, text: str) -> DataFrame:
 
 
 def check_engine(engine: Engine, folder: Path, brief: bool) -> None:
-    """A cell, a name of a column, a path (unless it is `brief`), and the name of a file in a manifest, through jobs of an engine."""
+    """A cell, a name of a column, a path (not if `brief`), and the name of a file in a manifest, through jobs of an engine."""
     text = "".join(carriers(folder / "ran"))
     context = make_table(folder / "e", {"k": "INT NOT NULL", "v": "CHAR(2)"}, ["k"], bucket=2)
     paths = [] if brief else [f"{one.replace('/', '_')[:200]}.jsonl" for one in carriers(folder / "ran")[2:5:2]]
