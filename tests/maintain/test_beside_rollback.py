@@ -134,7 +134,7 @@ def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
         assert len(table.snapshots()) == 1
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("kind", ["fixed buckets", "vectors"])
 @pytest.mark.parametrize("rival", [expire, write, compact, compact_and_expire])
 def test_a_rollback_beside_other_jobs(tmp_path: Path, kind: str, rival: Job) -> None:

@@ -27,6 +27,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import Crash
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.nightly import first
 from tests.rivals import Meddler
 from tests.tables import make_table, rows, write
 
@@ -118,7 +119,7 @@ def five(folder: Path) -> TableContext:
     return context
 
 
-@pytest.mark.parametrize("make", [five, vectors_and_tags])
+@pytest.mark.parametrize("make", first(1, [vectors_and_tags, five]))
 def test_a_rollback_that_was_killed_is_finished_by_repeating_it(tmp_path: Path, make: Callable[[Path], TableContext]) -> None:
     left_behind = 0
     for context in killed_at_each_step(tmp_path, make, back):
