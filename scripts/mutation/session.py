@@ -23,7 +23,7 @@ from _pytest.main import pytest_runtestloop
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "mutation"
 LEFT_OUT = re.compile(r"spark|^tests/processes/|test_judge|test_smoke_script|test_cold_start|test_planted_bugs")
-OPTIONS = ("-q", "-x", "-s", "-p", "no:cacheprovider", "--timeout", "120")
+OPTIONS = ("-q", "-x", "-s", "-m", "not nightly or in_part", "-p", "no:cacheprovider", "--timeout", "120")
 
 
 def test_files(only: Sequence[str] = ()) -> list[str]:
