@@ -126,7 +126,7 @@ def forgetful_metadata_paths(context: TableContext, snapshot: Snapshot) -> list[
     return [] if snapshot.id == context.snapshots.ids()[-2] else METADATA_PATHS(context, snapshot)
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_it_is_found(bug: str, tmp_path: Path) -> None:
     name, plant = BUGS[bug]

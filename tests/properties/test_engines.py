@@ -148,7 +148,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_found(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engine, place, attribute, wrong = PLANTED[name]
