@@ -38,7 +38,11 @@ class HttpReport:
         url = self.context.options.partition_mark_done_url or ""
         address = WebAddress.parse(url)
         if address is None:
-            raise UsageError("partitions cannot be reported", f"{URL_OPTION} is not a URL of http or https")
+            raise UsageError(
+                "partitions are not reported",
+                f"{URL_OPTION} is not a URL of http or https with a valid host and port",
+                f"paimon-cli alter {self.context.layout.argument} set {URL_OPTION}=https://HOST/PATH",
+            )
         if self.hosts.allow(address):
             return address
         entry = address.host_and_port

@@ -13,11 +13,11 @@ from paimon_cli.errors import NotFound, NotSupported, PaimonError, PartialSucces
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, pairs_of, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_partitions
-from paimon_cli.maintain.http_report import URL_OPTION, HttpReport
+from paimon_cli.maintain.http_report import HttpReport
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.storage.threads import in_parallel
-from paimon_cli.storage.web_address import AllowedHosts, WebAddress
+from paimon_cli.storage.web_address import AllowedHosts
 
 SUCCESS_FILE, HTTP_REPORT = "success-file", "http-report"
 DONE_PARTITION, MARK_EVENT, CUSTOM = "done-partition", "mark-event", "custom"
@@ -103,12 +103,6 @@ def _check_action(context: TableContext, action: str, of_catalog: PartitionMarks
     if action == CUSTOM:
         why = "partition.mark-done-action.custom.class names a Java class"
         raise NotSupported(f"cannot mark partitions of {context.address} by {CUSTOM}", why, "mark them with Flink or Spark")
-    if action == HTTP_REPORT and WebAddress.parse(context.options.partition_mark_done_url or "") is None:
-        raise UsageError(
-            f"{HTTP_REPORT} has no address to report to",
-            f"{URL_OPTION} is not a URL of http or https",
-            f"paimon-cli alter {context.layout.argument} set {URL_OPTION}=https://HOST/PATH",
-        )
 
 
 def mark_done(
@@ -167,35 +161,42 @@ def mark_written(
     """Mark the partitions of a write that has been committed, if `partition.end-input-to-done` is set.
 
     Partitions with rows that readers see only after a compaction are left out, with a warning, and so are reports to other
-    hosts than `hosts`. Raises `PartialSuccess` if a partition cannot be marked.
+    hosts than `hosts`, or to none. Raises `PartialSuccess` if a partition cannot be marked.
     """
     if not written or not marks_written_partitions(context):
         return []
+    due = sorted(written)
+    try:
+        due = _visible(context, written, warn)
+        actions = _permitted(context, hosts, warn)
+        return mark_done(context, due, actions, hosts=hosts) if actions else []
+    except PaimonError as error:
+        why = f"partition.end-input-to-done requires it, but {error.what}: {error.why}"
+        arguments = " ".join(f"--partition {_argument(context, partition)}" for partition in due)
+        hint = f"paimon-cli partitions mark-done {context.layout.argument} {arguments}"
+        raise PartialSuccess("the rows are committed, but not all of their partitions are marked as done", why, hint) from error
+
+
+def _visible(context: TableContext, written: Collection[bytes], warn: Callable[[str], None]) -> list[bytes]:
+    """The written partitions whose rows readers see now; the others are named in a warning."""
     hidden = waiting_partitions(context, context.snapshots.latest(), written)
     for partition in hidden:
         command = f"paimon-cli partitions mark-done {context.layout.argument} --partition {_argument(context, partition)}"
         text = partition_text(context, partition)
         warn(f"{text} is not marked as done, because readers see its rows only after a compaction; then run: {command}")
-    visible = sorted(set(written) - hidden)
-    actions = _permitted(context, hosts, warn)
-    if not actions:
-        return []
-    try:
-        return mark_done(context, visible, actions, hosts=hosts)
-    except PaimonError as error:
-        why = f"partition.end-input-to-done requires it, but {error.what}: {error.why}"
-        arguments = " ".join(f"--partition {_argument(context, partition)}" for partition in visible)
-        hint = f"paimon-cli partitions mark-done {context.layout.argument} {arguments}"
-        raise PartialSuccess("the rows are committed, but not all of their partitions are marked as done", why, hint) from error
+    return sorted(set(written) - hidden)
 
 
 def _permitted(context: TableContext, hosts: AllowedHosts, warn: Callable[[str], None]) -> list[str]:
-    """The actions of the table without a report that the user does not allow, about which they are warned."""
+    """The actions of the table without a report that has no valid address or that the user does not allow, with a warning.
+
+    The address is the table's word, so it stops no write.
+    """
     actions = list(actions_of(context))
     if HTTP_REPORT in actions:
         try:
             HttpReport(context, hosts).check()
-        except Refused as refusal:
+        except (Refused, UsageError) as refusal:
             actions.remove(HTTP_REPORT)
             warn(f"{refusal.what}: {refusal.why}; {refusal.hint}")
     return actions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -12,11 +13,17 @@ from paimon_cli.errors import UsageError
 REPORT_HOSTS = "http-report.allowed-hosts"
 """Setting of the user: the hosts to which options of tables may send reports."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^][:]+)(?::[0-9]*)?", re.ASCII)
+_NAME = re.compile(r"[a-z0-9_.-]{1,253}")
 _HOST_ENTRY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::([0-9]{1,5}))?")
 
 
 class WebAddress(NamedTuple):
-    """The parts of a URL of http or https, without user info; `port`: None for that of the scheme; `path`: with the query."""
+    """The parts of a URL of http or https, without user info.
+
+    `host`: an address, or a name of ASCII characters (others as in DNS: `xn--...`); `port`: None for that of the scheme; `path`:
+    with the query.
+    """
 
     scheme: str
     host: str
@@ -25,13 +32,14 @@ class WebAddress(NamedTuple):
 
     @staticmethod
     def parse(url: str) -> WebAddress | None:
-        """None for anything else, or without a host."""
+        """None for anything else, without a host, or with one that no machine can have."""
         try:
             found = urlsplit(url)
-            host, port = plain_host(found.hostname or ""), found.port
+            host, port = _real_host(found.hostname or ""), found.port
         except ValueError:
             return None
-        if found.scheme not in _DEFAULT_PORTS or not host or "\\" in url:  # which other parsers take for a slash
+        is_plain = _HOST_AND_PORT.fullmatch(found.netloc.rpartition("@")[2]) is not None  # parsers differ about the rest
+        if found.scheme not in _DEFAULT_PORTS or port == 0 or not is_plain or "\\" in url:  # which some take for a slash
             return None
         return WebAddress(found.scheme, host, port, (found.path or "/") + f"?{found.query}" * bool(found.query))
 
@@ -62,6 +70,16 @@ class AllowedHosts:
 def plain_host(host: str) -> str:
     """A host in the form in which hosts are compared."""
     return host.strip("[]").rstrip(".").lower()
+
+
+def _real_host(text: str) -> str:
+    """Raises `ValueError` for a text that is neither an address nor a name that can be looked up."""
+    if ":" in text:
+        return str(IPv6Address(plain_host(text)))
+    host = plain_host(text).encode("idna").decode("ascii")
+    if _NAME.fullmatch(host) is None:
+        raise ValueError(text)
+    return host
 
 
 def _host_entry(text: str) -> tuple[str, int | None]:

@@ -41,6 +41,8 @@ def main() -> int:
             trial.run(lie, command)
             for fault in trial.figures.faults[known:]:
                 print(fault, file=sys.stderr, flush=True)
+            if trial.figures.cases % 1000 == 0:
+                print(f"{trial.figures.cases} cases after {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     figures = trial.figures
     codes = {f"exit_{code}": count for code, count in sorted(figures.codes.items())}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

@@ -276,6 +276,50 @@ def test_a_report_that_the_user_does_not_allow_is_said_in_one_line(tmp_path: Pat
     assert allowed.exit_code == 0 and [body["partition"] for body in received.bodies] == ["p=z"]
 
 
+ODD_URLS = ["", "nonsense", "http://", "http://[::1/x", "http://[x]/", "http://h:99999/x", "http://h:x/x", "http://a b/x", "http://:80"]
+ODD_URLS += ["http:///x", "ftp://h/x", "http://a..b/x", "http://u:geheim@[::1/x", "http://b\u00fccher.example/\u00e4 b"]
+ODD_URLS += ["http://" + "x" * 300, "http://u:geheim@h:0/x", "http://a\0b/x", "http://a\nb/x", "http://$(id)/", "http://h/?a b#c"]
+
+
+def test_an_address_that_nobody_can_report_to_stops_no_write(tmp_path: Path) -> None:
+    table = ending_table(tmp_path, {"partition.mark-done-action": "success-file,http-report"}, keyed=False)
+    for number, url in enumerate(ODD_URLS):
+        said = list[str]()
+        odd = Table.open(table.url, {"partition.mark-done-action.http.url": url}, runtime=Runtime(warn=said.append))
+        odd.write(given((f"{number}", 1)))
+        if number == 0:
+            odd.write(given(("s", 2)), stage=str(tmp_path / "s.json"))
+            odd.stage.commit(str(tmp_path / "s.json"))
+            odd.delete("p = 's'")
+        of_reports = [text for text in said if "are not reported" in text]
+        assert len(of_reports) == (1 if number else 3), url
+        assert not any("\n" in text or "geheim" in text for text in of_reports)
+        with pytest.raises((UsageError, Refused), match="partitions are not reported"):
+            odd.mark_done({"p": f"{number}"})
+    numbers = range(len(ODD_URLS))
+    assert sorted(marks(table.context)) == sorted(["p=s", *(f"p={number}" for number in numbers)])
+    assert table.scan().to_arrow().num_rows == len(ODD_URLS)
+
+
+def test_what_fails_after_the_commit_says_that_the_rows_are_committed(tmp_path: Path) -> None:
+    table = ending_table(tmp_path)
+    table.write(given(("a", 1)), stage=str(tmp_path / "s.json"))
+    wrong = Table.open(table.url, {"partition.mark-done-action": "nothing"})
+    with pytest.raises(PartialSuccess, match="the rows are committed"):
+        wrong.stage.commit(str(tmp_path / "s.json"))
+    assert table.scan().to_arrow().num_rows == 1
+
+
+def test_odd_paths_of_a_host_that_is_allowed_are_reported(tmp_path: Path, receiver: tuple[type[Receiver], str]) -> None:
+    received, url = receiver
+    base, table = url.removesuffix("/done"), ending_table(tmp_path, {"partition.mark-done-action": "http-report"}, keyed=False)
+    paths = ["/\u00e4 b", "/a%20b?c d=\u00fc", "//x", "/%", "/a\tb", "/{x}|^`\x01\x7f"]
+    for path in paths:
+        options = {"http-report.allowed-hosts": base.split("/")[2], "partition.mark-done-action.http.url": f"{base}{path}"}
+        Table.open(table.url, options).write(given(("a", 1)))
+    assert [body["partition"] for body in received.bodies] == ["p=a"] * len(paths)
+
+
 def test_tables_without_partitions_have_nothing_to_mark(tmp_path: Path) -> None:
     made = make_table(
         tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={**ENDING, "partition.mark-done-action": "mark-event"}
