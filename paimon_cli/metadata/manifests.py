@@ -241,7 +241,8 @@ def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -
     file = _data_file(content["_FILE"], path)
     kind, bucket, total = content["_KIND"], content["_BUCKET"], content["_TOTAL_BUCKETS"]
     low, high = file.min_sequence_number, file.max_sequence_number
-    faults = entry_faults(kind, bucket, total, file.level, file.file_size, file.row_count, low, high, file.schema_id)
+    numbers = entry_faults(kind, bucket, total, file.level, file.file_size, file.row_count, low, high, file.schema_id)
+    faults = {**numbers, **file_faults(content["_FILE"])}
     if True in faults.values():
         refuse(faults, {**content["_FILE"], **content}, path, file.file_name)
     return ManifestEntry(kind, partition, bucket, total, file)
@@ -263,9 +264,6 @@ def _data_file(content: dict[str, Any] | None, path: str) -> DataFileMeta:
         "_VALUE_STATS_COLS": None if listed is None else tuple(listed),
         "_WRITE_COLS": None if written is None else tuple(written),
     }
-    faults = file_faults(content)
-    if True in faults.values():
-        refuse(faults, content, path, content["_FILE_NAME"])
     return DataFileMeta(*_fields_of(DataFileMeta, content))
 
 
