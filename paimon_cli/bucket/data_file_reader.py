@@ -144,11 +144,19 @@ def read_part(
             if part.deleted is not None:
                 batch = live_rows(batch, packed(part.deleted.live_rows(batch.num_rows, position)))
             yield position, read.of(batch, kind, part.spares_kinds)
-    total = rows + stored.skipped
+    _check_rows(rows + stored.skipped, file, path)
+
+
+def _check_rows(total: int, file: DataFileMeta, path: str) -> None:
     if total != file.row_count:
         raise DamagedFile(
             f"data file {path} is damaged", f"it holds {total} rows, but its manifest says {file.row_count}", path=path
         )
+
+
+def check_row_count(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> None:
+    """Raise `DamagedFile` unless the file's own metadata has as many rows as its manifest says."""
+    _check_rows(stored_row_count(context, bucket_id, file), file, context.data_file_path(*bucket_id, file))
 
 
 @contextmanager

@@ -19,6 +19,10 @@ from paimon_cli.metadata.table_mode import KEYED_FILE_SIZE
 from paimon_cli.options.table_options import TableOptions
 
 
+MAX_PARTS = 10_000
+"""The most files of a run: the sizes in a manifest may be false."""
+
+
 @dataclass(frozen=True)
 class RunModel:
     """One sorted run, or a file of it: rows, bytes, the first and last key, and whether it may hold deletes."""
@@ -36,7 +40,7 @@ class RunModel:
     def parts(self, size: int) -> Sequence[RunModel]:
         """Files of about `size` bytes; a single one if keys are not whole numbers, as it is not known where to divide them."""
         space = _possible_keys(self.low, self.high, 1)
-        count = min(max(1, -(-self.size // size)), self.rows, space or 1)
+        count = min(max(1, -(-self.size // size)), self.rows, space or 1, MAX_PARTS)
         if count <= 1 or space is None:
             return [self]
         low, ends = self.low[0], [number * space // count for number in range(count + 1)]

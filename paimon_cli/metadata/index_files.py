@@ -24,6 +24,8 @@ MAGIC_32 = 1581511376
 MAGIC_64 = 1681511377
 VECTORS_VERSION = b"\x01"
 """The first byte of an index file of deletion vectors."""
+MAX_SORTED = 1 << 24
+"""The most positions that a vector keeps as an array, which takes 8 bytes for each."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,19 @@ class DeletionVector:
 
         A reader asks for the rows that it has decoded: the count in the metadata of a file may be false.
         """
-        live, deleted = np.ones(count, dtype=bool), self._sorted
-        begin, end = np.searchsorted(deleted, (first, first + count))
-        live[deleted[begin:end] - first] = False
+        live = np.ones(count, dtype=bool)
+        if len(self.positions) > MAX_SORTED:
+            deleted = self._among(range(first, first + count))
+        else:
+            begin, end = np.searchsorted(self._sorted, (first, first + count))
+            deleted = self._sorted[begin:end]
+        live[deleted - first] = False
         return live
 
     def marks(self, rows: np.ndarray) -> np.ndarray:
         """Boolean mask of `rows`, row numbers in any order: True for deleted ones. Negative numbers give False."""
-        deleted = self._sorted
+        large = len(self.positions) > MAX_SORTED
+        deleted = self._among(rows[(rows >= 0) & (rows <= self.positions.max())]) if large else self._sorted
         positions = np.searchsorted(deleted, rows)
         marked = positions < len(deleted)
         marked[marked] = deleted[positions[marked]] == rows[marked]
@@ -62,6 +69,12 @@ class DeletionVector:
     @cached_property
     def _sorted(self) -> np.ndarray:
         return np.array(self.positions.to_array(), dtype=np.int64)
+
+    def _among(self, rows: range | np.ndarray) -> np.ndarray:
+        """The deleted ones of some rows, sorted: a few bytes can mark as many positions as the type has numbers."""
+        kind = type(self.positions)
+        numbers = rows if isinstance(rows, range) else kind(rows.astype(np.uint64 if kind is BitMap64 else np.uint32))
+        return np.array((self.positions & kind(numbers)).to_array(), dtype=np.int64)
 
 
 def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) -> DeletionVector:

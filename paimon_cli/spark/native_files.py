@@ -8,12 +8,13 @@ and no row group that the query does not need.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from paimon_cli.bucket.data_file_reader import file_format
+from paimon_cli.bucket.data_file_reader import check_row_count, file_format
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
 from paimon_cli.casts.column_cast import same_type
@@ -21,6 +22,8 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType, 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.index_files import DeletionVector
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.spark.spark_types import spark_condition
@@ -33,6 +36,8 @@ GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark would interpret a path with one of them as a pattern."""
 MAX_WORD_BYTES = 512 << 20
 """The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
+MAX_BELIEVED_ROWS = 1 << 24
+"""A manifest that says that a file has more rows is compared with the file, before there is a bitmap for so many: 2 MB."""
 MAX_TWINS = 8
 """The most files with bitmaps and the same size: each takes a scan of its own. Further ones are read by Python workers."""
 MAX_MERGED_ROWS = 16_000_000
@@ -129,13 +134,20 @@ class _NativeSplits:
         return self._merges_keys and merge_chooses_rows(self._context, split.bucket)
 
     def _hidden_rows(self, split: Split) -> Mapping[str, np.ndarray]:
-        """For the names of files: whether each row must be left out."""
+        """For the names of files: the rows that must be left out, as in `NativeFile.hidden`."""
         if split.needs_merge:
             with self._scan.of_existing_snapshot():
-                return superseded_rows(self._context, split.bucket)
-        vectors = load_vectors(self._context, split.bucket)
-        marked = ((file, vectors.of(file.file_name)) for file in split.files)
-        return {file.file_name: ~vector.live_rows(file.row_count) for file, vector in marked if vector is not None}
+                hidden = superseded_rows(self._context, split.bucket)
+            return {name: _words(len(rows), partial(_part, rows)) for name, rows in hidden.items()}
+        vectors, found = load_vectors(self._context, split.bucket), dict[str, np.ndarray]()
+        for file in split.files:
+            vector = vectors.of(file.file_name)
+            if vector is not None:
+                if file.row_count > MAX_BELIEVED_ROWS:
+                    with self._scan.of_existing_snapshot():
+                        check_row_count(self._context, split.bucket.bucket_id, file)
+                found[file.file_name] = _words(file.row_count, partial(_marked, vector))
+        return found
 
     def _file(self, split: Split, file: DataFileMeta) -> NativeFile | None:
         names = self._old_names(file.schema_id)
@@ -195,15 +207,34 @@ def _is_worth_a_merge_of_keys(scan: RowScan) -> bool:
 
 
 def _hiding(file: NativeFile, hidden: np.ndarray | None, with_retractions: bool) -> NativeFile:
-    """The file without the rows for which `hidden` (bool) is true; None hides none. `with_retractions`: these are among them."""
+    """The file without the rows in `hidden`; None hides none. `with_retractions`: these are among them."""
     if hidden is None:
         return file
     retractions = file.has_retractions and not with_retractions
-    if not hidden.any():
-        return replace(file, has_retractions=retractions)
-    bits = np.zeros(-(-file.rows // 64) * 64, bool)
-    bits[: file.rows] = hidden
-    return replace(file, has_retractions=retractions, hidden=np.packbits(bits, bitorder="little").view(np.int64))
+    return replace(file, has_retractions=retractions, hidden=hidden if hidden.any() else None)
+
+
+def _words(rows: int, hides: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """One bit for each row, in 64-bit words. `hides`: whether rows from the first number on, before the second, are left out.
+
+    A vector of many rows is never in memory with more than one bit for each.
+    """
+    words = np.zeros(-(-rows // 64), np.int64)
+    octets = words.view(np.uint8)
+    for begin in range(0, rows, PIECES.hash_block_rows):
+        hidden = hides(begin, min(rows, begin + PIECES.hash_block_rows))
+        if hidden.any():
+            bits = np.packbits(hidden, bitorder="little")
+            octets[begin // 8 : begin // 8 + len(bits)] = bits
+    return words
+
+
+def _part(rows: np.ndarray, begin: int, end: int) -> np.ndarray:
+    return rows[begin:end]
+
+
+def _marked(vector: DeletionVector, begin: int, end: int) -> np.ndarray:
+    return ~vector.live_rows(end - begin, begin)
 
 
 def _has_floats(t: DataType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,17 @@ def test_tables_of_other_writers(golden: Golden, tmp_path: Path) -> None:
         for bucket in bucket_files(context, context.snapshots.get(number)).values():
             if bucket.bucket >= 0 and merge_chooses_rows(context, bucket) and context.mode.reads_merge:
                 assert shown(context, bucket, columns) == merged(context, bucket, columns)
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_file_of_more_rows_than_its_manifest_says_is_damage(tmp_path: Path, wrong: int) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={"write-only": "true"})
+    for _ in range(2):
+        write(context, [{"k": k} for k in range(10)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    files = tuple(replace(file, row_count=3 if number == wrong else 10) for number, file in enumerate(bucket.files))
+    with pytest.raises(DamagedFile, match="its? .*manifest says"):
+        superseded_rows(context, replace(bucket, files=files))
 
 
 def test_files_that_overlap_no_other_are_not_read(tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ def test_a_run_is_divided_where_its_keys_are_whole_numbers() -> None:
     assert len(RunModel(10, 95, ("a",), ("z",)).parts(40)) == 1
 
 
+def test_a_run_that_claims_any_size_is_divided_into_few_files() -> None:
+    parts = RunModel(1 << 62, 1 << 62, (0,), (1 << 62,)).parts(1 << 20)
+    assert len(parts) == 10_000 and sum(part.rows for part in parts) == sum(part.size for part in parts) == 1 << 62
+
+
 def test_without_compaction_writers_stall() -> None:
     result = simulated(WorkloadShape(commits=30, rows=50, update_ratio=0.9), every=1000)
     assert result.stalls > 0 and result.compactions == result.stalls

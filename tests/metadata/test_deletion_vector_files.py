@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
+from pyroaring import BitMap, BitMap64
 
 from paimon_cli.metadata.data_file import DeletionVectorRange
 from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector, encode_deletion_vectors
@@ -76,3 +78,17 @@ def test_gaps_between_upper_halves_get_empty_bitmaps() -> None:
     entry, listed = entry_of(far)
     assert int.from_bytes(entry[8:16], "little") == 4
     assert decode_deletion_vector(b"\x01" + entry, 1, listed.length, "index-1") == far
+
+
+@pytest.mark.parametrize("kind", [BitMap, BitMap64])
+def test_a_vector_of_many_positions_in_few_bytes_takes_no_more_memory_than_the_rows_asked_for(kind: Any) -> None:
+    vector = DeletionVector(kind(range(7, 1 << 27)))
+    tracemalloc.start()
+    live = vector.live_rows(100, 0)
+    later = vector.live_rows(100, (1 << 27) - 50)
+    marked = vector.marks(np.array([-1, 1 << 40, 6, 7, (1 << 27) - 1, 1 << 27, 7]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert live.tolist() == [True] * 7 + [False] * 93 and later.tolist() == [False] * 50 + [True] * 50
+    assert marked.tolist() == [False, False, False, True, True, False, True]
+    assert peak < 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 
 from paimon_cli import Table, spark
 from paimon_cli.datatypes.data_type import TimestampType
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
 from paimon_cli.spark import native_files as division
 from paimon_cli.spark import reading
 from paimon_cli.spark.native_files import NativeFile, divided
@@ -397,6 +398,23 @@ def test_marked_files_of_one_size_take_few_scans(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(division, "MAX_TWINS", 2)
     native, rest = divided(scan, None)
     assert (len(native), len(rest)) == (2, 1)
+
+
+def test_no_bitmap_is_made_for_rows_that_a_file_does_not_hold(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT"], options={"deletion-vectors.enabled": "true"})
+    table.write(pa.table({"id": range(100)}))
+    table.delete(where="id = 7")
+    scan = table.scan().rows
+    (split,) = scan.plan.splits
+    (file,) = split.files
+    false = replace(split, bucket=replace(split.bucket, files=(replace(file, row_count=1 << 28),)))
+    lying = replace(scan, plan=replace(scan.plan, splits=(false,)))
+    tracemalloc.start()
+    with pytest.raises(DamagedFile, match="it holds 100 rows, but its manifest says"):
+        divided(lying, None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 def test_files_of_older_schemas(session: SparkSession, tmp_path: Path) -> None:
