@@ -18,7 +18,6 @@ from paimon_cli.lsm.universal_compaction import RunSize
 from paimon_cli.metadata.table_mode import KEYED_FILE_SIZE
 from paimon_cli.options.table_options import TableOptions
 
-
 MAX_PARTS = 10_000
 """The most files of a run: the sizes in a manifest may be false."""
 

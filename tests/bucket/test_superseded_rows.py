@@ -102,7 +102,7 @@ def test_a_file_of_more_rows_than_its_manifest_says_is_damage(tmp_path: Path, wr
         write(context, [{"k": k} for k in range(10)])
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     files = tuple(replace(file, row_count=3 if number == wrong else 10) for number, file in enumerate(bucket.files))
-    with pytest.raises(DamagedFile, match="its? .*manifest says"):
+    with pytest.raises(DamagedFile, match="manifest says"):
         superseded_rows(context, replace(bucket, files=files))
 
 

@@ -418,6 +418,8 @@ class Trial:
         (folder / "rows.json").write_text('{"dt": "a", "k": 1, "v": "new", "n": 5}\n')
         self.figures = Figures()
         self.rows = {shape: self._read(root) for shape, root in self.sound.items()}
+        (folder / "case").mkdir()
+        self.outside = self._outside()
 
     def all_lies(self) -> list[Lie]:
         return [lie for shape, root in self.sound.items() for lie in lies(shape, root)]
@@ -433,7 +435,9 @@ class Trial:
         chance.shuffle(pairs)
         others = [(lie, command) for lie in all_lies for command in commands_of(lie)]
         reads = pairs[: count // 3]
-        return reads + chance.sample(others, min(count - len(reads), len(others)))
+        chosen = reads + chance.sample(others, min(count - len(reads), len(others)))
+        chance.shuffle(chosen)  # whoever runs out of time has met every command
+        return chosen
 
     def run(self, lie: Lie, command: str) -> None:
         place = self.folder / "case"
@@ -454,7 +458,6 @@ class Trial:
             }
             words = [word.format(**names) for word in command.split()]
         (place / "out").mkdir()
-        before = self._outside()
         code, said = self._invoke(words)
         self.figures.cases += 1
         self.figures.codes[code] += 1
@@ -462,7 +465,8 @@ class Trial:
             self.figures.faults.append(f"{lie.shape}: {lie.where} = {lie.value}; {command}: then read: {after}")
         for fault in self._faults(lie, command, code, said):
             self.figures.faults.append(f"{lie.shape}: {lie.where} = {lie.value}; {command}: {fault}")
-        if self._outside() != before:
+        before, self.outside = self.outside, self._outside()
+        if self.outside != before:
             self.figures.faults.append(f"{lie.shape}: {lie.where} = {lie.value}; {command}: files outside of the table changed")
 
     def _invoke(self, words: list[str]) -> tuple[int, str]:
@@ -490,10 +494,10 @@ class Trial:
 
     def _outside(self) -> dict[str, object]:
         kept: dict[str, object] = {}
-        for folder in ("outside", "sound"):
-            for path in (self.folder / folder).rglob("*"):
-                if path.is_file():
-                    status = os.stat(path)
-                    kept[str(path)] = (status.st_size, status.st_mtime_ns)
+        for top in ("outside", "sound"):
+            for place, _, names in os.walk(self.folder / top):
+                for name in names:
+                    status = os.stat(f"{place}/{name}")
+                    kept[f"{place}/{name}"] = (status.st_size, status.st_mtime_ns)
         kept.update({str(path): () for path in self.folder.iterdir()})
         return kept
