@@ -150,13 +150,17 @@ USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n
 
 
 class Fault(NamedTuple):
-    """Why a row is rejected. `row` counts data rows of the source from 1; `column` is None if the row could not be parsed."""
+    """Why a row is rejected. `row` counts data rows of the source from 1; `column` is None if the row could not be parsed.
+
+    `is_parsed`: whether the value is text of a file that options such as `--null-value` can give another meaning.
+    """
 
     source: str
     row: int
     column: str | None
     value: object
     why: str
+    is_parsed: bool = True
 
     @property
     def what(self) -> str:
@@ -227,7 +231,7 @@ class Tally:
 
 def suggested_options(faults: Sequence[Fault]) -> str:
     """Options of the command line with which the first of these faults may not occur, for a hint; '' if there are none."""
-    texts = Counter(fault.value for fault in faults if isinstance(fault.value, str))
+    texts = Counter(fault.value for fault in faults if isinstance(fault.value, str) and fault.is_parsed)
     nulls = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
     if nulls:
         return f"if {shown(nulls[0])} may become null: {null_value_flag(nulls[0])}"

@@ -170,7 +170,9 @@ class IncomingRows:
         kinds = self._kinds(batch, columns, bad)
         arrival = pa.array(rows + split.order_base)
         result = pa.RecordBatch.from_arrays([arrival, kinds, *columns], schema=self._merge_schema)
-        faults = [*raw.faults, *(split.fault(int(rows[cell.row]), cell.why, name, cell.value) for cell, name in bad)]
+        parsed = self._parsed_columns if split.format in TEXT else frozenset()
+        cells = ((int(rows[cell.row]), cell.why, name, cell.value, name in parsed) for cell, name in bad)
+        faults = [*raw.faults, *(split.fault(*cell) for cell in cells)]
         if faults:
             result = self._without_faulty(result, rows + split.first_row + 1, faults, tally)
         tally.rows += result.num_rows
@@ -224,6 +226,11 @@ class IncomingRows:
         """For each column that an input may have: why it must have it, or ''."""
         requirements = {column.name: self._requirement(column) for column in self.schema.fields}
         return requirements if self.kind_column is None else {**requirements, self.kind_column: HOLDS_KINDS}
+
+    @cached_property
+    def _parsed_columns(self) -> frozenset[str]:
+        """The columns of text formats whose cells are parsed; those of text are taken as they are."""
+        return frozenset(column.name for column in self.schema.fields if not isinstance(column.type, StringType))
 
     @cached_property
     def _optional(self) -> frozenset[str]:

@@ -54,9 +54,9 @@ class SourceSplit:
     size: int = 0
     arrivals: int = MAX_ARRIVALS
 
-    def fault(self, row: int, why: str, column: str | None = None, value: object = None) -> Fault:
+    def fault(self, row: int, why: str, column: str | None = None, value: object = None, is_parsed: bool = True) -> Fault:
         """The fault of a row of this split, which counts from 0; the fault counts rows of the file from 1."""
-        return Fault(self.name, self.first_row + row + 1, column, value, why)
+        return Fault(self.name, self.first_row + row + 1, column, value, why, is_parsed)
 
     def check_room(self, rows: int) -> None:
         """Raise `BadInput` if the split has more rows than reserved numbers of arrival: the next split uses the following."""

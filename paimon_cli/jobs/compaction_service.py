@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable, TookTooLong
@@ -42,6 +43,8 @@ PROBES_AT_ONCE, LOOKS_AT_ONCE = 32, 8
 SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
 """Turns that read at most SMALL_BYTES run SMALL_AT_ONCE at a time, each with SMALL_MEMORY for its merges."""
 MAX_DOUBLINGS = 20
+MAX_SHOWN_TABLES = 100
+"""The most tables whose causes an error shows; the table of results and `-o json` have all."""
 
 
 @dataclass(frozen=True)
@@ -315,12 +318,19 @@ def _is_conflict(error: PaimonError) -> bool:
 
 
 def raise_failures(tables: Sequence[TableRound], when: str = "", done: str = "compacted") -> None:
-    """Raise the error of the only table, or one error for several failed tables; a dropped table has not failed."""
-    errors = [table.error for table in tables if table.error is not None and table.state != GONE]
+    """Raise the error of the only table, or one error for several failed tables, with a line for each; a dropped table has not
+    failed.
+    """
+    failed = {table.table: table.error for table in tables if table.error is not None and table.state != GONE}
+    errors = [*failed.values()]
     if len(errors) == 1 == len(tables):
         raise errors[0]
     if errors:
         what = f"{len(errors)} of {len(tables)} tables could not be {done}{when}"
-        why = "; ".join(error.message for error in errors)
+        lines = [f"  {name}: {error.message}" for name, error in islice(failed.items(), MAX_SHOWN_TABLES)]
+        if len(failed) > len(lines):
+            lines.append(f"  and {len(failed) - len(lines):,} more")
         error_class = PartialSuccess if len(errors) < len(tables) else type(errors[0])
-        raise error_class(what, why, errors[0].hint)
+        causes = {name: {"code": e.code, "message": e.message, "hint": e.hint or None} for name, e in failed.items()}
+        why = errors[0].message if len(errors) == 1 else "\n".join(["these have failed", *lines])
+        raise error_class(what, why, errors[0].hint, failed=causes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from paimon_cli.datatypes.data_type import DataField, DataType, check_field_names
+from paimon_cli.datatypes.data_type import DataField, DataType, RowType, check_field_names
 from paimon_cli.datatypes.field_types import field_from_json, field_to_json
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.snapshot import dump_java_json
@@ -145,6 +145,8 @@ class _SchemaReader:
             raise ValueError("the ids of its fields must be numbers of 32 bits from 0 on")
         if len({field.id for field in fields}) < len(fields):
             raise ValueError("two of its fields have the same id, by which columns of data files are found")
+        for field in fields:
+            _check_nested_ids(field)
         return TableSchema(
             id=self._integer("id"),
             fields=fields,
@@ -191,6 +193,15 @@ class _SchemaReader:
         if comment is not None and not isinstance(comment, str):
             raise ValueError(f"'comment' must be text, found {_brief(comment)}")
         return comment
+
+
+def _check_nested_ids(column: DataField) -> None:
+    """Raise `ValueError` for a row, at any depth, of which two fields have the same id, or one has none that is possible."""
+    for part in column.type.parts():
+        if isinstance(part, RowType):
+            ids = [field.id for field in part.fields]
+            if len({*ids}) < len(ids) or not all(0 <= number < 2**31 for number in ids):
+                raise ValueError(f"fields within '{column.name}' have the same id, or an impossible one, by which they are found")
 
 
 def _option_text(key: str, value: object) -> str:

@@ -35,6 +35,7 @@ _PAGE_TOKEN = "pageToken"
 _HEADER_PREFIX = "header."
 _HEADER_NAME, _HEADER_VALUE = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"), re.compile(r"[\t\x20-\x7e]*")
 """What HTTP has as a token (RFC 9110, section 5.6.2), and field values without obsolete bytes."""
+_PREFIX, _PREFIX_FORM = "prefix", re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,255}")
 UNCLEAR = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which it is unknown whether the request was carried out."""
 
@@ -51,7 +52,7 @@ class RequestConflict(UsageError):
 class RestClient:
     """A client that connects when it is first used. Picklable.
 
-    `options`: those of the client; the server's defaults and overrides are merged with them (`configuration`).
+    `options`: those of the user; what the server adds, `configuration` says.
     """
 
     uri: str = field(repr=False)
@@ -93,14 +94,21 @@ class RestClient:
 
     @cached_property
     def configuration(self) -> Mapping[str, str]:
-        """The merged options: the server's defaults (from `/v1/config`), those of the client, the server's overrides."""
+        """What the server says in `/v1/config` (its overrides, then its defaults): of this, only the prefix of paths is followed.
+
+        To where requests go, and with which credentials, the user alone decides.
+        """
         query = {"warehouse": self.warehouse} if self.warehouse else {}
-        answer = self._send("GET", f"/v1/config?{urlencode(query)}" if query else "/v1/config", None, self.options)
-        merged = {**(part(answer, "defaults", dict) or {}), **self.options, **(part(answer, "overrides", dict) or {})}
-        known = {key: str(value) for key, value in merged.items() if value is not None}
-        if known.get("data-token.enabled", "false").lower() == "true":
+        answer = self._send("GET", f"/v1/config?{urlencode(query)}" if query else "/v1/config", None, {})
+        defaults, overrides = (part(answer, name, dict) or {} for name in ("defaults", "overrides"))
+        said = {key: str(value) for key, value in {**defaults, **self.options, **overrides}.items() if value is not None}
+        if said.get("data-token.enabled", "false").lower() == "true":
             raise NotSupported("data-token.enabled=true", "temporary credentials from the server are not supported")
-        return known
+        prefix = said.get(_PREFIX, "")
+        if prefix and (_PREFIX_FORM.fullmatch(prefix) is None or prefix in (".", "..")):
+            why = "it begins every path, and is one name of at most 255 characters"
+            raise NoClearAnswer(f"the REST catalog at {self._shown} has an invalid prefix", why, "check the server")
+        return {key: str(value) for key, value in {**defaults, **overrides}.items()} | {_PREFIX: prefix}
 
     def get(self, *path: str) -> dict[str, Any]:
         return self._request("GET", path)
@@ -131,14 +139,17 @@ class RestClient:
     def _request(
         self, method: str, path: tuple[str, ...], content: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        options = self.configuration
-        parts = [options["prefix"]] if options.get("prefix") else []
+        handed_out = self.configuration
+        parts = [handed_out[_PREFIX]] if handed_out[_PREFIX] else []
         address = "/".join(["/v1", *(quote(part, safe="") for part in (*parts, *path))])
-        return self._send(method, f"{address}?{urlencode(query)}" if query else address, content, options)
+        return self._send(method, f"{address}?{urlencode(query)}" if query else address, content, handed_out)
 
-    def _send(self, method: str, path: str, content: Mapping[str, Any] | None, options: Mapping[str, str]) -> dict[str, Any]:
-        """Send one request, without retries: a POST that is sent twice may be carried out twice."""
-        pool = self._web
+    def _send(self, method: str, path: str, content: Mapping[str, Any] | None, handed_out: Mapping[str, str]) -> dict[str, Any]:
+        """Send one request, without retries: a POST that is sent twice may be carried out twice.
+
+        `handed_out`: what the server has said about itself, whose secrets are not shown either.
+        """
+        pool, options = self._web, self.options
         from paimon_cli.storage.web_client import NoAnswer, NotSent
 
         self.check_secrecy(options)
@@ -151,15 +162,15 @@ class RestClient:
         try:
             status, text = pool.send(method, f"{self._server.path.rstrip('/')}{path}", body, headers)
         except NotSent as error:
-            why = redact(str(error), options)
+            why = redact(redact(str(error), options), handed_out)
             raise StorageUnavailable(f"the REST catalog at {self._shown} does not answer", why, "check uri") from None
         except NoAnswer as error:
             what = f"the REST catalog at {self._shown} gave no complete answer"
             hint = "check whether it was carried out before trying again"
-            raise NoClearAnswer(what, redact(str(error), options), hint) from None
-        return self._content(status, text, options)
+            raise NoClearAnswer(what, redact(redact(str(error), options), handed_out), hint) from None
+        return self._content(status, text, handed_out)
 
-    def _content(self, status: int, body: bytes, sent: Mapping[str, str]) -> dict[str, Any]:
+    def _content(self, status: int, body: bytes, handed_out: Mapping[str, str]) -> dict[str, Any]:
         if 300 <= status < 400:
             what = f"the REST catalog at {self._shown} answered {status}"
             raise StorageUnavailable(what, "it redirects to another address, which is not followed", "check uri")
@@ -171,7 +182,8 @@ class RestClient:
             return checked(content, "form", dict)
         if not isinstance(content, dict):
             content = {"message": "its answer is not a JSON object"}
-        message = redact(str(content.get("message") or "no reason was given").split("\n")[0], sent)
+        said = str(content.get("message") or "no reason was given").split("\n")[0]
+        message = redact(redact(said, self.options), handed_out)
         raise _error_of(status, f"the REST catalog at {self._shown} answered {status}", message)
 
     @property

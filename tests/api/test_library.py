@@ -578,6 +578,15 @@ def test_a_catalog_compacts_several_tables(tmp_path: Path) -> None:
     assert isinstance(rounds[1].error, NotFound)
     with pytest.raises(NotFound):
         catalog.compact([missing])
+    with pytest.raises(PartialSuccess) as several:
+        catalog.compact(["shop.orders", missing, "shop.lost"])
+    first, *lines = several.value.message.split("\n")
+    assert first == "2 of 3 tables could not be compacted: these have failed"
+    assert [line.split(":")[0] for line in lines] == ["  shop.gone", "  shop.lost"]
+    assert {name: cause["code"] for name, cause in several.value.details["failed"].items()} == {
+        "shop.gone": NotFound.code,
+        "shop.lost": NotFound.code,
+    }
     assert [done.state for done in catalog.compact(["shop.orders"])] == ["nothing to do"]
     seen: list[Any] = []
     catalog.watch(database="shop", watcher=Watcher(seen), strategy="full", max_rounds=1)

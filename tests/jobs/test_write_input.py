@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.errors import BadInput, NotFound, UsageError
@@ -48,6 +49,30 @@ def load(
 
 def load_arrow(context: TableContext, given: pa.Table, threads: int = 1, **request: Any) -> WriteSummary:
     return run_write(context, WriteRequest(ArrowRows(given), **request), LocalEngine(threads), NoProgress())
+
+
+@pytest.mark.parametrize(
+    ("given", "kind_column"),
+    [
+        ({"k": ["1"], "c": ["n/a"], "op": ["+I"]}, "op"),
+        ({"k": ["1"], "c": ["a"], "op": ["n/a"]}, "op"),
+    ],
+)
+def test_a_hint_names_no_option_that_would_change_nothing(tmp_path: Path, given: dict[str, list[str]], kind_column: str) -> None:
+    """Options of text read no cell of a DataFrame or Arrow data, no cell of a text column, and no row kind."""
+    table = make_table(tmp_path / "t", {"k": "STRING NOT NULL", "c": "VARCHAR(1)"}, ["k"])
+    for format in ("csv", "json", "parquet", "arrow"):
+        with pytest.raises(BadInput, match="cannot take 'n/a'") as caught:
+            if format == "arrow":
+                load_arrow(table, pa.table(given), op_column=kind_column)
+            else:
+                path, row = tmp_path / f"a.{format}", {name: cells[0] for name, cells in given.items()}
+                if format == "parquet":
+                    pq.write_table(pa.table(given), path)
+                else:
+                    path.write_text(json.dumps(row) if format == "json" else ",".join(row) + "\n" + ",".join(row.values()))
+                load(table, (str(path),), op_column=kind_column)
+        assert caught.value.hint == "nothing was committed; correct the input and run again"
 
 
 def test_all_bad_cells_are_in_one_error(table: TableContext, sources: tuple[str, ...]) -> None:

@@ -55,6 +55,20 @@ def test_schemas_of_java() -> None:
     assert same > 15
 
 
+@pytest.mark.parametrize("around", ["{row}", "ARRAY", "MAP"])
+@pytest.mark.parametrize(("ids", "is_sound"), [((3, 4), True), ((3, 3), False), ((-1, 4), False), ((3, 2**31), False)])
+def test_fields_of_a_row_have_ids_of_their_own(around: str, ids: tuple[int, int], is_sound: bool) -> None:
+    row = {"type": "ROW", "fields": [{"id": number, "name": f"f{n}", "type": "INT"} for n, number in enumerate(ids)]}
+    types = {"{row}": row, "ARRAY": {"type": "ARRAY", "element": row}, "MAP": {"type": "MAP", "key": "INT", "value": row}}
+    fields = [{"id": 0, "name": "dt", "type": "STRING"}, {"id": 1, "name": "k", "type": "INT"}]
+    text = damaged(fields=[*fields, {"id": 2, "name": "v", "type": types[around]}])
+    if is_sound:
+        assert TableSchema.from_json(text).field_names == ("dt", "k", "v")
+        return
+    with pytest.raises(DamagedFile, match="fields within 'v' have the same id"):
+        TableSchema.from_json(text)
+
+
 def test_round_trip() -> None:
     assert TableSchema.from_json(SCHEMA.to_json()) == SCHEMA
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA

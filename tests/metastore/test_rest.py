@@ -346,6 +346,25 @@ def test_the_configuration_of_the_server_overrides_the_own(server: RestServer, o
         find_metastore("nowhere", options).databases()
 
 
+def test_an_answer_changes_neither_where_requests_go_nor_with_which_credentials(
+    server: RestServer, options: dict[str, str]
+) -> None:
+    """The token of another would be refused, and another server would not answer."""
+    others = {"token": "of-another", "uri": "http://127.0.0.1:1", "token.provider": "dlf", "warehouse": "/etc"}
+    server.overrides = {**others, "header.Authorization": "Bearer other", "header.Host": "other", "allow-plain-http": "true"}
+    assert find_metastore(WAREHOUSE, options).databases() == []
+    server.overrides = {"prefix": "elsewhere"}
+    with pytest.raises(NotFound, match="answered 404"):
+        find_metastore(WAREHOUSE, options).databases()
+
+
+@pytest.mark.parametrize("prefix", ["..", ".", "x" * 256, "a\nb", "a\0", "\x9b"])
+def test_a_prefix_is_one_name(server: RestServer, options: dict[str, str], prefix: str) -> None:
+    server.overrides = {"prefix": prefix}
+    with pytest.raises(StorageUnavailable, match="invalid prefix"):
+        find_metastore(WAREHOUSE, options).databases()
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
