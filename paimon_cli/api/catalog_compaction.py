@@ -175,9 +175,10 @@ class Compaction(OpenedCatalog):
         upkeep = Upkeep(expire, None if orphans_every is None else parse_duration(orphans_every))
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, clock = _request(choice, strategy, options), SystemClock()
-        leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock) if lives else None
         metastore = self._metastore
-        served, seconds = self._served(choice, metastore, dedicated, has_leases=leases is not None), metastore.table_seconds
+        seconds = metastore.table_seconds
+        leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock, seconds) if lives else None
+        served = self._served(choice, metastore, dedicated, has_leases=leases is not None)
         with self.runtime.engine_running(parallelism) as engine:
             service = CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep, seconds)
             service.run(pause, max_rounds)

@@ -30,7 +30,7 @@ from paimon_cli.jobs.table_change import Shield
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.time_bounds import look_at_each
+from paimon_cli.storage.time_bounds import look_at_each, within
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
 HELD = "held by another service"
@@ -279,7 +279,7 @@ class CompactionService:
         if self.leases is None:
             yield True
             return
-        context = turn.context()
+        context = within(self.table_seconds, turn.context, turn.table)
         directory, is_ours = context.layout.lease_directory, False
         try:
             with shield():

@@ -12,19 +12,22 @@ holder; the checks of each commit keep the table correct.
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import PaimonError, StorageUnavailable
+from paimon_cli.errors import StorageUnavailable, TookTooLong
 from paimon_cli.metadata.table_layout import parse_numbered
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.storage import PutOutcome, Storage, delete_all, remove_empty_directory
+from paimon_cli.storage.time_bounds import look_at_each, within
 
 _RENEWALS = 3
 """How many times a lease is renewed within its time to live."""
+_AT_ONCE = 8
 
 
 @dataclass
@@ -40,6 +43,7 @@ class _Held:
 @dataclass
 class Leases:
     """The leases of one holder. `lives_millis`: the time to live; without a renewal, another holder may then take a lease over.
+    `seconds`: how long a table is waited for.
 
     Thread-safe for different directories.
     """
@@ -48,11 +52,32 @@ class Leases:
     holder: str
     lives_millis: int
     clock: Clock
+    seconds: float = math.inf
     _held: dict[str, _Held] = field(default_factory=dict)
     _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def acquire(self, storage: Storage, directory: str) -> bool:
-        """Take or renew the lease; returns whether this holder now has it. False while another holder keeps renewing it."""
+        """Take or renew the lease; returns whether this holder now has it. False while another holder keeps renewing it.
+
+        Raises `TookTooLong` if the storage gives no answer in time. A lease that it grants later is given back.
+        """
+        is_late = threading.Event()
+
+        def attempt() -> bool:
+            try:
+                return self._acquire(storage, directory)
+            finally:
+                if is_late.is_set():
+                    self._give_back(directory, self._held.pop(directory, None))
+
+        try:
+            return within(self.seconds, attempt, _table_of(directory))
+        except TookTooLong:
+            is_late.set()
+            self._held.pop(directory, None)  # if it was granted at the last moment: nobody renews it, and it expires by itself
+            raise
+
+    def _acquire(self, storage: Storage, directory: str) -> bool:
         held = self._held.get(directory)
         if held is not None:
             return self._renew(directory, held)
@@ -67,20 +92,29 @@ class Leases:
         return True
 
     def release(self, directory: str) -> None:
-        """Give up a lease. If the storage cannot be reached, the lease expires by itself."""
+        """Give up a lease. If the storage cannot be reached, or not in time, the lease expires by itself."""
         held = self._held.pop(directory, None)
+        with suppress(TookTooLong):
+            within(self.seconds, lambda: self._give_back(directory, held), _table_of(directory))
+
+    def _give_back(self, directory: str, held: _Held | None) -> None:
         if held is not None:
             with held.lock:
                 self._delete(held.storage, directory, held.number)
             remove_empty_directory(held.storage, directory)
 
     def renew(self) -> None:
-        """Renew the leases that are due. A lease taken over by another holder is dropped."""
+        """Renew the leases that are due, several at once: a storage that hangs makes no other lease expire. A lease taken over by
+        another holder is dropped; after an error, it is tried again before the lease expires.
+        """
         now = self.clock.now_millis()
-        for directory, held in list(self._held.items()):
-            if now - held.renewed_millis >= self.lives_millis // _RENEWALS:
-                with suppress(PaimonError):  # tried again before the lease expires
-                    self._renew(directory, held)
+        due = [
+            (directory, held)
+            for directory, held in list(self._held.items())
+            if now - held.renewed_millis >= self.lives_millis // _RENEWALS and not held.lock.locked()  # an earlier one hangs
+        ]
+        for _ in look_at_each(lambda one: self._renew(*one), due, self.seconds, _AT_ONCE, lambda one: _table_of(one[0])):
+            pass
 
     @property
     def held(self) -> frozenset[str]:
@@ -156,3 +190,7 @@ class Leases:
 
     def _path(self, directory: str, number: int) -> str:
         return f"{directory}/{self.name}-{number}"
+
+
+def _table_of(directory: str) -> str:
+    return directory.rpartition("/")[0]

@@ -21,6 +21,7 @@ from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.orphans import DAY_MILLIS, not_ahead_of_the_storage
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.storage.time_bounds import within
 
 _NEVER = 1 << 62
 
@@ -157,21 +158,22 @@ def take(
 ) -> tuple[CompactSummary, UpkeepDone]:
     """Carry out a turn. Its plan is used if no snapshot was committed since; otherwise the table is planned again.
 
-    `plan_seconds`: see `run_compact`.
+    `plan_seconds`: the time of each look at the table before something is compacted or expired; see `run_compact`.
     """
-    context, summary, done = turn.context(), CompactSummary(), NOT_KEPT_UP
+    context, summary, done = within(plan_seconds, turn.context, turn.table), CompactSummary(), NOT_KEPT_UP
     if turn.has_compaction:
         limited = replace(request, limits=replace(request.limits, turn_bytes=turn.turn_bytes))
         is_current = turn.plan is not None and context.mode.bucket_mode is not BucketMode.POSTPONED
         if is_current and turn.turn_bytes is not None:  # the plan is older: other tables had their turns first
-            is_current = context.snapshots.latest_id() == turn.snapshot_id
+            is_current = within(plan_seconds, context.snapshots.latest_id, turn.table) == turn.snapshot_id
         ready = turn.plan if is_current else None
         summary = run_compact(
             context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
         )
         turn.is_unfinished = any(OTHERS_WAIT in decision.reason for decision in summary.plan.decisions)
     if turn.expires:
-        expired = plan_expire(context, ExpireRequest(), progress).run(deletion(context, engine, progress))
+        planned = within(plan_seconds, lambda: plan_expire(context, ExpireRequest(), progress), turn.table)
+        expired = planned.run(deletion(context, engine, progress))
         done = replace(done, snapshots_expired=len(expired.removed), files_expired=expired.files)
     if turn.cleans_orphans:
         trusted = not_ahead_of_the_storage(context)

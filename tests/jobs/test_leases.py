@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import StorageUnavailable, TookTooLong
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
@@ -142,3 +145,72 @@ def test_leases_are_renewed_in_a_thread_and_released_at_the_end(directory: str) 
             threading.Event().wait(0.01)
         assert files(directory) not in (["compaction-1"], [])
     assert not Path(directory).exists()
+
+
+class Hanging(LocalStorage):
+    """Calls of one kind hang, once `begins` is set, until `ends` is."""
+
+    begins, ends = threading.Event(), threading.Event()
+    call = ""
+
+    def _wait(self, call: str) -> None:
+        if call == self.call and self.begins.is_set():
+            assert self.ends.wait(60)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self._wait("put_if_absent")
+        return super().put_if_absent(path, data)
+
+    def list_directory(self, path: str) -> Any:
+        self._wait("list_directory")
+        return super().list_directory(path)
+
+    def delete(self, path: str) -> None:
+        self._wait("delete")
+        super().delete(path)
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    made = Hanging()
+    made.begins, made.ends = threading.Event(), threading.Event()
+    yield made
+    made.ends.set()
+
+
+def soon(is_so: Any) -> bool:
+    deadline = time.monotonic() + 30
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(is_so())
+
+
+@pytest.mark.parametrize("call", ["put_if_absent", "list_directory"])
+def test_a_lease_that_is_granted_too_late_is_given_back(directory: str, hanging: Hanging, call: str) -> None:
+    holder = Leases("compaction", "holder", 60_000, HandClock(), seconds=0.2)
+    hanging.call = call
+    hanging.begins.set()
+    with pytest.raises(TookTooLong, match=Path(directory).parent.name):
+        holder.acquire(hanging, directory)
+    assert not holder.held
+    hanging.ends.set()
+    assert soon(lambda: not Path(directory).exists()) and not holder.held
+    assert Leases("compaction", "other", 60_000, HandClock()).acquire(STORE, directory)
+
+
+def test_a_storage_that_hangs_makes_no_other_lease_expire(tmp_path: Path, hanging: Hanging) -> None:
+    clock, (slow, sound) = HandClock(), (str(tmp_path / name / "lease") for name in ("slow", "sound"))
+    holder = Leases("compaction", "holder", 60_000, clock, seconds=0.2)
+    hanging.call = "put_if_absent"
+    assert holder.acquire(hanging, slow) and holder.acquire(STORE, sound)
+    hanging.begins.set()
+    before = threading.active_count()
+    for number in range(2, 6):
+        clock.sleep(30)
+        holder.renew()
+        assert files(sound) == [f"compaction-{number}"]
+    assert files(slow) == ["compaction-1"] and threading.active_count() <= before + 1
+    begin = time.monotonic()
+    holder.release(slow)
+    holder.release(sound)
+    assert time.monotonic() - begin < 20 and not holder.held
