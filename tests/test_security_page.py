@@ -44,7 +44,7 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"| a snapshot, tag or changelog file | {megabytes['snapshot-']} MB |",
         f"| a manifest, manifest list or index manifest | {megabytes['manifest-']} MB |",
         f"| an index file | {megabytes['index-'] >> 10} GB |",
-        f"to plan its compaction | {table_seconds({}):g} s each (`{TABLE_TIMEOUT}`) |",
+        f"to take, renew or give back its lease | {table_seconds({}):g} s each (`{TABLE_TIMEOUT}`) |",
         f"| levels of an expression or type | {expression_sql.MAX_DEPTH} |",
         f"{rest_client.MOST_PAGES:,} pages, {rest_client.MOST_ITEMS:,} names, {rest_client.LISTING_SECONDS // 60} minutes",
         f"| {service_metrics.MOST_CONNECTIONS} connections; a request has {service_metrics.MOST_REQUEST_BYTES >> 10} kB and "

@@ -27,7 +27,7 @@ from paimon_cli.datatypes.arrow_types import is_ascii
 from paimon_cli.datatypes.data_type import MAX_NESTING, DataField
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_reader import record_count
+from paimon_cli.metadata.avro_reader import record_count, stored_names
 from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
@@ -396,15 +396,22 @@ def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) 
 
 def stored_row_count(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> int:
     """The number of rows by the file's own metadata. Raises `DamagedFile` if it is missing or cannot be opened."""
+    return stored_shape(context, bucket_id, file)[0]
+
+
+def stored_shape(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> tuple[int, list[str]]:
+    """The number of rows and the names of the columns by the file's own metadata. Raises what `stored_row_count` does."""
     path, form = context.data_file_path(*bucket_id, file), file_format(file.file_name)
     try:
         with open_sized(context.storage, path, file.file_size) as source:
             if form == "parquet":
-                return int(pq.read_metadata(source).num_rows)
+                metadata = pq.read_metadata(source)
+                return int(metadata.num_rows), metadata.schema.to_arrow_schema().names
             if form == "orc":
-                return OrcFile(source).nrows
+                orc = OrcFile(source)
+                return orc.nrows, orc.schema.names
             if form == "avro":
-                return record_count(source)
+                return record_count(source), stored_names(source)
     except FileNotFoundError as error:
         why = "a snapshot refers to it, but the storage has no such file"
         raise DamagedFile(f"cannot open data file {path}", why, path=path) from error

@@ -33,6 +33,7 @@ TABLE_CHECKS: tuple[HistoryCheck, ...] = (
     snapshot_checks.no_snapshot_has_come_back,
     snapshot_checks.hints_are_not_ahead,
     snapshot_checks.schemas_are_readable,
+    snapshot_checks.schemas_keep_what_is_fixed,
 )
 WITHOUT_SCHEMAS: tuple[HistoryCheck, ...] = (
     *TABLE_CHECKS,
@@ -147,6 +148,8 @@ def check_file(version: Version, entry: ManifestEntry, *, rows: bool) -> Iterato
             row_checks.file_holds_its_rows(version, entry) if rows else file_checks.file_can_be_opened(version.context, entry)
         )
         yield from checks
+        if rows:
+            yield from file_checks.file_holds_columns_of_its_schema(version.context, entry)
 
 
 def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterator[Violation]:

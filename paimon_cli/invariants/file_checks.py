@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_cli.bucket.data_file_reader import stored_row_count
+from paimon_cli.bucket.data_file_reader import stored_shape
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, FileLayout
+from paimon_cli.metadata.table_schema import TableSchema
+
+ROW_ID, STORAGE_LAYOUT = "_ROW_ID", "storage-layout"
+MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -68,15 +74,36 @@ def _file_violations(
 
 
 def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[Violation]:
-    """PV031: the row count in the file's footer or block headers, without reading values."""
+    """PV031 and PV067: the row count and the columns in the file's footer or headers, without reading values."""
     path = context.data_file_path(entry.partition, entry.bucket, entry.file)
     try:
-        rows = stored_row_count(context, entry.bucket_id, entry.file)
+        rows, names = stored_shape(context, entry.bucket_id, entry.file)
+        schema = context.schemas.get(entry.file.schema_id)
     except (DamagedFile, NotFound) as error:
         yield Violation("PV031", path, str(error))
         return
     if rows != entry.file.row_count:
         yield Violation("PV031", path, f"holds {rows} rows, but its metadata says {entry.file.row_count}")
+    yield from unknown_columns(schema, names, path)
+
+
+def file_holds_columns_of_its_schema(context: TableContext, entry: ManifestEntry) -> Iterator[Violation]:
+    """PV067 alone, for a file whose rows are checked as well; what cannot be read is reported there."""
+    with suppress(DamagedFile, NotFound):
+        _, names = stored_shape(context, entry.bucket_id, entry.file)
+        schema, path = context.schemas.get(entry.file.schema_id), context.data_file_path(*entry.bucket_id, entry.file)
+        yield from unknown_columns(schema, names, path)
+
+
+def unknown_columns(schema: TableSchema, names: Sequence[str], path: str) -> Iterator[Violation]:
+    """PV067. Writers store the columns of one schema, whose file never changes: a column that it lacks was taken out later."""
+    if any(STORAGE_LAYOUT in key for key in schema.options):
+        return  # one column is stored as several
+    known = {*FileLayout.of(schema).physical.names, ROW_ID, SEQUENCE_NUMBER}
+    unknown = [name for name in names if name not in known and not name.startswith(KEY_PREFIX)]
+    if unknown:
+        shown = ", ".join(unknown[:MAX_SHOWN]) + (f" and {len(unknown) - MAX_SHOWN} more" if len(unknown) > MAX_SHOWN else "")
+        yield Violation("PV067", path, f"holds {shown}, which schema {schema.id}, by which it was written, does not have")
 
 
 def statistics_exist(version: Version, stored: StoredFiles) -> Iterator[Violation]:

@@ -14,6 +14,13 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_catalog import OPTIONS
+
+BLOBS = ("blob-field", "blob-descriptor-field", "blob-view-field")
+NAMES_COLUMNS = ("bucket-key", "partition", "primary-key", "rowkind.field", *BLOBS)
+"""Fixed options whose text changes where a column is renamed."""
+FIXED_OPTIONS = tuple(option for option in OPTIONS if option.immutable and option.key not in NAMES_COLUMNS)
 
 
 def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
@@ -117,6 +124,47 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
             yield Violation(
                 "PV007", path, f"has a field with id {greatest}, but says that {schema.highest_field_id} is the highest"
             )
+
+
+def schemas_keep_what_is_fixed(context: TableHistory) -> Iterator[Violation]:
+    """PV068. No ALTER changes the keys of a table, or, once it has snapshots, an option by which its files were written: only an
+    edited schema file does, and rows are then merged or looked for in another way. Columns may be renamed: ids are compared.
+    """
+    before: TableSchema | None = None
+    for number in context.schemas.ids():
+        try:
+            schema = context.schemas.get(number)
+        except DamagedFile:  # PV007 reports it
+            before = None
+            continue
+        if before is not None and (changed := list(_changed_facts(before, schema))) and _is_in_use(context, before.id):
+            yield Violation("PV068", context.layout.schema(number), f"differs from schema {before.id} in {'; '.join(changed)}")
+        before = schema
+
+
+def _changed_facts(before: TableSchema, schema: TableSchema) -> Iterator[str]:
+    for what, old, new in (
+        ("its primary key", before.primary_keys, schema.primary_keys),
+        ("its partition keys", before.partition_keys, schema.partition_keys),
+    ):
+        if [before.field(name).id for name in old] != [schema.field(name).id for name in new]:
+            yield f"{what}: {', '.join(old) or 'none'} became {', '.join(new) or 'none'}"
+    for option in FIXED_OPTIONS:
+        was, now = (part.options.get(option.key, option.default) for part in (before, schema))
+        if was != now:
+            yield f"option {option.key}: {was} became {now}"
+
+
+def _is_in_use(context: TableHistory, schema_id: int) -> bool:
+    """Whether a snapshot that still exists, the oldest one, was committed under this schema or an earlier one."""
+    for number in context.snapshots.ids():
+        try:
+            snapshot = context.snapshots.find(number)
+        except DamagedFile:  # PV002 reports it
+            continue
+        if snapshot is not None:
+            return snapshot.schema_id <= schema_id
+    return False
 
 
 def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:

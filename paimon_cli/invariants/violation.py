@@ -109,6 +109,8 @@ INVARIANTS = (
     Invariant("PV064", STATS, FULL, "a Bloom filter inside of a Parquet file admits every value of its column"),
     Invariant("PV065", VECTORS, META, "a commit marks only rows of files that are live before or after it"),
     Invariant("PV066", BUCKETS, META, "every partition is written in one way"),
+    Invariant("PV067", SCHEMAS, FILES, "a data file holds no column that its schema lacks"),
+    Invariant("PV068", SCHEMAS, META, "keys, and options that cannot change once there is data, stay as they are", WARNING),
     Invariant("PV061", METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
 )
 """All rules. A code is never reused for another rule."""

@@ -7,6 +7,7 @@ writers may order fields differently, wrap them in unions, or add fields of thei
 from __future__ import annotations
 
 import io
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -155,6 +156,14 @@ def record_batches(source: BinaryIO) -> Iterator[list[Any]]:
 def record_count(source: BinaryIO) -> int:
     """The number of records in a data file, without decoding them. Raises what `open_container` does."""
     return sum(count for count, _ in _data_file(source).blocks)
+
+
+def stored_names(source: BinaryIO) -> list[str]:
+    """The names of the fields of a data file's records, from any position in it. Raises what `open_container` does."""
+    source.seek(0)
+    schema = json.loads(_data_file(source).schema)
+    kinds = schema if isinstance(schema, list) else [schema]
+    return [field["name"] for kind in kinds if isinstance(kind, dict) for field in kind.get("fields", ())]
 
 
 def _data_file(source: BinaryIO) -> Container:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -166,6 +167,35 @@ def two_fields_have_one_id(bench: Bench) -> None:
 def the_highest_id_is_too_low(bench: Bench) -> None:
     content = json.loads((bench.root / "schema/schema-0").read_text())
     (bench.root / "schema/schema-0").write_text(json.dumps({**content, "highestFieldId": 0}))
+
+
+def _edited(bench: Bench, number: int, change: Callable[[dict[str, Any]], None], as_number: int | None = None) -> None:
+    """Edit a schema file, or make another one of it."""
+    content = json.loads((bench.root / f"schema/schema-{number}").read_text())
+    change(content)
+    as_number = number if as_number is None else as_number
+    (bench.root / f"schema/schema-{as_number}").write_text(json.dumps({**content, "id": as_number}))
+
+
+@damage("PV067", "files")
+def a_schema_has_lost_a_column(bench: Bench) -> None:
+    _edited(bench, 0, lambda content: content["fields"].pop())
+
+
+@damage("PV067", "full")
+def a_schema_names_another_column(bench: Bench) -> None:
+    _edited(bench, 0, lambda content: content["fields"][-1].update(name="other"))
+
+
+@damage("PV068")
+def an_option_of_an_older_schema_is_switched(bench: Bench) -> None:
+    _edited(bench, 0, lambda content: None, as_number=1)
+    _edited(bench, 0, lambda content: content["options"].update({"merge-engine": "first-row"}))
+
+
+@damage("PV068")
+def the_primary_key_changes(bench: Bench) -> None:
+    _edited(bench, 0, lambda content: content["fields"].reverse() or content.update(primaryKeys=["dt", "v"]), as_number=1)
 
 
 @damage("PV057")
