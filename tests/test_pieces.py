@@ -99,6 +99,7 @@ CUTS_NOTHING = {
         "history/table_directory": "MAX_EXAMINED",
         "ingest/faults": "MAX_VALUE_LENGTH",
         "ingest/type_evidence": "MAX_ROW_FIELDS",
+        "jobs/compaction_service": "MAX_SHOWN_TABLES",
         "jobs/service_metrics": "MOST_CONNECTIONS MOST_REQUEST_BYTES",
         "jobs/spark/failures": "MAX_CAUSES",
         "maintain/http_report": "_MOST_BYTES",

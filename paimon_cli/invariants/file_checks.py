@@ -99,7 +99,7 @@ def unknown_columns(schema: TableSchema, names: Sequence[str], path: str) -> Ite
     """PV067. Writers store the columns of one schema, whose file never changes: a column that it lacks was taken out later."""
     if any(STORAGE_LAYOUT in key for key in schema.options):
         return  # one column is stored as several
-    known = {*FileLayout.of(schema).physical.names, ROW_ID, SEQUENCE_NUMBER}
+    known = {*(column.name for column in FileLayout.of(schema).fields), ROW_ID, SEQUENCE_NUMBER}
     unknown = [name for name in names if name not in known and not name.startswith(KEY_PREFIX)]
     if unknown:
         shown = ", ".join(unknown[:MAX_SHOWN]) + (f" and {len(unknown) - MAX_SHOWN} more" if len(unknown) > MAX_SHOWN else "")
