@@ -276,7 +276,17 @@ def test_a_report_that_the_user_does_not_allow_is_said_in_one_line(tmp_path: Pat
     assert allowed.exit_code == 0 and [body["partition"] for body in received.bodies] == ["p=z"]
 
 
-ODD_URLS = ["", "nonsense", "http://", "http://[::1/x", "http://[x]/", "http://h:99999/x", "http://h:x/x", "http://a b/x", "http://:80"]
+ODD_URLS = [
+    "",
+    "nonsense",
+    "http://",
+    "http://[::1/x",
+    "http://[x]/",
+    "http://h:99999/x",
+    "http://h:x/x",
+    "http://a b/x",
+    "http://:80",
+]
 ODD_URLS += ["http:///x", "ftp://h/x", "http://a..b/x", "http://u:geheim@[::1/x", "http://b\u00fccher.example/\u00e4 b"]
 ODD_URLS += ["http://" + "x" * 300, "http://u:geheim@h:0/x", "http://a\0b/x", "http://a\nb/x", "http://$(id)/", "http://h/?a b#c"]
 
