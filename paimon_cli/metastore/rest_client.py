@@ -141,6 +141,9 @@ class RestClient:
     ) -> dict[str, Any]:
         handed_out = self.configuration
         parts = [handed_out[_PREFIX]] if handed_out[_PREFIX] else []
+        if any(name in ("", ".", "..") for name in path):
+            what = f"the REST catalog at {self._shown} names something {' and '.join(map(repr, path))}"
+            raise NoClearAnswer(what, "such a name leads to another path of the server", "check the server")
         address = "/".join(["/v1", *(quote(part, safe="") for part in (*parts, *path))])
         return self._send(method, f"{address}?{urlencode(query)}" if query else address, content, handed_out)
 

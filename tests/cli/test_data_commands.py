@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def orders(run: Run, tmp_path: Path) -> Path:
     return table
 
 
-def jsonl(folder: Path, *rows: dict[str, object]) -> Path:
+def jsonl(folder: Path, *rows: Mapping[str, object]) -> Path:
     path = folder / f"{len(list(folder.iterdir()))}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
