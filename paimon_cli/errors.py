@@ -250,6 +250,11 @@ class CommitUnknown(PaimonError):
     code, exit_code = "PC-COMMIT-UNKNOWN", 11
 
 
+def if_damaged(table: str) -> str:
+    """The one hint about damaged files of a table, by its argument: `verify` says what else is, and what to do next."""
+    return f"restore the file, or see what is damaged and what can be done: paimon-cli verify {table}"
+
+
 def install_command(extra: str) -> str:
     """The command, for hints, that installs the optional dependencies of `paimon-cli[extra]`."""
     return f"pip install 'paimon-cli[{extra}]'"

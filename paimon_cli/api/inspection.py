@@ -39,9 +39,11 @@ class Inspection(OpenedTable):
 
         `argument`: the name of the table in the commands of findings.
         """
+        from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.table_description import describe_table
 
-        return describe_table(self.catalog_table, argument)
+        table = self.catalog_table
+        return describe_table(table, ExaminedTable(table.context, argument or table.layout.argument))
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index."""
@@ -99,13 +101,18 @@ class Inspection(OpenedTable):
         `index_stats`: return `IndexedBucketRow`, with the keys in hash indexes and the rows marked by deletion vectors.
         `argument`: the name of the table in commands. At an older `snapshot` there are none: they would change the latest one.
         """
-        from paimon_cli.inspect.bucket_report import NO_ADVICE, bucket_rows, findings_by_bucket, indexed_bucket_rows
+        from paimon_cli.history.live_files import bucket_files
+        from paimon_cli.inspect.bucket_report import bucket_rows, findings_by_bucket, indexed_bucket_rows
+        from paimon_cli.inspect.findings.examined_table import ExaminedTable
+        from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
 
         rows = indexed_bucket_rows if index_stats else bucket_rows
         shown, spec = self._snapshot(snapshot), self._partitions(partition)
-        is_latest = snapshot is None or self.context.snapshots.latest_id() == snapshot
-        name = argument or self.catalog_table.layout.argument
-        return rows(self.context, shown, spec, findings_by_bucket(self.context, name, spec) if is_latest else NO_ADVICE)
+        wanted = ALL_FILES if spec is None else FileFilter(spec.matches)
+        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument, wanted)
+        if shown == table.latest:
+            return rows(self.context, table.all_buckets, findings_by_bucket(table))
+        return rows(self.context, bucket_files(self.context, shown, wanted).values())
 
     def lsm(
         self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Buckets | None = None

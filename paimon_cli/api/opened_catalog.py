@@ -41,6 +41,7 @@ class OpenedCatalog:
         self.url, self.branch, self.runtime = url, branch, runtime or Runtime()
         self._options, self._table_options = split_options(option_texts(options))
         self._allow_unsafe_commit = allow_unsafe_commit
+        self._argument: Callable[[str], str] | None = None
         check_table_options(self._table_options, self.runtime, strict=strict_options)
 
     def __repr__(self) -> str:
@@ -56,10 +57,14 @@ class OpenedCatalog:
         *,
         branch: str | None = None,
         allow_unsafe_commit: bool = False,
+        argument: Callable[[str], str] | None = None,
     ) -> Self:
-        """A catalog with options that have already been split and checked."""
+        """A catalog with options that have already been split and checked.
+
+        `argument`: makes the name of a table the argument of commands in hints, which otherwise name its path.
+        """
         catalog = cls(url, options, branch=branch, allow_unsafe_commit=allow_unsafe_commit, runtime=runtime)
-        catalog._table_options = dict(table_options)
+        catalog._table_options, catalog._argument = dict(table_options), argument
         return catalog
 
     @property
@@ -69,9 +74,12 @@ class OpenedCatalog:
 
     def _locate(self, table: str, branch: str | None = None) -> TableLocation:
         location = locate_table(table, self.url, self._options, branch or self.branch)
-        return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+        argument = None if self._argument is None else self._argument(table)
+        return replace(location, allow_unsafe_commit=self._allow_unsafe_commit, argument=argument)
 
     def _open(self, location: TableLocation) -> Table:
+        if location.argument is None and self._argument is not None:
+            location = replace(location, argument=self._argument(location.name))
         return Table.at(location, self._table_options, self.runtime)
 
     def table(self, name: str, *, branch: str | None = None) -> Table:

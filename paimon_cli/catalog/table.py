@@ -11,7 +11,7 @@ from paimon_cli.catalog.table_site import recognised_content, similar_table
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.catalog_options import store_options
@@ -34,7 +34,7 @@ class CatalogTable(TableHistory):
 
     `name`: as the user wrote it; `url`: the normalised root; `options`: override the table's own options in this call;
     `store_options`: options for other files on the same store; `metastore`, `identifier`: the catalog of the table, and its
-    name there unless it was opened by its path.
+    name there unless it was opened by its path; `argument`: as hints name it in commands, by default by its path.
     """
 
     name: str
@@ -47,6 +47,11 @@ class CatalogTable(TableHistory):
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
     metastore: Metastore | None = field(default=None, repr=False, compare=False)
     identifier: TableIdentifier | None = None
+    argument: str | None = field(default=None, compare=False)
+
+    @cached_property
+    def layout(self) -> TableLayout:
+        return TableLayout(self.url, self.branch, self.argument)
 
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> CatalogTable:
@@ -59,7 +64,7 @@ class CatalogTable(TableHistory):
         if ids := table.schemas.ids():
             table.__dict__["_newest_at_opening"] = ids[-1]
             return table
-        main = replace(table, branch=MAIN_BRANCH)
+        main = replace(table, branch=MAIN_BRANCH, argument=None)
         if location.branch != MAIN_BRANCH and main.schemas.ids():
             raise table.branches.missing(location.branch)
         try:
@@ -91,7 +96,8 @@ class CatalogTable(TableHistory):
         files = store_options(location.storage_options)
         given, view = dict(options or {}), location.read_optimized
         opened = cls(location.name, root, storage, given, view, files, location.branch, trace or NoTrace())
-        return replace(opened, metastore=location.metastore, identifier=location.identifier)
+        named = replace(opened, identifier=location.identifier, argument=location.argument)
+        return replace(named, metastore=location.metastore)
 
     def check_commits(self) -> str | None:
         """Check the storage before work that ends in a commit; returns a warning if unsafe commits are allowed.

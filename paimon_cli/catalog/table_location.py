@@ -40,7 +40,7 @@ class TableLocation:
 
     `name` ends in `$branch_NAME` for any branch but main, even if the branch was given separately. `allow_unsafe_commit`:
     commit even if the storage cannot prevent concurrent commits from overwriting each other. `identifier`: its name in the
-    `metastore`; None for a table that was named by its path.
+    `metastore`; None for a table that was named by its path. `argument`: the table in commands of hints; None for its path.
     """
 
     url: str
@@ -51,6 +51,7 @@ class TableLocation:
     branch: str = MAIN_BRANCH
     metastore: Metastore | None = field(default=None, repr=False, compare=False)
     identifier: TableIdentifier | None = None
+    argument: str | None = field(default=None, compare=False)
 
     @staticmethod
     def of(table: RegisteredTable, metastore: Metastore) -> TableLocation:

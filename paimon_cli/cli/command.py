@@ -77,7 +77,7 @@ class Call:
         from paimon_cli.catalog.table_location import locate_table
 
         location = locate_table(table, self.warehouse, self.catalog_options, self.branch, is_new=is_new)
-        return replace(location, allow_unsafe_commit=allow_unsafe_commit)
+        return replace(location, allow_unsafe_commit=allow_unsafe_commit, argument=self.pasted(table))
 
     def pasted(self, table: str) -> str:
         """The table as an argument for commands in hints: quoted for the shell, with the flags of this call that locate it."""
@@ -105,8 +105,15 @@ class Call:
         """The catalog of this call."""
         from paimon_cli.api.catalog import Catalog
 
-        options = (self.catalog_options, self.options)
-        return Catalog.at(self.warehouse, *options, self.runtime, branch=self.branch, allow_unsafe_commit=allow_unsafe_commit)
+        return Catalog.at(
+            self.warehouse,
+            self.catalog_options,
+            self.options,
+            self.runtime,
+            branch=self.branch,
+            allow_unsafe_commit=allow_unsafe_commit,
+            argument=self.pasted,
+        )
 
     def open_damaged(self, table: str) -> Table:
         """Open a table for damage checks: its schemas may be unreadable."""

@@ -134,8 +134,13 @@ def _heading(row: LsmRow) -> str:
     bucket = f"{printable(row.partition)} / bucket {row.bucket}" if row.partition else f"bucket {row.bucket}"
     return (
         f"{bucket}   snapshot {row.snapshot_id}   {counted(row.read_amplification, 'sorted run')}   "
-        f"trigger {row.compaction_trigger}   stop {row.stop_trigger}   levels 0..{row.levels - 1}"
+        f"trigger {_limit(row.compaction_trigger)}   stop {_limit(row.stop_trigger)}   levels 0..{row.levels - 1}"
     )
+
+
+def _limit(value: int | None) -> str:
+    """A limit; `-` if its option cannot be read."""
+    return "-" if value is None else str(value)
 
 
 def _last_full(row: LsmRow) -> str:
@@ -150,7 +155,7 @@ def _footer(row: LsmRow) -> str:
     rows = sum(run.rows for run in row.runs)
     deletes = sum(run.delete_rows or 0 for run in row.runs)
     share = f"   tombstones {100 * deletes / rows:.1f}%" if rows else ""
-    space = f"space amplification {row.space_amplification_percent}% (limit {row.space_limit_percent}%)"
+    space = f"space amplification {row.space_amplification_percent}% (limit {_limit(row.space_limit_percent)}%)"
     amplification = f"read amplification {row.read_amplification}   {space}{share}   DV rows {row.deletion_vector_rows}"
     amplification += f"\nlast full compaction: {_last_full(row)}"
     if row.bucket == POSTPONE_BUCKET:

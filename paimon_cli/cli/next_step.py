@@ -16,12 +16,14 @@ from paimon_cli.errors import (
     PaimonError,
     StorageUnavailable,
     UsageError,
+    if_damaged,
 )
 from paimon_cli.storage.redaction import without_login
 
-LOOKS_AT_THE_TABLE = ((DamagedFile, "verify"), (StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
+LOOKS_AT_THE_TABLE = ((StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
 """Commands that show what is wrong with a table, or what became of a commit."""
 EXPLAINED_BY_HELP = (UsageError, BadInput, NotFound)
+EXAMINES_DAMAGE = ("verify", "repair")
 MAKES_A_TABLE = ("create",)
 """Commands whose table does not exist yet, so that nothing can be said about it."""
 CHECK_PLACE = "check the address, and that you may write there"
@@ -51,6 +53,8 @@ def next_step(error: PaimonError, context: Any) -> str:
     if isinstance(error, StorageUnavailable) and context.info_name in MAKES_A_TABLE:
         return CHECK_PLACE
     table = _only_table(context.params)
+    if table and isinstance(error, DamagedFile) and context.info_name not in EXAMINES_DAMAGE:
+        return if_damaged(table)
     commands = (name for kind, name in LOOKS_AT_THE_TABLE if isinstance(error, kind))
     command = f"paimon-cli {next(commands, '')}"
     return f"{command} {table}" if table and command not in ("paimon-cli ", command_path(context)) else ""

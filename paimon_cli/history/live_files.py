@@ -82,8 +82,8 @@ def _check_partitions(context: TableContext, table: FileTable) -> None:
     """Raise `DamagedFile` if one partition is written in two ways: its buckets would be taken for others, and not be merged."""
     for partition in written_again(context, table.partitions):
         why = f"they write partition {context.partition_path_of(partition)!r} in two ways, as if its files were of two"
-        hint = "restore the manifests, or go back to an older snapshot"
-        raise DamagedFile(f"the manifests of {context.url} are damaged", why, hint, path=context.layout.manifest_directory)
+        directory = context.layout.manifest_directory
+        raise DamagedFile(f"the manifests of {context.url} are damaged", why, context.layout.if_damaged, path=directory)
 
 
 def written_again(context: TableContext, partitions: Iterable[bytes]) -> Iterator[bytes]:
@@ -102,7 +102,7 @@ def _check_keys(context: TableContext, table: FileTable) -> None:
     if keyed.any():
         path, name = context.layout.schema(context.schema.id), table.entry(int(keyed.argmax())).file.file_name
         why = f"it has no primary key, but the manifest record of {name} has"
-        raise DamagedFile(f"{path} is damaged", why, "restore the file", path=path)
+        raise DamagedFile(f"{path} is damaged", why, context.layout.if_damaged, path=path)
 
 
 def _check_vectors(context: TableContext, snapshot: Snapshot, buckets: LazyBuckets) -> None:
@@ -124,7 +124,7 @@ def _check_vectors(context: TableContext, snapshot: Snapshot, buckets: LazyBucke
             for partition, bucket in (said, lives)
         )
         what = f"it lists deletion vectors of {name} in {next(where)}, but that file is in {next(where)}"
-        raise DamagedFile(f"{path} is damaged", what, "restore the file, or go back to an older snapshot", path=path)
+        raise DamagedFile(f"{path} is damaged", what, context.layout.if_damaged, path=path)
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ class ManifestReader:
         if found != listed:
             why = f"its manifest lists say that {listed} files were removed, but its manifests remove {found}"
             path = self.layout.manifest_directory
-            raise DamagedFile(f"a manifest of {self.layout.root} is damaged", why, self._repair_hint, path=path)
+            raise DamagedFile(f"a manifest of {self.layout.root} is damaged", why, self.layout.if_damaged, path=path)
 
     def live_entries(self, snapshot: Snapshot, wanted: FileFilter = ALL_FILES) -> list[ManifestEntry]:
         """The entries of the live files, oldest first."""
@@ -261,19 +261,15 @@ class ManifestReader:
             self._contents.pop(next(iter(self._contents)), None)
         return path, content
 
-    @property
-    def _repair_hint(self) -> str:
-        return f"restore the file, or see what can be repaired: paimon-cli repair {self.layout.argument}"
-
     def _content(self, path: str, size: int | None) -> bytes:
         """The content of a file of the `size` that metadata records. A file that was cut between two blocks looks complete."""
         try:
             content = self.storage.read_bytes(path)
         except FileNotFoundError:
-            raise DamagedFile(f"{path} is missing", "a snapshot refers to it", self._repair_hint, path=path) from None
+            raise DamagedFile(f"{path} is missing", "a snapshot refers to it", self.layout.if_damaged, path=path) from None
         if size is not None and len(content) != size:
             why = f"it has {len(content)} bytes, but {size} were written"
-            raise DamagedFile(f"{path} is damaged", why, self._repair_hint, path=path)
+            raise DamagedFile(f"{path} is damaged", why, self.layout.if_damaged, path=path)
         return content
 
     def gone_or_damaged(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:

@@ -76,8 +76,8 @@ class SchemaHistory:
         schema = self.find(schema_id)
         if schema is None:
             path = self.layout.schema(schema_id)
-            hint = f"restore the file, or see what can be repaired: paimon-cli repair {self.layout.argument}"
-            raise DamagedFile(f"{path} is missing", f"a snapshot or a data file has schema {schema_id}", hint, path=path)
+            why = f"a snapshot or a data file has schema {schema_id}"
+            raise DamagedFile(f"{path} is missing", why, self.layout.if_damaged, path=path)
         return schema
 
     def get(self, schema_id: int) -> TableSchema:

@@ -158,7 +158,7 @@ class SnapshotHistory:
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot with this id; None if it does not exist. Raises `DamagedFile` if its file holds something else."""
-        return read_snapshot(self.storage, self.layout.snapshot(snapshot_id), snapshot_id)
+        return read_snapshot(self.storage, self.layout, snapshot_id)
 
     def get(self, snapshot_id: int) -> Snapshot:
         """The snapshot with this id. Raises `NotFound`, whose message shows whether it has probably expired."""
@@ -300,14 +300,18 @@ class SnapshotHistory:
             return None
 
 
-def read_snapshot(storage: Storage, path: str, snapshot_id: int, content: str = "snapshot") -> Snapshot | None:
-    """The snapshot in a file; None if the file does not exist. Raises `DamagedFile`, which calls it a `content` file."""
+def read_snapshot(storage: Storage, layout: TableLayout, snapshot_id: int, content: str = "snapshot") -> Snapshot | None:
+    """The snapshot in a `content` file, `snapshot` or `changelog`; None if the file does not exist. Raises `DamagedFile`."""
+    path = layout.snapshot(snapshot_id) if content == "snapshot" else layout.changelog(snapshot_id)
     try:
         snapshot = Snapshot.from_json(storage.read_bytes(path), path)
     except FileNotFoundError:
         return None
+    except DamagedFile as error:
+        error.set_hint(layout.if_damaged)
+        raise
     if snapshot.id != snapshot_id:
-        raise DamagedFile(f"{content} file {path} is damaged", f"it holds the id {snapshot.id}", path=path)
+        raise DamagedFile(f"{content} file {path} is damaged", f"it holds the id {snapshot.id}", layout.if_damaged, path=path)
     return snapshot
 
 

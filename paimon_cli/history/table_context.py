@@ -120,7 +120,9 @@ class TableContext(TableHistory):
             storage, root = storage_for_url(url, storage_options, confined=True)
         schemas = SchemaHistory(storage, TableLayout(root, branch)) if opened is None else opened.schemas
         schema = schema or schemas.latest()
-        options = schema.typed_options.with_overrides(dynamic_options) if dynamic_options else schema.typed_options
+        options = schema.typed_options.of_table(schemas.layout.argument)
+        if dynamic_options:
+            options = options.with_overrides(dynamic_options)
         clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
         context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace)
         context.__dict__.update(layout=schemas.layout, schemas=schemas)  # `schemas` has cached the schema
@@ -175,7 +177,7 @@ class TableContext(TableHistory):
         options = renamed_in_options(without_sequence_fields(self.options.raw, added), renamed)
         if options.get(VECTORS_ENABLED) == self.schema.options.get(VECTORS_ENABLED):  # otherwise a dynamic option has set it
             options = {**options, VECTORS_ENABLED: older.options.get(VECTORS_ENABLED, "false")}
-        return replace(self, schema=older, options=TableOptions(options))
+        return replace(self, schema=older, options=TableOptions(options, self.options.table, self.options.given))
 
     def at_branch(self, branch: str) -> TableContext:
         """Another branch of the table, at its latest schema, with the options of this context."""

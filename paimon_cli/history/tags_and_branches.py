@@ -120,7 +120,7 @@ class ChangelogHistory:
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The changelog of this snapshot; None if there is none. Raises `DamagedFile` if its file holds something else."""
-        return read_snapshot(self.storage, self.layout.changelog(snapshot_id), snapshot_id, "changelog")
+        return read_snapshot(self.storage, self.layout, snapshot_id, "changelog")
 
     def all(self) -> list[Snapshot]:
         """All long-lived changelogs, oldest first. One that expires in the meantime may be missing."""

@@ -8,17 +8,18 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
-from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.inspect.findings.bucket_rules import SIZES
 from paimon_cli.inspect.findings.examined_table import DUE, HIDDEN, POSTPONED, STALLED, ExaminedTable
 from paimon_cli.inspect.findings.finding import ADVICE, BUCKETS, COMPACTION, METADATA, Finding
-from paimon_cli.inspect.findings.runner import findings_of
+from paimon_cli.inspect.findings.runner import finding_about, findings_of
 from paimon_cli.lsm.sorted_runs import count_runs, highest_level
 from paimon_cli.maintain.mark_done import done_times
-from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, BucketId, DataFileMeta, FileFilter
+from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, BucketId, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 
@@ -91,49 +92,48 @@ class PartitionRow:
 
 
 def bucket_rows(
-    context: TableContext,
-    snapshot: Snapshot | None,
-    partition: PartitionSpec | None = None,
-    advice: Mapping[BucketId, Finding] = NO_ADVICE,
+    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Finding] = NO_ADVICE
 ) -> list[BucketRow]:
     """The buckets by partition and number. `advice`: the finding about each bucket, as by `findings_by_bucket`."""
-    return [row for row, _ in _rows_with_files(context, snapshot, partition, advice)]
+    return [row for row, _ in _rows_with_files(context, states, advice)]
 
 
 def indexed_bucket_rows(
-    context: TableContext,
-    snapshot: Snapshot | None,
-    partition: PartitionSpec | None = None,
-    advice: Mapping[BucketId, Finding] = NO_ADVICE,
+    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Finding] = NO_ADVICE
 ) -> list[IndexedBucketRow]:
     """The buckets with their indexes. Index files are read only if the index manifest lacks the counts (Java 0.9)."""
-    return [_with_indexes(context, row, state) for row, state in _rows_with_files(context, snapshot, partition, advice)]
+    return [_with_indexes(context, row, state) for row, state in _rows_with_files(context, states, advice)]
 
 
-def findings_by_bucket(context: TableContext, argument: str, partition: PartitionSpec | None = None) -> dict[BucketId, Finding]:
-    """The finding that calls for work on each bucket: a compaction, or else another bucket count of the whole table."""
-    wanted = FileFilter(None if partition is None else partition.matches)
-    table = ExaminedTable(context, argument, wanted)
+def findings_by_bucket(table: ExaminedTable) -> dict[BucketId, Finding]:
+    """The finding that calls for work on each bucket: a compaction, or else another bucket count of the whole table.
+
+    An option that cannot be read keeps all buckets from being judged, and is the finding about each.
+    """
     found = {finding.code: finding for finding in findings_of(table, ADVICE, (COMPACTION, BUCKETS), (METADATA,))}
+    try:
+        needs = table.needs
+    except UsageError as error:
+        return dict.fromkeys((bucket.bucket_id for bucket in table.all_buckets), finding_about(table, error))
     advice: dict[BucketId, Finding] = {}
-    if partition is None and (size := next((found[code] for code in SIZES if code in found), None)) is not None:
+    if table.is_whole and (size := next((found[code] for code in SIZES if code in found), None)) is not None:
         advice = {bucket.bucket_id: size for bucket in table.buckets}
     if found.keys() & {POSTPONED, HIDDEN, STALLED, DUE}:
-        advice |= {bucket_id: found[code] for bucket_id, code in table.needs.items() if code in found}
+        advice |= {bucket_id: found[code] for bucket_id, code in needs.items() if code in found}
     return advice
 
 
 def _rows_with_files(
-    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None, advice: Mapping[BucketId, Finding]
+    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Finding]
 ) -> Iterator[tuple[BucketRow, BucketFiles]]:
-    for states in _by_partition(context, snapshot, partition).values():
-        for state, skew in zip(states, skews(states), strict=True):
+    for in_partition in _by_partition(context, states).values():
+        for state, skew in zip(in_partition, skews(in_partition), strict=True):
             yield _bucket_row(context, state, skew, advice.get(state.bucket_id)), state
 
 
 def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks: bool = False) -> list[PartitionRow]:
     """The partitions with files, in natural order. `reads_marks`: look for success files even in many directories."""
-    partitions = _by_partition(context, snapshot, None)
+    partitions = _by_partition(context, bucket_files(context, snapshot).values())
     has_marks = bool(context.schema.partition_keys) and (reads_marks or len(partitions) <= MAX_MARKS)
     done = done_times(context, list(partitions)) if has_marks else {}
     return [
@@ -151,12 +151,9 @@ def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks
     ]
 
 
-def _by_partition(
-    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None
-) -> Mapping[bytes, Sequence[BucketFiles]]:
-    wanted = FileFilter(None if partition is None else partition.matches)
+def _by_partition(context: TableContext, states: Iterable[BucketFiles]) -> Mapping[bytes, Sequence[BucketFiles]]:
     found: dict[bytes, list[BucketFiles]] = defaultdict(list)
-    for state in bucket_files(context, snapshot, wanted).values():
+    for state in states:
         found[state.partition].append(state)
     named = sorted((natural_order(partition_text(context, key)), key) for key in found)
     return {key: sorted(found[key], key=lambda state: state.bucket) for _, key in named}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,7 +19,7 @@ from paimon_cli.inspect.compaction_report import percent_above
 from paimon_cli.inspect.file_report import key_values
 from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
-from paimon_cli.metadata.data_file import ADD, BucketId, FileFilter
+from paimon_cli.metadata.data_file import ADD, ALL_FILES, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.injected import moment_of_wall_clock
@@ -53,7 +53,8 @@ class RunRow:
 class LsmRow:
     """The LSM tree of one bucket.
 
-    `space_amplification_percent`: bytes above the oldest run relative to that run; `space_limit_percent`: its limit.
+    `space_amplification_percent`: bytes above the oldest run relative to that run; `space_limit_percent`: its limit. A
+    limit is None if its option cannot be read.
     `last_full`: time (epoch millis) of the last compaction of all runs; `last_full_snapshot`: its snapshot. If that has
     expired, it is None and the time is that of the newest file in the highest level. `deletion_vector_rows`: rows marked as
     deleted. `would_compact`: what universal compaction would do now, or why it would do nothing. `not_supported`: why this
@@ -64,11 +65,11 @@ class LsmRow:
     bucket: int
     snapshot_id: int
     levels: int
-    compaction_trigger: int
-    stop_trigger: int
+    compaction_trigger: int | None
+    stop_trigger: int | None
     read_amplification: int
     space_amplification_percent: int
-    space_limit_percent: int
+    space_limit_percent: int | None
     deletion_vector_rows: int
     last_full: int | None
     last_full_snapshot: int | None
@@ -94,17 +95,31 @@ def lsm_rows(
     if snapshot is None:
         return []
     numbers = bucket_numbers(buckets)
-    wanted = FileFilter(None if partition is None else partition.matches, numbers)
+    is_whole = partition is None and numbers is None
+    wanted = ALL_FILES if is_whole else FileFilter(None if partition is None else partition.matches, numbers)
     states = list(bucket_files(context, snapshot, wanted).values())
     if buckets and numbers and not numbers <= {state.bucket for state in states}:
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     full = last_full_compactions(context, snapshot, states)
     refusal = why_not_compactable(context)
-    plans = {} if refusal is not None else next_compactions(context, states, snapshot.id)
+    plans, why_not = _plans(context, states, snapshot, refusal)
     rows = (
-        _lsm_row(context, state, snapshot.id, full.get(state.bucket_id), plans.get(state.bucket_id), refusal) for state in states
+        _lsm_row(context, state, snapshot.id, full.get(state.bucket_id), plans.get(state.bucket_id, why_not), refusal)
+        for state in states
     )
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
+
+
+def _plans(
+    context: TableContext, states: Sequence[BucketFiles], snapshot: Snapshot, refusal: str | None
+) -> tuple[Mapping[BucketId, Decision], str]:
+    """What a minor compaction would do to each bucket, or why there is no plan."""
+    if refusal is not None:
+        return {}, f"this version does not compact the table: {refusal}"
+    try:
+        return next_compactions(context, states, snapshot.id), ""
+    except UsageError as error:  # an option that cannot be read, which is a finding
+        return {}, f"{error.message}; run: {error.hint}"
 
 
 @dataclass(frozen=True)
@@ -151,7 +166,7 @@ def _lsm_row(
     state: BucketFiles,
     snapshot_id: int,
     full: LastFull | None,
-    plan: Decision | None,
+    plan: Decision | str,
     refusal: str | None,
 ) -> LsmRow:
     key_of = context.key_of
@@ -162,25 +177,33 @@ def _lsm_row(
         partition=partition_text(context, state.partition),
         bucket=state.bucket,
         snapshot_id=snapshot_id,
-        levels=max(context.options.num_levels, highest + 1),
-        compaction_trigger=context.options.compaction_trigger,
-        stop_trigger=context.options.stop_trigger,
+        levels=max(_limit(context, "num_levels") or 0, highest + 1),
+        compaction_trigger=_limit(context, "compaction_trigger"),
+        stop_trigger=_limit(context, "stop_trigger"),
         read_amplification=len(runs),
         space_amplification_percent=percent_above(sum(run.size for run in runs), oldest),
-        space_limit_percent=context.options.max_size_amplification_percent,
+        space_limit_percent=_limit(context, "max_size_amplification_percent"),
         deletion_vector_rows=sum(r.cardinality or 0 for index in state.index_files for r in index.deletion_vector_ranges or ()),
         last_full=None if full is None else full.millis,
         last_full_snapshot=None if full is None else full.snapshot_id,
-        would_compact=_next_compaction(plan, refusal),
+        would_compact=_next_compaction(plan),
         output_level=plan.output_level if isinstance(plan, CompactionTask) else None,
         not_supported=refusal,
         runs=run_rows(context, runs, key_of, picked),
     )
 
 
-def _next_compaction(plan: Decision | None, refusal: str | None) -> str:
-    if plan is None:
-        return f"this version does not compact the table: {refusal}"
+def _limit(context: TableContext, name: str) -> int | None:
+    """The value of an option; None if it cannot be read."""
+    try:
+        return int(getattr(context.options, name))
+    except UsageError:
+        return None
+
+
+def _next_compaction(plan: Decision | str) -> str:
+    if isinstance(plan, str):
+        return plan
     return f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason
 
 

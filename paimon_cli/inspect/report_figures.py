@@ -14,17 +14,14 @@ from typing import NamedTuple
 from uuid import UUID
 
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.compact.compaction_plan import why_not_compactable
-from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, UsageError
-from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows, percent_above
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.health_report import HealthRow, health_of
 from paimon_cli.inspect.lsm_report import RunRow, run_rows
-from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.inspect.table_description import TableDescription, describe_table
 from paimon_cli.inspect.version_report import SnapshotRow, snapshot_rows
 from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
@@ -143,8 +140,9 @@ class ReportFigures:
 
 def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigures:
     """Read the figures from the table's metadata, without opening data files. `argument`: the table's name in commands."""
-    context, snapshot = table.context, table.snapshots.latest()
-    states = sorted(bucket_files(context, snapshot).values(), key=lambda state: -_size(state.files))
+    context = table.context
+    examined = ExaminedTable(context, argument)
+    states = sorted(examined.all_buckets, key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
     damaged: list[PaimonError] = []  # `health` reports them
     snapshots = list(islice(table.snapshots.newest_first(on_damage=damaged.append), MAX_SNAPSHOTS))
@@ -157,13 +155,13 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
         name=name,
         millis=context.clock.now_millis(),
         has_keys=has_keys,
-        description=describe_table(table, argument),
-        health=health_of(ExaminedTable(context, argument), name),
+        description=describe_table(table, examined),
+        health=health_of(examined, name),
         buckets=tuple(shown),
         bucket_count=len(states),
         runs_of_buckets=Counter(row.runs if row.runs is not None else row.files for row in levels),
         trees=tuple(tree for tree in trees if tree.runs),
-        debt=_debt(context, snapshot, states),
+        debt=_debt(examined),
         history=history,
         history_ends=ends,
         kinds=tuple((past.id, past.commit_kind) for past in reversed(snapshots)),
@@ -173,8 +171,9 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
 
 def table_state(table: CatalogTable, commits: int = 6) -> TableState:
     """The latest state; cheap enough to be read every few seconds. `commits`: how many snapshots to list."""
-    context, snapshot = table.context, table.snapshots.latest()
-    states = list(bucket_files(context, snapshot).values())
+    context = table.context
+    examined = ExaminedTable(context, table.layout.argument)
+    snapshot, states = examined.latest, examined.all_buckets
     has_keys = bool(context.schema.primary_keys)
     levels = sorted((_levels(context, state, has_keys) for state in states), key=_most_to_merge_first)
     damaged: list[PaimonError] = []  # older snapshots, which `health` reports
@@ -185,7 +184,7 @@ def table_state(table: CatalogTable, commits: int = 6) -> TableState:
         size=sum(bucket.size for bucket in levels),
         buckets=len(levels),
         most_runs=max((bucket.runs or 0 for bucket in levels), default=0) if has_keys else None,
-        due=_debt(context, snapshot, states).due,
+        due=_debt(examined).due,
         commits=tuple(snapshot_rows(table, commits, on_damage=damaged.append)),
         levels=tuple(levels[:MAX_BUCKETS]),
     )
@@ -224,17 +223,17 @@ def _tree(context: TableContext, state: BucketFiles) -> Tree:
     return Tree(_bucket_name(context, state), shown, len(rows) - len(shown))
 
 
-def _debt(context: TableContext, snapshot: Snapshot | None, states: Sequence[BucketFiles]) -> CompactionDebt:
+def _debt(table: ExaminedTable) -> CompactionDebt:
+    states = table.all_buckets
     level_0 = sum(file.file_size for state in states for file in state.files if file.level == 0)
     nothing = CompactionDebt(0, len(states), 0, 0, level_0, ())
     try:
-        refusal = why_not_compactable(context)
-        decisions = {} if refusal is not None or snapshot is None else next_compactions(context, states, snapshot.id)
+        refusal, decisions, due = table.why_not_compactable, table.decisions, table.due
     except UsageError as error:  # an option that cannot be read
         return replace(nothing, refusal=error.message)
     if not decisions:
         return replace(nothing, refusal=refusal)
-    rows = decision_rows(context, [decision for decision in decisions.values() if not isinstance(decision, SkippedBucket)])
+    rows = decision_rows(table.context, list(due.values()))
     largest = sorted(rows, key=lambda row: -row.read_bytes)[:MAX_BUCKETS]
     totals = (sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows))
     return CompactionDebt(len(rows), len(states), *totals, level_0, tuple(largest))

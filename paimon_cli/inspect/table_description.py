@@ -62,14 +62,10 @@ class TableDescription:
     health: tuple[Finding, ...]
 
 
-def describe_table(table: CatalogTable, argument: str | None = None) -> TableDescription:
-    """Describe a table from its schema, the latest snapshot and its manifests, without opening data files.
-
-    `argument`: the name of the table in the commands of findings.
-    """
-    examined = ExaminedTable(table.context, argument or table.layout.argument)
-    schema, snapshot, ids = table.schemas.latest(), table.snapshots.latest(), table.snapshots.ids()
-    buckets = bucket_rows(table.context, snapshot)
+def describe_table(table: CatalogTable, examined: ExaminedTable) -> TableDescription:
+    """Describe a table from its schema, the latest snapshot and its manifests, without opening data files."""
+    schema, snapshot, ids = table.schemas.latest(), examined.latest, examined.ids
+    buckets = bucket_rows(table.context, examined.all_buckets)
     return TableDescription(
         path=table.url,
         branch=table.branch,

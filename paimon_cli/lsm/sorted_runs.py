@@ -106,7 +106,7 @@ def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:
 def no_key_range(file: DataFileMeta) -> DamagedFile:
     """The error about a file whose least key is greater than its greatest: it would be taken for free of the rows between."""
     why = f"its record of {file.file_name} has a least key that is greater than the greatest"
-    return DamagedFile("a manifest is damaged", why, "restore the manifest, or go back to an older snapshot")
+    return DamagedFile("a manifest is damaged", why)
 
 
 def _fewest_runs(members: list[tuple[Key, Key, DataFileMeta]]) -> Section:

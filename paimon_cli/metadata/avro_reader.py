@@ -224,7 +224,7 @@ def damage_errors() -> tuple[type[BaseException], ...]:
 def damaged(path: str, error: BaseException) -> DamagedFile:
     """The error for a file that is not valid Avro, or whose fields have unexpected types."""
     why = "a declared length exceeds the memory" if isinstance(error, MemoryError) else f"{error}" or type(error).__name__
-    return DamagedFile(f"{path} is not a readable Avro file", why, "restore the file, or go back to an older snapshot", path=path)
+    return DamagedFile(f"{path} is not a readable Avro file", why, path=path)
 
 
 @lru_cache(maxsize=64)

@@ -107,7 +107,6 @@ def refuse(faults: Faults, values: Mapping[str, Any], path: str, name: str) -> N
         raise DamagedFile(
             f"{path} is damaged",
             f"its record of {name} has {' and '.join(parts)}",
-            "restore the file, or go back to an older snapshot",
             path=path,
         )
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-from paimon_cli.errors import BeingDropped, DamagedFile
+from paimon_cli.errors import BeingDropped, DamagedFile, if_damaged
 from paimon_cli.metadata.table_layout import check_plain_names
 
 CURRENT_VERSION = 3
@@ -118,7 +118,7 @@ class Snapshot:
                 raise being_dropped(path)
             return _parsed(content, path)
         except (ValueError, RecursionError) as error:
-            hint = f"restore the file, or see what can be done: paimon-cli {_repair_of(path)}"
+            hint = if_damaged(_table_of(path)) if path.count("/") > 1 else ""
             raise DamagedFile(f"cannot read snapshot file {path}".rstrip(), str(error), hint, path=path) from error
 
 
@@ -197,10 +197,10 @@ def end_text(snapshot_id: int, commit_user: str, time_millis: int) -> str:
     )
 
 
-def _repair_of(path: str) -> str:
-    """The command that plans the repair of the table to which a snapshot, changelog or tag file belongs."""
+def _table_of(path: str) -> str:
+    """The table and branch to which a snapshot, changelog or tag file belongs, as the argument of a command."""
     root, _, branch = path.rsplit("/", 2)[0].partition("/branch/branch-")
-    return f"repair {shlex.quote(f'{root}$branch_{branch}' if branch else root)}" if path.count("/") > 1 else "repair --help"
+    return shlex.quote(f"{root}$branch_{branch}" if branch else root)
 
 
 def being_dropped(path: str) -> BeingDropped:

@@ -26,7 +26,7 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, date_text, sql_time_text, timestamp_parts
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
-from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.errors import DamagedFile, NotSupported, if_damaged
 
 SNAPSHOT_PREFIX = "snapshot-"
 SCHEMA_PREFIX = "schema-"
@@ -49,9 +49,10 @@ class TableLayout:
     It shares everything else with the table.
     """
 
-    def __init__(self, root: str, branch: str = MAIN_BRANCH) -> None:
+    def __init__(self, root: str, branch: str = MAIN_BRANCH, argument: str | None = None) -> None:
         self.root = root
         self.branch = branch
+        self._argument = argument
         self.manifest_directory = f"{root}/manifest"
         self.index_directory = f"{root}/index"
         self.statistics_directory = f"{root}/statistics"
@@ -77,8 +78,15 @@ class TableLayout:
 
     @property
     def argument(self) -> str:
-        """The table and its branch as a shell-quoted argument, for commands in hints."""
+        """The table and its branch as a shell-quoted argument, for commands in hints: as the user named it, or by its path."""
+        if self._argument is not None:
+            return self._argument
         return shlex.quote(self.root if self.branch == MAIN_BRANCH else f"{self.root}$branch_{self.branch}")
+
+    @property
+    def if_damaged(self) -> str:
+        """The hint about a damaged file of the table."""
+        return if_damaged(self.argument)
 
     def of_branch(self, branch: str) -> TableLayout:
         return TableLayout(self.root, branch)

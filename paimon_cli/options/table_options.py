@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from paimon_cli.errors import UsageError
@@ -50,6 +51,11 @@ def _unlimited_or_positive(value: str) -> int:
     return number
 
 
+def unset_command(table: str, key: str) -> str:
+    """The command that removes an option from a table, named by an argument, so that its default applies."""
+    return f"paimon-cli alter {table} unset {shlex.quote(key)}"
+
+
 class TableOptions:
     """The options of one table, parsed once; sizes in bytes, durations in milliseconds. Immutable.
 
@@ -58,10 +64,15 @@ class TableOptions:
     """
 
     raw: Mapping[str, str]
+    table: str
+    """The table as an argument of commands, for hints; empty if there is none yet."""
+    given: frozenset[str]
+    """The options that are not the table's own, but of one call."""
 
-    def __init__(self, mapping: Mapping[str, str]) -> None:
+    def __init__(self, mapping: Mapping[str, str], table: str = "", given: Iterable[str] = ()) -> None:
         names = {*_DEPENDENT, *(_NAME_OF_KEY[key] for key in _NAME_OF_KEY.keys() & mapping.keys())}
         self.__dict__.update({name: value for name, value in _DEFAULTS.items() if name not in names}, raw=dict(mapping))
+        self.__dict__.update(table=table, given=frozenset(given))
         for name in names:
             with suppress(UsageError):
                 self.__dict__[name] = getattr(self, name)
@@ -69,12 +80,21 @@ class TableOptions:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"TableOptions is immutable: {name}")
 
-    def __reduce__(self) -> tuple[type[TableOptions], tuple[Mapping[str, str]]]:
-        return TableOptions, (self.raw,)
+    def __reduce__(self) -> tuple[type[TableOptions], tuple[Mapping[str, str], str, frozenset[str]]]:
+        return TableOptions, (self.raw, self.table, self.given)
 
     def with_overrides(self, mapping: Mapping[str, str]) -> TableOptions:
         """A copy in which these options are replaced, as by dynamic options of one call."""
-        return TableOptions({**self.raw, **mapping})
+        return TableOptions({**self.raw, **mapping}, self.table, self.given.union(mapping))
+
+    def of_table(self, argument: str) -> TableOptions:
+        """A copy whose errors say how to change the options of the table with this argument in commands."""
+        return TableOptions(self.raw, argument, self.given)
+
+    def hint_about(self, key: str) -> str:
+        """What to do about an invalid value."""
+        is_own = self.table and key not in self.given
+        return unset_command(self.table, key) if is_own else f"set {key} to an allowed value"
 
     def check(self) -> None:
         """Raise `UsageError` for the first option, in order of declaration, with an invalid value."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.api.table import Table
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import bucket_rows, indexed_bucket_rows, partition_rows
 from paimon_cli.inspect.findings.bucket_rules import BIGGEST_BUCKET, MANY_BUCKETS, SMALLEST_BUCKET, better_bucket_count
@@ -20,7 +21,7 @@ COLUMNS = {"p": "STRING", "k": "INT NOT NULL", "v": "STRING"}
 def test_skew_counts_empty_buckets(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=4, options={"bucket-function.type": "mod"})
     write(context, [{"k": k} for k in range(1, 4000, 4)] + [{"k": 2}])
-    one, other = bucket_rows(context, context.snapshots.latest())
+    one, other = bucket_rows(context, bucket_files(context, context.snapshots.latest()).values())
     assert (one.bucket, other.bucket) == (1, 2)
     assert one.skew == round(4 * one.size / (one.size + other.size), 2) > 3
     assert round(one.skew + other.skew, 1) == 4.0
@@ -29,7 +30,7 @@ def test_skew_counts_empty_buckets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("writer", "name"), [("java-0.9", "dynamic_bucket"), ("java-1.4", "dynamic")])
 def test_hash_indexes_hold_every_key(tmp_path: Path, writer: str, name: str) -> None:
     context = TableContext.open(str(golden_table(writer, name, tmp_path)))
-    found = indexed_bucket_rows(context, context.snapshots.latest())
+    found = indexed_bucket_rows(context, bucket_files(context, context.snapshots.latest()).values())
     assert all(row.hash_count is not None and row.total_buckets == -1 and row.index_size >= 4 for row in found)
     assert sum(row.hash_count or 0 for row in found) >= len(rows(context))
     assert {row.vectors for row in found} == {0}
@@ -41,14 +42,14 @@ def test_vectors_are_counted_with_their_rows(tmp_path: Path) -> None:
     Table.open(context.url).compact(strategy="full")
     write(context, [{"k": k} for k in range(7)])
     Table.open(context.url).compact(strategy="minor")
-    (row,) = indexed_bucket_rows(context, context.snapshots.latest())
+    (row,) = indexed_bucket_rows(context, bucket_files(context, context.snapshots.latest()).values())
     assert (row.vectors, row.vector_rows, row.hash_count) == (1, 7, None)
 
 
 def test_null_and_odd_texts_are_partitions_of_their_own(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, [], ["p"], bucket=-1)
     write(context, [{"p": p, "k": k, "v": "a"} for p in (None, "a/b=c", "é, x=1") for k in range(3)])
-    found = bucket_rows(context, context.snapshots.latest())
+    found = bucket_rows(context, bucket_files(context, context.snapshots.latest()).values())
     assert [(row.partition, row.rows, row.sorted_runs, row.skew) for row in found] == [
         ("p=__DEFAULT_PARTITION__", 3, None, 1.0),
         ("p=a/b=c", 3, None, 1.0),

@@ -22,7 +22,6 @@ from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.table_description import describe_table
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import compact_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
@@ -433,11 +432,11 @@ def test_what_waits_is_a_finding_with_a_cure(tmp_path: Path) -> None:
     context = make(tmp_path / "t")
     for number in range(12):
         write(context, [row(9 - number, number), row(number, number)])
-    (finding,) = describe_table(CatalogTable.open(locate_table(context.url))).health
+    (finding,) = Table.open(context.url).describe().health
     assert (finding.code, finding.command) == ("PD023", f"paimon-cli compact {context.url}")
     assert finding.message == "24 rows in 12 files wait for their buckets; plain reads do not show them"
     compact(context)
-    assert describe_table(CatalogTable.open(locate_table(context.url))).health == ()
+    assert Table.open(context.url).describe().health == ()
 
 
 @pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}, {"changelog-producer": "lookup"}])

@@ -50,6 +50,11 @@ class ExaminedTable:
         self.damage.setdefault(cause, error)
         return cause
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all files are examined."""
+        return self.wanted is ALL_FILES
+
     @cached_property
     def ids(self) -> list[int]:
         return self.context.snapshots.ids()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, OPTIONS, WARNING, Finding, rule, well
 from paimon_cli.options.option_catalog import find_option
 from paimon_cli.options.option_text import counted, plain_number
-from paimon_cli.options.table_options import TYPED_OPTIONS
+from paimon_cli.options.table_options import TYPED_OPTIONS, unset_command
 
 STOP_TRIGGER = "num-sorted-run.stop-trigger"
 SHORT_RETENTION_MILLIS = 600_000
@@ -34,8 +34,15 @@ def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
         try:
             getattr(options, name)
         except UsageError as error:
-            command = f"paimon-cli alter {table.argument} unset {shlex.quote(given[0])}"
-            yield Finding("PD018", ERROR, "options", error.message, command)
+            yield unreadable_option(table, error)
+
+
+def unreadable_option(table: ExaminedTable, error: PaimonError) -> Finding:
+    """The finding about a value that cannot be read, from the error that names its option."""
+    key, value = str(error.details["key"]), str(error.details["value"])
+    is_own = key not in table.context.options.given
+    command = unset_command(table.argument, key) if is_own else ""
+    return Finding("PD018", ERROR, "options", error.message, command, OPTIONS, {"option": key, "value": value})
 
 
 @rule(OPTIONS, "PD018")

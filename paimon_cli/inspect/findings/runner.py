@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from paimon_cli.errors import BeingDropped, PaimonError, TookTooLong
+from paimon_cli.errors import BeingDropped, PaimonError, TookTooLong, UsageError
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -19,6 +19,7 @@ from paimon_cli.inspect.findings.finding import (
     Rule,
     is_at_least,
 )
+from paimon_cli.inspect.findings.option_rules import unreadable_option
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.catalog_options import TABLE_TIMEOUT
 
@@ -40,6 +41,7 @@ def findings_of(
 ) -> list[Finding]:
     """The findings of at least this severity, on these topics, of rules with these costs."""
     found: list[Finding] = []
+    stopped_by: dict[str, Finding] = {}
     failed: dict[str, list[str]] = {}
     drop: BeingDropped | None = None
     for rule in RULES:
@@ -50,13 +52,28 @@ def findings_of(
         except BeingDropped as error:
             drop = error
         except PaimonError as error:
-            failed.setdefault(table.note_damage(error), []).append(rule.name)
-    said = {finding.message for finding in found}  # an option that cannot be read is a finding, and stops other rules, too
-    damage = {error.message: failed.get(cause, []) for cause, error in table.damage.items() if error.message not in said}
+            if (option := _unread_option(table, error)) is not None:
+                stopped_by[str(option.figures["option"])] = option
+            else:
+                failed.setdefault(table.note_damage(error), []).append(rule.name)
+    said = {finding.figures.get("option") for finding in found}
+    found += [finding for key, finding in stopped_by.items() if key not in said]
+    damage = {error.message: failed.get(cause, []) for cause, error in table.damage.items()}
     if drop is not None:
         message = f"{drop.message}; if no drop is running any more, delete what is left"
         found.append(Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {table.argument}"))
     return [finding for finding in (*found, *_of_damage(table, damage)) if is_at_least(finding, least)]
+
+
+def _unread_option(table: ExaminedTable, error: PaimonError) -> Finding | None:
+    """The finding about an option that cannot be read, if that is what stops a rule."""
+    is_of_option = isinstance(error, UsageError) and error.details.get("key") in table.context.options.raw
+    return unreadable_option(table, error) if is_of_option else None
+
+
+def finding_about(table: ExaminedTable, error: PaimonError) -> Finding:
+    """What the findings say about an error that keeps a command from judging the table."""
+    return _unread_option(table, error) or next(_of_damage(table, {error.message: []}))
 
 
 def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[Finding]:
