@@ -25,6 +25,7 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
@@ -55,18 +56,19 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
     writers were first in all attempts.
     """
     refuse_secrets(_set_options(changes))
-    for _ in range(table.schemas.latest().typed_options.commit_max_retries + 1):
+    for _ in range(_readable(table.schemas.latest()).typed_options.commit_max_retries + 1):
         old = table.schemas.latest()
         new = altered_schema(old, changes, table.snapshots.latest_id() is not None, (clock or SystemClock()).now_millis())
         if _same(old, new):
             return AlteredTable(old, False)
-        _check_vectors_switch(table, old, new)
-        _check_lookup_switch(table, old, new)
-        _check_postponed(table, old, new)
-        refuse_unwritable(f"the schema of {table.name} cannot change like that", new, old)
+        before = _readable(old)
+        _check_vectors_switch(table, before, new)
+        _check_lookup_switch(table, before, new)
+        _check_postponed(table, before, new)
+        refuse_unwritable(f"the schema of {table.name} cannot change like that", new, before)
         published = _published(table, new, changes)
         if published is not None:
-            warnings = _warnings(table, old, published, changes)
+            warnings = _warnings(table, before, published, changes)
             if not _same(new, published):
                 warnings.append(f"schema {published.id}, created by the server, differs from the requested one; check it")
             if table.metastore is not None and table.identifier is not None and table.branch == MAIN_BRANCH:
@@ -74,6 +76,17 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
             return AlteredTable(published, True, tuple(warnings))
     raise StorageUnavailable(
         f"the schema of {table.name} was not changed", "other schema changes were published first each time", "try again"
+    )
+
+
+def _readable(schema: TableSchema) -> TableSchema:
+    """The schema without options whose values cannot be read, so that what a change does to a table can be judged."""
+    return replace(schema, options=dict(schema.typed_options.readable.raw))
+
+
+def _context(table: CatalogTable, schema: TableSchema) -> TableContext:
+    return TableContext.open(
+        table.url, table.options, storage=table.storage, branch=table.branch, schema=schema, trace=table.trace, opened=table
     )
 
 
@@ -186,9 +199,10 @@ def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchem
     """
     enabled = new.typed_options.deletion_vectors_enabled
     latest = table.snapshots.latest()
-    if old.typed_options.deletion_vectors_enabled == enabled or latest is None or not new.primary_keys:
+    was_read = enabled or VECTORS_ENABLED in old.options or VECTORS_ENABLED not in table.schemas.get(old.id).options
+    if (old.typed_options.deletion_vectors_enabled == enabled and was_read) or latest is None or not new.primary_keys:
         return
-    context = table.context
+    context = _context(table, old)
     for bucket in bucket_files(context, latest).values():
         why = _unmerged(bucket) if enabled else _marked(bucket)
         if why is not None:
@@ -210,12 +224,13 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
     latest = table.snapshots.latest()
     if shadows[0] == shadows[1] or latest is None:
         return
-    for bucket in bucket_files(table.context, latest).values():
+    context = _context(table, old)
+    for bucket in bucket_files(context, latest).values():
         levels = {file.level for file in bucket.files} - {0}
         if len(levels) > 1:
             raise UsageError(
                 "compactions cannot start or stop looking up older rows yet",
-                f"{table.context.bucket_path(*bucket.bucket_id)} has {len(levels)} levels above level 0",
+                f"{context.bucket_path(*bucket.bucket_id)} has {len(levels)} levels above level 0",
                 f"run this first, while nothing writes: paimon-cli compact {table.layout.argument} --strategy full",
                 option="changelog-producer",
             )
@@ -227,11 +242,12 @@ def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) ->
     latest = table.snapshots.latest()
     if before != POSTPONE_BUCKET or after == POSTPONE_BUCKET or latest is None:
         return
-    for bucket in bucket_files(table.context, latest, FileFilter(buckets={POSTPONE_BUCKET})).values():
+    context = _context(table, old)
+    for bucket in bucket_files(context, latest, FileFilter(buckets={POSTPONE_BUCKET})).values():
         files = counted(len(bucket.files), "file")
         raise UsageError(
             f"bucket cannot change from {before} to {after} yet",
-            f"{table.context.bucket_path(*bucket.bucket_id)} has {files} with rows waiting for their buckets",
+            f"{context.bucket_path(*bucket.bucket_id)} has {files} with rows waiting for their buckets",
             f"run this first, while nothing writes: paimon-cli compact {table.layout.argument}",
             option="bucket",
         )

@@ -12,7 +12,7 @@ from paimon_cli.metastore.settings import user_file_of
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import read_option
-from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
+from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, is_of_files
 from paimon_cli.storage.catalog_options import USER_PREFIXES, is_catalog_option
 from paimon_cli.storage.redaction import names_secret
 
@@ -120,7 +120,8 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
         return dict(options)
     _refuse_never(key)
     if has_snapshots:
-        _refuse_immutable(key)
+        if old is None or _is_valid(key, old):
+            _refuse_immutable(key)
         if key == "bucket":
             _check_bucket(old or "-1", value, has_keys)
         if key == VECTORS_ENABLED:
@@ -155,12 +156,25 @@ def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) ->
         raise UsageError(f"option {key} is not set", hint="`options ls` lists the options that are set", option=key)
     _refuse_never(key)
     if has_snapshots:
+        if is_of_files(key) and not _is_valid(key, options[key]):
+            why = "nobody can read its value, and its default may be wrong for the files"
+            hint = f"restore the value with which the table was written: {key}=VALUE, with `set`"
+            raise UsageError(f"option {key} cannot be unset", why, hint, option=key)
         _refuse_immutable(key)
         if key == "bucket":
             raise UsageError("option bucket cannot be unset", "existing files were written for this bucket count", option=key)
         if key == VECTORS_ENABLED:
             _check_vectors(options, False)
     return {other: value for other, value in options.items() if other != key}
+
+
+def _is_valid(key: str, value: str) -> bool:
+    """Whether an option has a value that can be read. If not, no file was written with it, and the right one may be set."""
+    try:
+        TableOptions({key: value}).check()
+    except UsageError:
+        return False
+    return True
 
 
 def _refuse_never(key: str) -> None:

@@ -156,7 +156,13 @@ class CatalogTable(TableHistory):
         if schema is None:
             return None
         return TableContext.open(
-            self.url, self.options, storage=self.storage, branch=self.branch, schema=schema, trace=self.trace
+            self.url,
+            self.options,
+            storage=self.storage,
+            branch=self.branch,
+            schema=schema,
+            trace=self.trace,
+            opened=self,
         )
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:

@@ -107,19 +107,20 @@ def without_controls(json_text: str) -> str:
 T = TypeVar("T")
 
 
-def read_option(key: str, text: str, read: Callable[[str], T], hint: str = "") -> T:
+def read_option(key: str, text: str, read: Callable[[str], T]) -> T:
     """`read(text)`. Raises `UsageError`, naming the option, if the text is not a valid value."""
     try:
         return read(text)
     except ValueError as error:
-        raise _invalid(key, text, str(error), hint) from None
+        raise _invalid(key, text, str(error)) from None
     except UsageError as error:
-        raise _invalid(key, text, error.hint or error.why, hint) from None
+        raise _invalid(key, text, error.hint or error.why) from None
 
 
-def _invalid(key: str, text: str, allowed: str, hint: str) -> UsageError:
-    what, hint = f"option '{key}' cannot be '{text}'", hint or f"set {key} to an allowed value"
-    return UsageError(what, f"allowed: {allowed}", hint, key=key, value=text)
+def _invalid(key: str, text: str, allowed: str) -> UsageError:
+    return UsageError(
+        f"option '{key}' cannot be '{text}'", f"allowed: {allowed}", f"set {key} to an allowed value", key=key, value=text
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +139,11 @@ class TypedOption(Generic[T]):
     def __get__(self, options: Any, owner: type[object] | None = None) -> T:
         for key in (self.key, *self.older_keys):
             if key in options.raw:
-                return read_option(key, options.raw[key], self.read, options.hint_about(key))
+                try:
+                    return read_option(key, options.raw[key], self.read)
+                except UsageError as error:
+                    options.explain(error, key)
+                    raise
         return self.default(options) if callable(self.default) else self.default
 
 

@@ -52,8 +52,19 @@ def _unlimited_or_positive(value: str) -> int:
 
 
 def unset_command(table: str, key: str) -> str:
-    """The command that removes an option from a table, named by an argument, so that its default applies."""
-    return f"paimon-cli alter {table} unset {shlex.quote(key)}"
+    """The command that removes an option from a table, named by an argument, so that its default applies.
+
+    Empty for an option that says how the files are to be read: its default might be wrong for them.
+    """
+    return "" if is_of_files(key) else f"paimon-cli alter {table} unset {shlex.quote(key)}"
+
+
+def is_of_files(key: str) -> bool:
+    """Whether an option says how the files of a table are to be read, so that only one value is right."""
+    from paimon_cli.options.option_catalog import find_option  # only errors, findings and changes of a schema need it
+
+    known = find_option(key)
+    return key in ("bucket", "changelog-producer", VECTORS_ENABLED) or (known is not None and known.immutable)
 
 
 class TableOptions:
@@ -91,10 +102,13 @@ class TableOptions:
         """A copy whose errors say how to change the options of the table with this argument in commands."""
         return TableOptions(self.raw, argument, self.given)
 
-    def hint_about(self, key: str) -> str:
-        """What to do about an invalid value."""
-        is_own = self.table and key not in self.given
-        return unset_command(self.table, key) if is_own else f"set {key} to an allowed value"
+    def explain(self, error: UsageError, key: str) -> None:
+        """Give the error about an invalid value the command that changes it, if it is the table's own."""
+        if self.table and key not in self.given:
+            error.details["of_table"] = self.table
+            command = unset_command(self.table, key)
+            said = f"restore the value with which the table was written: paimon-cli alter {self.table} set {key}=VALUE"
+            error.set_hint(command or said)
 
     def check(self) -> None:
         """Raise `UsageError` for the first option, in order of declaration, with an invalid value."""
@@ -301,6 +315,20 @@ class TableOptions:
         own = {key: value for key, value in self.raw.items() if key not in left_out and not key.startswith("file-index.")}
         own = {key: value for key, value in own.items() if not (key.startswith("fields.") and key.endswith(".stats-mode"))}
         return TableOptions({**own, "file.format": file_format, "metadata.stats-mode": "none", "data-file.prefix": prefix})
+
+    @property
+    def readable(self) -> TableOptions:
+        """The options without those whose values cannot be read, so that their defaults apply."""
+        invalid = [option for name, option in TYPED_OPTIONS.items() if self._is_invalid(name)]
+        unread = {key for option in invalid for key in (option.key, *option.older_keys)}
+        return TableOptions({key: value for key, value in self.raw.items() if key not in unread}, self.table, self.given)
+
+    def _is_invalid(self, name: str) -> bool:
+        try:
+            getattr(self, name)
+        except UsageError:
+            return True
+        return False
 
     @property
     def looks_up_keys(self) -> bool:

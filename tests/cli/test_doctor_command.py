@@ -206,7 +206,7 @@ def test_damaged_metadata_is_a_finding(run: Run, tmp_path: Path) -> None:
     run("doctor", context.url, code=4)
     run("doctor", tmp_path / "nothing", code=3)
     hint = run("describe", context.url, code=10).err.splitlines()[-1]
-    assert hint == f"hint: restore the file, or see what can be repaired: paimon-cli repair {context.url}"
+    assert hint == f"hint: restore the file, or see what is damaged and what can be done: paimon-cli verify {context.url}"
 
 
 def test_one_damaged_file_is_one_finding(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def test_partitions_are_named_by_canonical_values_not_by_directories(tmp_path: P
     assert partition_text(context, entry.partition) == "dt=2024-01-01/ok=true"
     assert "dt=19723" in context.partition_path_of(entry.partition)
     spec = PartitionSpec.parse(context, {"dt": "2024-01-01"})
-    assert [row.partition for row in bucket_rows(context, bucket_files(context, latest, FileFilter(spec.matches)).values())] == ["dt=2024-01-01/ok=true"]
+    states = bucket_files(context, latest, FileFilter(spec.matches)).values()
+    assert [row.partition for row in bucket_rows(context, states)] == ["dt=2024-01-01/ok=true"]
 
 
 def test_deletion_vector_cardinality_is_at_its_file(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.bucket.postponed_files import replay_order, writer_of
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption

@@ -34,15 +34,20 @@ def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
         try:
             getattr(options, name)
         except UsageError as error:
-            yield unreadable_option(table, error)
+            yield unreadable_option(table.argument, error)
 
 
-def unreadable_option(table: ExaminedTable, error: PaimonError) -> Finding:
+def is_of_option(error: PaimonError) -> bool:
+    """Whether an option of the table that cannot be read is what stops a rule, or the opening of the table."""
+    return isinstance(error, UsageError) and "of_table" in error.details
+
+
+def unreadable_option(argument: str, error: PaimonError) -> Finding:
     """The finding about a value that cannot be read, from the error that names its option."""
-    key, value = str(error.details["key"]), str(error.details["value"])
-    is_own = key not in table.context.options.given
-    command = unset_command(table.argument, key) if is_own else ""
-    return Finding("PD018", ERROR, "options", error.message, command, OPTIONS, {"option": key, "value": value})
+    key = str(error.details["key"])
+    command = unset_command(argument, key) if is_of_option(error) else ""
+    message = error.message if command else f"{error.message}; {error.hint}"
+    return Finding("PD018", ERROR, "options", message, command, OPTIONS, {"option": key, "value": str(error.details["value"])})
 
 
 @rule(OPTIONS, "PD018")

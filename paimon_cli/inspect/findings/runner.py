@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from paimon_cli.errors import BeingDropped, PaimonError, TookTooLong, UsageError
+from paimon_cli.errors import BeingDropped, PaimonError, TookTooLong
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -19,7 +19,7 @@ from paimon_cli.inspect.findings.finding import (
     Rule,
     is_at_least,
 )
-from paimon_cli.inspect.findings.option_rules import unreadable_option
+from paimon_cli.inspect.findings.option_rules import is_of_option, unreadable_option
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.catalog_options import TABLE_TIMEOUT
 
@@ -52,8 +52,8 @@ def findings_of(
         except BeingDropped as error:
             drop = error
         except PaimonError as error:
-            if (option := _unread_option(table, error)) is not None:
-                stopped_by[str(option.figures["option"])] = option
+            if is_of_option(error):
+                stopped_by[str(error.details["key"])] = unreadable_option(table.argument, error)
             else:
                 failed.setdefault(table.note_damage(error), []).append(rule.name)
     said = {finding.figures.get("option") for finding in found}
@@ -65,15 +65,11 @@ def findings_of(
     return [finding for finding in (*found, *_of_damage(table, damage)) if is_at_least(finding, least)]
 
 
-def _unread_option(table: ExaminedTable, error: PaimonError) -> Finding | None:
-    """The finding about an option that cannot be read, if that is what stops a rule."""
-    is_of_option = isinstance(error, UsageError) and error.details.get("key") in table.context.options.raw
-    return unreadable_option(table, error) if is_of_option else None
-
-
 def finding_about(table: ExaminedTable, error: PaimonError) -> Finding:
     """What the findings say about an error that keeps a command from judging the table."""
-    return _unread_option(table, error) or next(_of_damage(table, {error.message: []}))
+    if is_of_option(error):
+        return unreadable_option(table.argument, error)
+    return next(_of_damage(table, {error.message: []}))
 
 
 def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[Finding]:
@@ -94,4 +90,6 @@ def unopened(argument: str, error: PaimonError) -> Finding:
     if isinstance(error, TookTooLong):
         again = f"paimon-cli health {argument} --option {TABLE_TIMEOUT}=10min"
         return Finding(NO_ANSWER, ERROR, "table", error.message, again)
+    if is_of_option(error):
+        return unreadable_option(argument, error)
     return Finding(UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")

@@ -283,6 +283,11 @@ def a_stop_trigger_that_is_no_number(folder: Path) -> TableContext:
 
 
 @odd
+def an_append_trigger_that_is_no_number(folder: Path) -> TableContext:
+    return with_options(appended(folder, 3), **{"compaction.min.file-num": "few"})
+
+
+@odd
 def an_unknown_option(folder: Path) -> TableContext:
     return with_options(keyed(folder, 1), **{"snapshot.num-retianed.max": "3"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ from paimon_cli.inspect.findings.runner import RULES
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.service_turn import NO_UPKEEP, look
 from tests.cli.calling import Answer
-from tests.inspect.findings.odd_tables import BUILDERS
+from tests.inspect.findings.odd_tables import BUILDERS, seven_runs_over_five
 
 OF_COMPACTIONS = {DUE, HIDDEN, POSTPONED, STALLED}
 OF_LISTINGS = {code for rule in RULES if rule.cost == LISTING for code in rule.codes}
@@ -125,6 +126,7 @@ def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
     found = {finding["code"]: finding for finding in judged.health["findings"]}
     if judged.plan.code not in (0, 4):
         assert {"PD030", "PD028", "PD018"} & found.keys() and not OF_COMPACTIONS & found.keys(), "neither healthy nor due"
+        assert not {row["code"] for row in buckets.json["items"]} & OF_COMPACTIONS if not buckets.code else True
         return
     advised = {(row["partition"], row["bucket"]): row for row in buckets.json["items"] if row["code"] in OF_COMPACTIONS}
     hidden = {place for place, row in advised.items() if row["code"] == HIDDEN}
@@ -132,15 +134,57 @@ def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
     assert {row["code"] for row in advised.values()} == OF_COMPACTIONS & found.keys()
     assert all(found[row["code"]]["command"] == row["advice"] for row in advised.values())
     if judged.context.schema.primary_keys:
-        tree = judged.ask("lsm show")
-        if tree.code == 2:
-            assert tree.error["message"] == found["PD018"]["message"], "it shows an option that cannot be read"
-            return
-        shown = tree.json["items"]
+        shown = judged.ask("lsm show").json["items"]
         picking = {(row["partition"], row["bucket"]) for row in shown if row["output_level"] is not None or row["bucket"] == -2}
         assert picking == judged.due
         assert max((row["read_amplification"] for row in shown if row["bucket"] != -2), default=0) == judged.health["most_runs"]
     assert Table.open(judged.context.url, branch=judged.context.branch).state().due == len(judged.due)
+
+
+def test_what_keeps_commands_from_judging_is_said_alike(judged: Judged) -> None:
+    """An option or a file that cannot be read: one message, and one command, wherever a compaction would be judged."""
+    plan = judged.plan
+    if plan.code in (0, 4):
+        return
+    grave = {finding["message"]: finding for finding in judged.health["findings"] if finding["severity"] == "error"}
+    (finding,) = [found for said, found in grave.items() if said.startswith(plan.error["message"])]
+    assert finding["command"].removesuffix(" --branch main") in plan.error["hint"]
+    shows = ["buckets ls", *(["lsm show"] if judged.context.schema.primary_keys else [])]
+    if finding["code"] != "PD018":  # a drop is hinted at with all flags of the call
+        stopped = [judged.ask(command) for command in ("describe", *shows)]
+        assert all((answer.code, answer.error["hint"]) == (plan.code, plan.error["hint"]) for answer in stopped)
+        return
+    buckets = judged.ask("buckets ls").json["items"]
+    assert {(row["code"], row["reason"], row["advice"]) for row in buckets} == {("PD018", finding["message"], finding["command"])}
+    for tree in judged.ask("lsm show").json["items"] if len(shows) > 1 else ():
+        assert finding["message"] in tree["would_compact"] and finding["command"] in tree["would_compact"]
+        assert tree["output_level"] is None
+
+
+ONLY_ONE_IS_RIGHT = {
+    **{"merge-engine": "deduplicate", "bucket": "1", "changelog-producer": "none"},
+    "deletion-vectors.enabled": "false",
+}
+
+
+@pytest.mark.parametrize("key", ["target-file-size", "num-levels", *ONLY_ONE_IS_RIGHT])
+def test_a_value_that_keeps_a_table_from_being_opened_is_mended_by_the_command_of_the_hint(key: str, tmp_path: Path) -> None:
+    context = seven_runs_over_five(tmp_path / "t")
+    path = Path(context.layout.schema(0))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"options": {**context.schema.options, key: "x"}}))
+    (row,) = call("health", context.url, "-o", "json").json["items"]
+    (finding,) = [found for found in row["findings"] if found["severity"] == "error"]
+    stopped = call("compact", context.url, "--dry-run", "-o", "json")
+    assert (finding["code"], stopped.code) == ("PD018", 2) and stopped.error["message"] in finding["message"]
+    command = stopped.error["hint"].partition("paimon-cli ")[2]
+    if key in ONLY_ONE_IS_RIGHT:
+        assert not finding["command"] and call("alter", context.url, "unset", key).code == 2, "the default may be wrong"
+        assert stopped.error["hint"] in finding["message"]
+        command = command.replace("VALUE", ONLY_ONE_IS_RIGHT[key])
+    else:
+        assert finding["command"] == f"paimon-cli {command}"
+    assert call(*shlex.split(command)).code == 0
+    assert call("compact", context.url, "--dry-run").code == 0
 
 
 def test_the_service_has_work_where_findings_say_so(judged: Judged) -> None:
