@@ -96,7 +96,11 @@ class Catalog(Compaction):
     def create_database(self, name: str, *, if_not_exists: bool = False) -> bool:
         """Create a database; returns False if it exists and `if_not_exists` is set. Raises `UsageError` otherwise."""
         if not is_name(name):
-            raise UsageError(f"'{name}' is not a valid database name", "it may not contain . / \\ or $")
+            above, _, last = name.rstrip("/").rpartition("/")
+            is_path = bool(above) and is_name(last)
+            hint = f"paimon-cli db create {shlex.quote(last)} --warehouse {shlex.quote(above)}" if is_path else ""
+            why = "it is a path; a database has a name, in a warehouse" if is_path else "it may not contain . / \\ or $"
+            raise UsageError(f"'{name}' is not a valid database name", why, hint)
         metastore = self._metastore
         if if_not_exists:
             with suppress(NotFound):

@@ -62,7 +62,8 @@ NAMES_OF_KIND = {
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
     "watermark write write_amplification",
     SIZE: "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
-    "bytes_before compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
+    "bytes_before bytes_read bytes_written "
+    "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
     NAMES: "older_keys choices actions actors branches checks extra_files honours left partition_keys primary_keys removed "

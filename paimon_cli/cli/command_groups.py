@@ -173,6 +173,10 @@ class HelpfulGroup(PlainHelp, TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names_table = any(parameter.param_type_name == "argument" for parameter in self.params)
+        if names_table and args and not args[0].startswith("-") and not _has_command(args):
+            known = [name for name in self.list_commands(ctx) if not self.get_command(ctx, name).hidden]
+            why, hint = f"its commands are {', '.join(known)}", f"{ctx.command_path} {shlex.join(args[:1])} {known[0]} --help"
+            raise UsageError(f"{ctx.info_name} {args[0]} does not say what to do", why, hint)
         return super().parse_args(ctx, (_flags_after_command(args) if names_table else args) or ["--help"])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -191,6 +195,14 @@ class HelpfulGroup(PlainHelp, TyperGroup):
 
 
 LOCATING_FLAGS = ("--warehouse", "--profile", "--branch")
+
+
+def _has_command(words: list[str]) -> bool:
+    """Whether anything follows a table and the flags that locate it."""
+    end = 1
+    while words[end : end + 1] and words[end] in LOCATING_FLAGS:
+        end += 2
+    return end < len(words)
 
 
 def _flags_after_command(words: list[str]) -> list[str]:

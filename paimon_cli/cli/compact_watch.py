@@ -170,6 +170,8 @@ def _table_item(done: TableRound) -> dict[str, Any]:
         "files_after": summary.files_after,
         "bytes_before": summary.bytes_before,
         "bytes_after": summary.bytes_after,
+        "bytes_read": summary.bytes_read,
+        "bytes_written": summary.bytes_written,
         "snapshots": [snapshot.id for snapshot in summary.snapshots],
         "conflicts": summary.conflicts,
         "most_runs": done.standing.most_runs,
@@ -192,8 +194,8 @@ class TableLine:
     buckets: int = 0
     files_before: int = 0
     files_after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
     conflicts: int = 0
     snapshot: int | None = None
 
@@ -204,8 +206,8 @@ class TableLine:
         self.buckets += summary.buckets
         self.files_before += summary.files_before
         self.files_after += summary.files_after
-        self.bytes_before += summary.bytes_before
-        self.bytes_after += summary.bytes_after
+        self.bytes_read += summary.bytes_read
+        self.bytes_written += summary.bytes_written
         self.conflicts += summary.conflicts
         if summary.snapshots:
             self.snapshot = summary.snapshots[-1].id
@@ -236,7 +238,7 @@ class LiveDisplay(ServiceLog):
                 f"{line.files_before:,} -> {line.files_after:,}",
                 "-" if line.snapshot is None else str(line.snapshot),
             )
-            sizes = (human_size(line.bytes_before), human_size(line.bytes_after))
+            sizes = (human_size(line.bytes_read), human_size(line.bytes_written))
             cells = (name, line.state, str(line.runs), f"{line.buckets:,}", files, *sizes, str(line.conflicts), snapshot)
             grid.add_row(*(Text(printable(cell)) for cell in cells))
         return Group(grid, Text(self._footer, style="dim"))

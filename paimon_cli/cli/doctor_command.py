@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import os
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 from types import SimpleNamespace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -150,22 +151,28 @@ def advise(
 ) -> None:
     """Suggest changes based on the table's own history: bucket count, small files, options, compaction triggers.
 
-    Each suggestion shows its figures and the command that applies it; the findings of `health` are among them. Nothing is
-    changed, and the exit code is 0 (`health` exits with 4 on findings). Triggers are compared by replaying the commits that
-    are still in the history.
+    Each suggestion shows its figures and the command that applies it; the findings of `health` are among them, on which it exits
+    with 4, too. Nothing is changed. Triggers are compared by replaying the commits that are still in the history.
 
     paimon-cli advise ./wh/shop.db/orders --only buckets
 
     paimon-cli advise shop.orders --warehouse ./wh -o json
     """
-    from paimon_cli.cli.text_view import wrapped
-    from paimon_cli.inspect.findings.finding import Finding
+    from paimon_cli.inspect.findings.finding import WARNING, Finding, is_at_least
 
     topics = [topic.value for topic in only or ()]
     found = call.open(table).advise(only=topics, argument=call.pasted(table))
-    if not call.is_for_people:
+    if call.is_for_people:
+        _say_advice(found)
+    else:
         call.show(Listing("AdviceList", table, Finding, found))
-        return
+    if any(is_at_least(finding, WARNING) for finding in found):
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _say_advice(found: Sequence[Any]) -> None:
+    from paimon_cli.cli.text_view import wrapped
+
     topic = ""
     for advice in found:
         if advice.topic != topic:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from paimon_cli.cli.columns import RECORDS, TO_DO, field_names
+from paimon_cli.cli.columns import RECORDS, TO_DO, columns_of, field_names
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.results import ABSENT, View, cell_text, printable, say
 from paimon_cli.cli.terminal import paged
@@ -95,7 +95,9 @@ def _show_records(title: str, rows: Sequence[Any], view: View, *, is_first: bool
     print(f"{'' if is_first else chr(10)}{title}" if rows else f"{title}: none")
     if rows:
         names = field_names(type(rows[0]))
-        print_table([Header(name) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
+        titles = {column.name: str(column.title).lower() for column in columns_of(type(rows[0])) if column.title is not None}
+        headers = [Header(titles.get(name, name)) for name in names]
+        print_table(headers, ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
 
 
 def say_findings(findings: Iterable[Any], margin: str = "") -> None:

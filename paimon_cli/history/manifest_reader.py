@@ -209,6 +209,15 @@ class ManifestReader:
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
 
+    def delta_table(self, snapshot: Snapshot) -> FileTable:
+        """The entries that the commit of this snapshot added, as columns."""
+        from paimon_cli.history.file_table import FileTable  # loads numpy, which commands on snapshots do not need
+
+        try:
+            return FileTable.of(self.tables(self.manifest_list(snapshot.delta_manifest_list)))
+        except DamagedFile as error:
+            raise self.gone_or_damaged(snapshot, error) from error
+
     def live_files(self, snapshot: Snapshot, wanted: FileFilter = ALL_FILES) -> FileTable:
         """The live files of a snapshot, oldest first."""
         return self.live_files_in(snapshot, filter(wanted.keeps_manifest, self.manifests_of(snapshot)), wanted)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
@@ -31,7 +31,7 @@ from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed
-from paimon_cli.metadata.data_file import BucketId, CommitMessage
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode, TableMode
@@ -47,6 +47,8 @@ MAX_REPLANS = 10
 class CompactSummary(Summary):
     """The result: buckets compacted, files and bytes before and after; `conflicts`: buckets that other jobs changed meanwhile.
 
+    `bytes_read`, `bytes_written`: without files that were only moved to a higher level.
+
     `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
     """
 
@@ -55,6 +57,8 @@ class CompactSummary(Summary):
     files_after: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
     snapshots: tuple[Snapshot, ...] = ()
     conflicts: int = 0
     waiting_records: int = 0
@@ -73,12 +77,15 @@ class CompactSummary(Summary):
         )
         before = [file for message in outcome.committed for file in message.compact_before]
         after = [file for message in outcome.committed for file in message.compact_after]
+        read, written = rewritten_files(outcome.committed)
         return cls(
             buckets=sum(message.bucket != POSTPONE_BUCKET for message in outcome.committed),
             files_before=len(before),
             files_after=len(after),
             bytes_before=sum(file.file_size for file in before),
             bytes_after=sum(file.file_size for file in after),
+            bytes_read=sum(file.file_size for file in read),
+            bytes_written=sum(file.file_size for file in written),
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
             waiting_records=max(0, plan.standing.waiting_records - shown),
@@ -87,6 +94,17 @@ class CompactSummary(Summary):
             seconds=seconds,
             plan=plan,
         )
+
+
+def rewritten_files(messages: Iterable[CommitMessage]) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
+    """The files that compactions read, and those that they wrote, without those of which only the level changed."""
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    for message in messages:
+        upgraded = {file.file_name for file in message.compact_before} & {file.file_name for file in message.compact_after}
+        before += [file for file in message.compact_before if file.file_name not in upgraded]
+        after += [file for file in message.compact_after if file.file_name not in upgraded]
+    return before, after
 
 
 def run_compact(

@@ -70,13 +70,13 @@ class _TableFigures:
             return
         self.compactions += 1
         self.buckets += summary.buckets
-        self.input_bytes += summary.bytes_before
-        self.output_bytes += summary.bytes_after
-        self.greatest_input = max(self.greatest_input, summary.bytes_before)
-        self.greatest_output = max(self.greatest_output, summary.bytes_after)
+        self.input_bytes += summary.bytes_read
+        self.output_bytes += summary.bytes_written
+        self.greatest_input = max(self.greatest_input, summary.bytes_read)
+        self.greatest_output = max(self.greatest_output, summary.bytes_written)
         self.millis += summary.seconds * 1000
         self.last_files = summary.files_before, summary.files_after
-        self.last_bytes = summary.bytes_before, summary.bytes_after
+        self.last_bytes = summary.bytes_read, summary.bytes_written
         self.last_buckets, self.last_snapshots = summary.buckets, len(summary.snapshots)
         if summary.snapshots:
             self.last_attempts = summary.snapshots[-1].commit_attempts or 0

@@ -25,7 +25,15 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.hive_client import HiveAddress, HiveLock, user_name
-from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties, plain_path
+from paimon_cli.metastore.metastore import (
+    Database,
+    Metastore,
+    RegisteredTable,
+    TableIdentifier,
+    listed_properties,
+    names_for_a_hint,
+    plain_path,
+)
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
@@ -259,7 +267,7 @@ class HiveMetastore(Metastore):
             table = client.get_table(*identifier)
         except self._missing:
             self._find_database(client, identifier.database)
-            raise self.no_table(identifier) from None
+            raise self.no_table(identifier, names_for_a_hint(lambda: self._names(identifier.database))) from None
         if not _is_paimon(table):
             raise NotSupported(f"table {identifier}", "it is a Hive table, not a Paimon table", "read it with Hive or Spark")
         return table
@@ -268,7 +276,12 @@ class HiveMetastore(Metastore):
         try:
             return _database(client.get_database(name))
         except self._missing:
-            raise self.no_database(name) from None
+            raise self.no_database(name, names_for_a_hint(self._names)) from None
+
+    def _names(self, database: str | None = None) -> list[str]:
+        """The names of the tables of a database, or of databases, over one more connection."""
+        with self._address.connected() as client:
+            return list(client.get_all_databases() if database is None else client.get_all_tables(database))
 
     def _hive_table(self, identifier: TableIdentifier, schema: TableSchema, url: str) -> Any:
         """The entry that Java's HiveCatalog creates for a managed table."""

@@ -15,9 +15,17 @@ from sqlalchemy.exc import IntegrityError
 
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
+from paimon_cli.metastore.metastore import (
+    Database,
+    Metastore,
+    RegisteredTable,
+    TableIdentifier,
+    listed_properties,
+    names_for_a_hint,
+)
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.sql_database import database_errors, open_database
+from paimon_cli.storage.storage import MAX_SIMILAR
 from paimon_cli.storage.threads import cached_property
 
 CATALOG = "the jdbc catalog"
@@ -99,7 +107,7 @@ class JdbcMetastore(Metastore):
         with self._connected() as connection:
             if not self._has(connection, identifier):
                 self._expect_database(connection, identifier.database)
-                raise self.no_table(identifier)
+                raise self.no_table(identifier, names_for_a_hint(lambda: self._names(identifier.database)))
         return RegisteredTable(identifier, self._url(identifier))
 
     def url_of_new_table(self, identifier: TableIdentifier) -> str:
@@ -201,7 +209,18 @@ class JdbcMetastore(Metastore):
             if connection.execute(select(table.c.database_name).where(self._of(table, name)).limit(1)).first() is not None:
                 return
         if not self._views(connection, name):
-            raise self.no_database(name)
+            raise self.no_database(name, names_for_a_hint(self._names))
+
+    def _names(self, database: str | None = None) -> list[str]:
+        """Some names of tables of a database, or of databases, in one more transaction."""
+        named = TABLES.c.database_name if database is None else TABLES.c.table_name
+        wanted = self._of(TABLES) if database is None else self._of(TABLES, database)
+        queries = [select(named).where(wanted).distinct().limit(MAX_SIMILAR)]
+        if database is None:
+            properties = DATABASE_PROPERTIES
+            queries.append(select(properties.c.database_name).where(self._of(properties)).distinct().limit(MAX_SIMILAR))
+        with self._connected() as connection:
+            return [name for query in queries for name in connection.scalars(query)]
 
     def _database(self, connection: Connection, name: str) -> Database:
         """A database with the location that Java shows; its tables are always below the warehouse."""

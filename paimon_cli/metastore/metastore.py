@@ -11,16 +11,17 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.catalog_options import store_options, table_seconds
-from paimon_cli.storage.storage import Storage, directories_of
+from paimon_cli.storage.storage import MAX_SIMILAR, Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.web_address import AllowedHosts
 
@@ -275,6 +276,14 @@ class Metastore(ABC):
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:
         return NotSupported(f"{work} is not supported", f"this version cannot do that in a {self.kind} catalog", hint)
+
+
+def names_for_a_hint(listing: Callable[[], Iterable[str]]) -> list[str]:
+    """The first names of a listing, one of which may have been meant; none if it fails, which must not hide the first error."""
+    try:
+        return list(islice(listing(), MAX_SIMILAR))
+    except PaimonError:
+        return []
 
 
 def listed_properties(schema: TableSchema) -> dict[str, str]:

@@ -12,7 +12,14 @@ from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, NotSupported
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, plain_path
+from paimon_cli.metastore.metastore import (
+    Database,
+    Metastore,
+    RegisteredTable,
+    TableIdentifier,
+    names_for_a_hint,
+    plain_path,
+)
 from paimon_cli.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient, part
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
@@ -46,7 +53,8 @@ class RestMetastore(Metastore):
         try:
             return Database(name, part(self._client.get(DATABASES, name), "location", str))
         except NotFound:
-            raise self.no_database(name) from None
+            names = names_for_a_hint(lambda: self._client.first_page(DATABASES, items="databases", kind=str))
+            raise self.no_database(name, names) from None
 
     def create_database(self, name: str) -> None:
         self._client.post(DATABASES, content={"name": name, "options": {}})
@@ -67,7 +75,10 @@ class RestMetastore(Metastore):
             found = self._client.get(DATABASES, identifier.database, TABLES, identifier.table)
         except NotFound:
             self.database(identifier.database)
-            raise self.no_table(identifier) from None
+            names = names_for_a_hint(
+                lambda: self._client.first_page(DATABASES, identifier.database, TABLES, items="tables", kind=str)
+            )
+            raise self.no_table(identifier, names) from None
         if not _is_paimon(found):
             raise NotSupported(f"table {identifier}", f"its type is {_type_of(found)}", "only Paimon tables are supported")
         return _registered(identifier.database, found)

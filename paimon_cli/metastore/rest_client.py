@@ -136,6 +136,11 @@ class RestClient:
         why = f"it has more than {MOST_ITEMS:,} items or {MOST_PAGES:,} pages, took {LISTING_SECONDS} s, or repeats a page"
         raise StorageUnavailable(f"a listing of the REST catalog at {self._shown} does not end", why, "check the server")
 
+    def first_page(self, *path: str, items: str, kind: type[T]) -> list[T]:
+        """The items of the first page of a listing."""
+        found = part(self._request("GET", path), items, list) or []
+        return [checked(item, f"item of {items}", kind) for item in found]
+
     def _request(
         self, method: str, path: tuple[str, ...], content: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> dict[str, Any]:

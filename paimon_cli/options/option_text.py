@@ -240,6 +240,15 @@ def per_level(value: str) -> dict[int, str]:
     return found
 
 
+SHOWN = 200
+"""The most characters of a text of the user that a message quotes."""
+
+
+def shortened(text: str) -> str:
+    """The text, or its beginning and an ellipsis if it is too long to be quoted whole."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
 def printable(text: str) -> str:
     """Text with control characters and line breaks escaped, so that values cannot control a terminal or add lines."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)

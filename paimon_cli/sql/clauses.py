@@ -19,6 +19,7 @@ from paimon_cli.datatypes.data_type import DataField, DecimalType, NestedType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import shortened
 from paimon_cli.sql.expression_sql import ASSIGNMENT, ExpressionReader, SqlText, is_column, sql_of
 from paimon_cli.sql.expressions import NUMERIC, WHOLE, ColumnValue, Expression, SortKey, as_kind, can_become, kind_of
 
@@ -105,7 +106,7 @@ def _nodes(sql: SqlText) -> list[exp.Expr]:
     nodes = list(statement.expressions)
     if extra or not nodes or not all(isinstance(node, exp.EQ) and isinstance(node.this, exp.Column) for node in nodes):
         raise UsageError(
-            f"cannot read the assignment: {sql.text}", "the form is column = expression", '--set "points = points + 1"'
+            f"cannot read the assignment: {sql.shown}", "the form is column = expression", '--set "points = points + 1"'
         )
     return nodes
 
@@ -119,7 +120,7 @@ def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> Assignment
     if not can_become(kind, wanted):
         hint = "round(...), floor(...) and ceil(...) return integers" if wanted == WHOLE and kind in NUMERIC else ""
         what = f"cannot set column '{column.name}' ({type_to_sql(column.type)}) to a value of type {kind}"
-        raise UsageError(f"{what}: {sql.text}", hint=hint)
+        raise UsageError(f"{what}: {sql.shown}", hint=hint)
     assignment = Assignment(column, expression, sql_of(right))
     _check_digits(assignment, schema)
     return assignment
@@ -183,7 +184,7 @@ def selected_values(text: str, schema: TableSchema) -> tuple[ColumnValue, ...]:
     reader = ExpressionReader(schema, sql)
     if not isinstance(statement, exp.Select) or any(value for name, value in statement.args.items() if name != "expressions"):
         raise UsageError(
-            f"cannot read the {sql.what}: {text}", "expected names separated by commas", "such as id,a.b,`last name`"
+            f"cannot read the {sql.what}: {shortened(text)}", "expected names separated by commas", "such as id,a.b,`last name`"
         )
     for node in statement.expressions:
         if not is_column(node):
@@ -202,7 +203,8 @@ def sort_keys(text: str, schema: TableSchema) -> tuple[SortKey, ...]:
     order = statement.args.get("order")
     if not isinstance(statement, exp.Select) or extra or order is None:
         raise UsageError(
-            f"cannot read the order: {text}", "expected values separated by commas, each optionally followed by ASC or DESC"
+            f"cannot read the order: {shortened(text)}",
+            "expected values separated by commas, each optionally followed by ASC or DESC",
         )
     reader = ExpressionReader(schema, sql)
     keys = []

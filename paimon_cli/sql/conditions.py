@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import shortened
 from paimon_cli.sql.expressions import BoundsOf, ColumnBounds, ColumnValue, Expression, bounds_of_term, with_common_type
 
 COMPARISONS: dict[str, Callable[..., pa.Array]] = {
@@ -248,7 +249,7 @@ class Related:
             compared = COMPARISONS[self.op](left, right)
         except pa.ArrowInvalid as problem:
             hint = "exclude such rows with AND, which evaluates it only where the other conditions hold: b <> 0 AND a / b > 1"
-            raise UsageError(f"{self.text} cannot be evaluated for every row", str(problem), hint) from problem
+            raise UsageError(f"{shortened(self.text)} cannot be evaluated for every row", str(problem), hint) from problem
         return pc.invert(compared) if self.negated else compared
 
     def may_match(self, bounds_of: BoundsOf) -> bool:

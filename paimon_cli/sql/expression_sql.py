@@ -16,7 +16,7 @@ from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, BYTES, DOUBLE, STRIN
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.options.option_text import SHOWN, did_you_mean, shortened
 from paimon_cli.sql.expressions import (
     NUMERIC,
     TEXT,
@@ -34,7 +34,9 @@ from paimon_cli.sql.literals import Literal, integer, units_of
 DIALECT = "sqlite"
 """The sqlglot dialect that accepts both "name" and `name` for a column, and X'..' for bytes."""
 
-MAX_DEPTH, SHOWN = 100, 60
+MAX_DEPTH = 100
+NOT_PLAIN_IN_A_SHELL = frozenset('"$`\\!')
+"""Characters that are not what they are in double quotes of a shell."""
 """Levels of nesting, for which Python's stack is large enough wherever an expression is used; characters of a long text in
 messages."""
 REQUIRED = re.compile(r"Required keyword: '\w+' missing")
@@ -56,6 +58,11 @@ class SqlText:
     _parts: dict[int, tuple[exp.Expr, str]] = field(default_factory=dict, repr=False, compare=False)
     """The texts of nodes by their ids, because each value of a long list asks for that of the whole list."""
 
+    @property
+    def shown(self) -> str:
+        """The text as messages quote it."""
+        return shortened(self.text)
+
     def parsed(self) -> exp.Expr:
         """Parse the text. Raises `UsageError`, which quotes the part that cannot be parsed."""
         if not self.text.strip():
@@ -63,7 +70,7 @@ class SqlText:
         try:
             parsed = sqlglot.parse_one(self.prefix + self.text, read=self.dialect)
         except SqlglotError as problem:
-            raise UsageError(f"cannot read the {self.what}: {self.text}", self._where(problem)) from problem
+            raise UsageError(f"cannot read the {self.what}: {self.shown}", self._where(problem)) from problem
         except RecursionError:
             raise self._too_deep() from None
         if _depth(parsed) > MAX_DEPTH:
@@ -72,7 +79,7 @@ class SqlText:
 
     def _too_deep(self) -> UsageError:
         return UsageError(
-            f"cannot read the {self.what}: {self.text[:SHOWN]}...",
+            f"cannot read the {self.what}: {self.shown}",
             f"it is nested too deeply: at most {MAX_DEPTH} levels, where each operator of a chain such as a + b + c is one",
             "AND, OR and || may form chains of any length",
         )
@@ -98,8 +105,8 @@ class SqlText:
     def refused(self, node: exp.Expr, why: str, hint: str = "") -> UsageError:
         """The error for SQL that is not supported."""
         part = self.part(node)
-        within = "" if part == self.text.strip() else f" in: {self.text}"
-        return UsageError(f"not supported in the {self.what}: {part}{within}", why, hint)
+        within = "" if part == self.text.strip() else f" in: {self.shown}"
+        return UsageError(f"not supported in the {self.what}: {shortened(part)}{within}", why, hint)
 
     def _where(self, problem: SqlglotError) -> str:
         if not isinstance(problem, ParseError) or not problem.errors:
@@ -244,12 +251,15 @@ class ExpressionReader:
         hint = f"{did_you_mean(name.name, names)}columns: {', '.join(names)}"
         why = "the table has no such column"
         text = "'" + name.name.replace("'", "''") + "'"
-        in_quotes = f"write strings in single quotes: {text}"
+        in_quotes = f"write strings in single quotes: {shortened(text)}"
+        right = re.sub(rf"(?<![\w.]){re.escape(self.sql.part(name))}(?!\w)", lambda _: text, self.sql.text)
+        if len(right) < SHOWN and not set(right) & NOT_PLAIN_IN_A_SHELL:
+            in_quotes = f"{in_quotes}, and all of it in double ones, or a shell removes them: \"{right}\""
         if name.quoted and self.sql.part(name).startswith('"'):
             why, hint = "double quotes enclose column names", in_quotes
         elif self.sql.what in (CONDITION, ASSIGNMENT):
             hint = f"{hint}; {in_quotes}"
-        return UsageError(f"no column '{name.name}' in the {self.sql.what}: {self.sql.text}", why, hint, column=name.name)
+        return UsageError(f"no column '{shortened(name.name)}' in the {self.sql.what}: {self.sql.shown}", why, hint, column=name.name)
 
     def _unknown_field(self, names: Sequence[exp.Identifier], t: DataType, field: str, inner: dict[str, DataType]) -> UsageError:
         whole = ".".join(name.name for name in names)

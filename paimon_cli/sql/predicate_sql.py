@@ -177,7 +177,7 @@ class _Reader:
             numbers = [node for node, side in zip((left, right), sides, strict=True) if side.kind in NUMERIC]
             numeric = [self._sql.part(node) for node in numbers if not next(node.find_all(exp.Column), None)]
             hint = f"{QUOTES}'{numeric[0]}'" if numeric else ""
-            raise UsageError(f"cannot compare {shown[0]} with {shown[1]}", f"the condition is {self._sql.text}", hint)
+            raise UsageError(f"cannot compare {shown[0]} with {shown[1]}", f"the condition is {self._sql.shown}", hint)
         names = dict.fromkeys(name for side in sides for name in side.columns())
         fields = self._schema.fields_of(names)
         return Related(sides[0], op, sides[1], kind, self._sql.part(whole), fields, negated)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
+
+import numpy as np
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Figure
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import Snapshot
 
 DAY_MILLIS = 86_400_000
@@ -18,16 +21,16 @@ MIN_RHYTHM_MILLIS = 3_600_000
 
 def commit_rhythm(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
     """Average files, buckets and partitions per commit, and the median time between commits: as figures and in words."""
-    added = [entries for snapshot in table.writes if (entries := _added(table, snapshot)) is not None]
+    added = [commit for snapshot in table.writes if (commit := _added(table, snapshot)) is not None]
     if not added:
         return {}, ""
     commits = len(added)
-    files = sum(map(len, added)) / commits
+    files = sum(commit.files for commit in added) / commits
     figures: dict[str, Figure] = {
         "commits_looked_at": commits,
         "files_per_commit": round(files, 1),
-        "buckets_per_commit": round(sum(len({e.bucket_id for e in entries}) for entries in added) / commits, 1),
-        "partitions_per_commit": round(sum(len({e.partition for e in entries}) for entries in added) / commits, 1),
+        "buckets_per_commit": round(sum(commit.buckets for commit in added) / commits, 1),
+        "partitions_per_commit": round(sum(commit.partitions for commit in added) / commits, 1),
     }
     said = (
         f"; a commit adds {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
@@ -45,10 +48,23 @@ def commit_rhythm(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
     return figures | {"files_per_day": per_day}, f"{said}, one every {seconds} s: {per_day:,} files a day"
 
 
-def _added(table: ExaminedTable, snapshot: Snapshot) -> list[ManifestEntry] | None:
-    """The files that a commit added; None if its manifests cannot be read."""
+class _Added(NamedTuple):
+    """How many files a commit added, to how many buckets of how many partitions."""
+
+    files: int
+    buckets: int
+    partitions: int
+
+
+def _added(table: ExaminedTable, snapshot: Snapshot) -> _Added | None:
+    """What a commit added, counted in columns; None if its manifests cannot be read."""
     try:
-        return [entry for entry in table.context.manifests.delta_entries(snapshot) if entry.kind == ADD]
+        entries = table.context.manifests.delta_table(snapshot)
+        rows = np.flatnonzero(entries.numbers("kinds") == ADD)
+        if not len(rows):
+            return _Added(0, 0, 0)
+        places = np.unique(np.stack([entries.codes[rows], entries.buckets[rows]]), axis=1)
+        return _Added(len(rows), places.shape[1], len(np.unique(places[0])))
     except (DamagedFile, NotFound) as error:
         table.note_damage(error)
         return None
