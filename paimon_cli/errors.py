@@ -48,6 +48,8 @@ def _call(command: str) -> str | None:
         words = shlex.split(command, comments=True)
     except ValueError:
         return None
+    if words[0] == "alter":
+        return _alteration(words[1:])
     size = next((size for size in (2, 1) if len(words) > size and " ".join(words[:size]) in METHODS), 0)
     if not size or words[size].startswith("-"):
         return None
@@ -60,6 +62,16 @@ def _call(command: str) -> str | None:
         arguments.append(f"{flag.removeprefix('--').replace('-', '_')}={value!r}")
         rest = rest[1 + len(values) :]
     return f"Table.open({words[size]!r}).{METHODS[' '.join(words[:size])]}({', '.join(arguments)})"
+
+
+def _alteration(words: list[str]) -> str | None:
+    """The call that sets or removes options, as `alter TABLE set|unset ...` does; None for other changes and for flags."""
+    if len(words) < 3 or words[1] not in ("set", "unset") or any(word.startswith("-") for word in words):
+        return None
+    table, kind, *options = words
+    pairs = dict(option.partition("=")[::2] for option in options)
+    arguments = repr(pairs) if kind == "set" else ", ".join(map(repr, options))
+    return f"Table.open({table!r}).alter.{kind}({arguments})"
 
 
 _NEXT_LINE = re.compile(r"\n(?! )")

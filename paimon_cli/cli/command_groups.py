@@ -174,7 +174,8 @@ class HelpfulGroup(PlainHelp, TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names_table = any(parameter.param_type_name == "argument" for parameter in self.params)
         if names_table and args and not args[0].startswith("-") and not _has_command(args):
-            known = [name for name in self.list_commands(ctx) if not self.get_command(ctx, name).hidden]
+            found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+            known = [name for name, command in found if command is not None and not command.hidden]
             why, hint = f"its commands are {', '.join(known)}", f"{ctx.command_path} {shlex.join(args[:1])} {known[0]} --help"
             raise UsageError(f"{ctx.info_name} {args[0]} does not say what to do", why, hint)
         return super().parse_args(ctx, (_flags_after_command(args) if names_table else args) or ["--help"])

@@ -53,8 +53,10 @@ class RestMetastore(Metastore):
         try:
             return Database(name, part(self._client.get(DATABASES, name), "location", str))
         except NotFound:
-            names = names_for_a_hint(lambda: self._client.first_page(DATABASES, items="databases", kind=str))
-            raise self.no_database(name, names) from None
+            raise self._unknown_database(name) from None
+
+    def _unknown_database(self, name: str) -> NotFound:
+        return self.no_database(name, names_for_a_hint(lambda: self._client.first_page(DATABASES, items="databases", kind=str)))
 
     def create_database(self, name: str) -> None:
         self._client.post(DATABASES, content={"name": name, "options": {}})
@@ -68,7 +70,7 @@ class RestMetastore(Metastore):
             found = self._client.pages(DATABASES, database, "table-details", items="tableDetails", kind=dict)
             return sorted(_registered(database, table) for table in found if _is_paimon(table))
         except NotFound:
-            raise self.no_database(database) from None
+            raise self._unknown_database(database) from None
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         try:

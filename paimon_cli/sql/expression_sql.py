@@ -259,7 +259,8 @@ class ExpressionReader:
             why, hint = "double quotes enclose column names", in_quotes
         elif self.sql.what in (CONDITION, ASSIGNMENT):
             hint = f"{hint}; {in_quotes}"
-        return UsageError(f"no column '{shortened(name.name)}' in the {self.sql.what}: {self.sql.shown}", why, hint, column=name.name)
+        what = f"no column '{shortened(name.name)}' in the {self.sql.what}: {self.sql.shown}"
+        return UsageError(what, why, hint, column=name.name)
 
     def _unknown_field(self, names: Sequence[exp.Identifier], t: DataType, field: str, inner: dict[str, DataType]) -> UsageError:
         whole = ".".join(name.name for name in names)

@@ -15,6 +15,7 @@ from typer.main import get_command
 
 import paimon_cli
 from paimon_cli import Catalog, Table
+from paimon_cli.api.definition import Alter
 from paimon_cli.cli.app import app
 from paimon_cli.errors import CALLS, METHODS, in_python
 from tests.cli.test_documented_commands import COMMANDS
@@ -217,7 +218,8 @@ def test_the_library_names_calls() -> None:
             if told.startswith("Table.open("):
                 call = ast.parse(told, mode="eval").body
                 assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-                signature = inspect.signature(getattr(Table, call.func.attr))
+                owner = Alter if ".alter." in told else Table
+                signature = inspect.signature(getattr(owner, call.func.attr))
                 takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
                 unknown = {word.arg for word in call.keywords} - set(signature.parameters)
                 assert not unknown or takes_more, told
@@ -237,6 +239,9 @@ def test_the_library_names_calls() -> None:
         ("paimon-cli rescale t --buckets 4; then again", "Table.open('t').rescale(buckets=4); then again"),
         ("paimon-cli snapshots ls t --user etl", "Table.open('t').snapshots(user='etl')"),
         ("paimon-cli compact t --dedicated", "Table.open('t').compact(dedicated=True)"),
+        ("paimon-cli alter t unset bucket", "Table.open('t').alter.unset('bucket')"),
+        ("paimon-cli alter t set a=1 b.c=x", "Table.open('t').alter.set({'a': '1', 'b.c': 'x'})"),
+        ("paimon-cli alter t add-column 'v INT'", "paimon-cli alter t add-column 'v INT'"),
         ("paimon-cli drop t", "paimon-cli drop t"),
         ("paimon-cli compact t u", "paimon-cli compact t u"),
         ("add --order-by a,b", "add order_by a,b"),

@@ -149,6 +149,8 @@ class RestServer:
                 del self.databases[name]
             case ["GET", "databases", name, "table-details"]:
                 return self._page("tableDetails", [table for _, table in sorted(self._tables(name).items())], query)
+            case ["GET", "databases", name, "tables"]:
+                return self._page("tables", sorted(self._tables(name)), query)
             case ["POST", "databases", name, "tables"]:
                 self._create(name, content)
             case ["GET", "databases", name, "tables", table]:

@@ -196,3 +196,9 @@ def test_a_table_without_a_snapshot_is_cloned_as_such(call: Call) -> None:
     call("create", "shop.orders", *COLUMNS)
     assert "cloned an empty table" in call("tables", "clone", "shop.orders", "shop.copy").out
     assert rows(call, "shop.copy") == []
+
+
+def test_names_that_nearly_match_are_named(call: Call) -> None:
+    call("create", "shop.orders", *COLUMNS)
+    assert "did you mean 'orders'?" in call("read", "shop.oders", code=3).err
+    assert "did you mean 'shop'?" in call("tables", "ls", "shp", code=3).err

@@ -61,6 +61,18 @@ def ids(call: Call) -> list[int]:
     return [item["id"] for item in call("snapshots", "ls", "shop.orders", "-o", "json").json["items"]]
 
 
+def test_names_that_nearly_match_are_named_by_one_page(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("db", "create", "zoo")
+    assert "did you mean 'orders'?" in call("read", "shop.oders", code=3).err
+    assert "did you mean 'shop'?" in call("tables", "ls", "shp", code=3).err
+
+    def refused(self: RestClient, *path: str, items: str, kind: type) -> list[Any]:
+        raise StorageUnavailable("the listing is refused")
+
+    monkeypatch.setattr(RestClient, "first_page", refused)
+    assert "there is no table shop.oders" in call("read", "shop.oders", code=3).err, "the first error stays"
+
+
 def test_names(call: Call) -> None:
     for name in ("b", "a"):
         call("create", f"shop.{name}", *COLUMNS)
