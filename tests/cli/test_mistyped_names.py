@@ -54,7 +54,7 @@ def test_columns_that_nearly_match_are_named(run: Run, folder: Path) -> None:
         ("alter shop/orders", 2, "paimon-cli alter shop/orders set --help"),
         ("alter shop/orders --branch main", 2, "drop-column"),
         ("db create shp/orders", 2, "paimon-cli db create orders --warehouse shp"),
-        ('read shop/orders -w "item = tea"', 2, ': "item = \'tea\'"'),
+        ('read shop/orders -w "item = tea"', 2, ": \"item = 'tea'\""),
         ("read shop/orders --select itm", 2, "did you mean 'item'?"),
         ("alter shop/orders drop-column itm", 2, "did you mean 'item'?"),
         ("create t -C 'id INTEGR'", 2, "did you mean 'INTEGER'?"),
