@@ -38,7 +38,7 @@ from paimon_cli.metadata.table_layout import partition_path
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OPTIONS, find_option
 from paimon_cli.options.option_text import parse_duration, parse_size
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 from paimon_cli.storage.lock_table import LockTable
 from tests.datatypes.one_row_hash import row_hash
 from tests.metadata.one_manifest import encode_manifest

@@ -26,7 +26,7 @@ from paimon_cli.api.opened_table import (
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -21,7 +21,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.stale_buckets import move_stale_files
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 
 USER = "paimon-cli-repair"
 

@@ -28,7 +28,7 @@ from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.metadata.table_mode import RESCALE, BucketMode
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan

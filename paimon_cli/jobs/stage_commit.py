@@ -29,7 +29,7 @@ from paimon_cli.jobs.writer_order import REFUSE, check_disjoint, in_order, repla
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.storage import delete_all
 
 ALIKE = ("schema_id", "overwrite", "dynamic_overwrite", "static_partition", "data_conflict_check")

@@ -45,7 +45,7 @@ from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta,
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT, BucketMode
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import did_you_mean
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
     from paimon_cli.lab.lab_table import LabSetting

@@ -15,7 +15,7 @@ from typing import Any
 from paimon_cli.errors import UsageError
 from paimon_cli.lab.lab_table import LabSetting, LabTable, Writer, check_options, writers_of
 from paimon_cli.lab.story import Story
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 
 COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
 PARTITIONS, BUCKETS = 2, 2

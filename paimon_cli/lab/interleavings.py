@@ -34,7 +34,7 @@ from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule
 from paimon_cli.options.option_catalog import find_option
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 
 SHARED_BUCKET = 0
 FIRST_ROWS = rows(SHARED_BUCKET, COUNTER, 2, value="0")

@@ -41,7 +41,8 @@ from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TYPED_OPTIONS
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.table_options import TYPED_OPTIONS
 from paimon_cli.storage.memory_storage import MemoryStorage
 
 A = TypeVar("A")

@@ -17,7 +17,7 @@ from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import natural_order
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.injected import local_wall_clock
 
 UPDATE_TIME = "update-time"

@@ -16,7 +16,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.pieces import PIECES
 
 

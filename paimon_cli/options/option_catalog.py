@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from paimon_cli.errors import NotSupported
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 HONOURED, IN_PART, HARMLESS = "honoured", "honoured in part", "harmless"
 REFUSED_ON_READ, REFUSED_ON_WRITE = "refused on read", "refused on write"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import TypedOption, parse_size, read_option
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 from paimon_cli.pieces import PIECES
 
 MB = 1024 * 1024
@@ -23,10 +24,6 @@ MANIFEST_THRESHOLD = "manifest.full-compaction-threshold-size"
 SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
 MAX_BUCKETS = 2**31 - 1
-DATA_CONFLICT_CHECK = "commit.data-conflict-check"
-"""Option of paimon-cli only: Paimon's writers never check whether the rows that they replace have changed meanwhile."""
-DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
-"""Its values: the unit that concurrent commits must not both write to. Later ones cause fewer conflicts, but read more."""
 _STATS_MODE = re.compile(r"none|counts|full|truncate\(([1-9][0-9]*)\)")
 
 

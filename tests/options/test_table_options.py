@@ -10,7 +10,8 @@ from paimon_cli.errors import UsageError
 from paimon_cli.options import table_options
 from paimon_cli.options.option_catalog import OPTIONS
 from paimon_cli.options.option_text import TypedOption, parse_duration, parse_size
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TYPED_OPTIONS, TableOptions
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions
 
 MB = 1 << 20
 
