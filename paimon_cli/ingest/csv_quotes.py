@@ -87,19 +87,27 @@ class _Pieces:
         self.ends_cell[[*syntax.delimiter.encode(), *b"\r\n"]] = True
         self._delimiter = ord(syntax.delimiter)
         self.inside = False
-        self._kept = b"\n"
+        self._kept = self._kept_original = b"\n"
+        self.original = b""
+        """The last piece with its escape characters."""
         self._is_first, self._next_is_escaped = True, False
 
     def of(self, block: bytes) -> bytes:
         """The text to be examined now; b'' for the end of the file."""
         if self._is_first:
             block, self._is_first = block.removeprefix(BYTE_ORDER_MARK), False
-        text = self._kept + (self._without_escapes(block) if self._escape else block) + (b"" if block else b"\n")
+        end = b"" if block else b"\n"
+        text = self._kept + (self._without_escapes(block) if self._escape else block) + end
         length = len(text.rstrip(self._quote))
         waiting = len(text) - length
         # Of a run that may go on, one quote or two are kept: only whether its length is odd matters.
-        self._kept = text[length - 1 : length] + self._quote * (waiting and 2 - waiting % 2)
-        return text[:length]
+        going_on = self._quote * (waiting and 2 - waiting % 2)
+        self._kept = text[length - 1 : length] + going_on
+        self.original = text = text[:length]
+        if self._escape:
+            original = self._kept_original + block + end
+            self._kept_original, self.original = original[length - 1 : length] + going_on, original[:length]
+        return text
 
     def has_quotes(self, block: bytes) -> bool:
         return self._quote in block or len(self._kept) > 1 or bool(self._escape) or self._is_first
@@ -234,10 +242,10 @@ class MisquotedRows:
         return OpenCell(row, line, _decoded(bytes(text)).removesuffix("\n"))
 
     def _examined(self, piece: bytes) -> Iterator[MisquotedRow]:
-        text, was_inside = np.frombuffer(piece, np.uint8), self._pieces.inside
+        text, was_inside, original = np.frombuffer(piece, np.uint8), self._pieces.inside, self._pieces.original
         quotes = self._pieces.runs(text)
         if was_inside and self._opened is not None:
-            self._opened[2].extend(piece[1 : MAX_VALUE_LENGTH - len(self._opened[2])])
+            self._opened[2].extend(original[1 : MAX_VALUE_LENGTH - len(self._opened[2])])
         breaks = np.flatnonzero((text[1:] == ord("\n")) | (text[1:] == ord("\r"))) + 1
         state = np.append(was_inside, quotes.inside)[np.searchsorted(quotes.ends, breaks, "right")]
         line_ends = breaks[~state]
@@ -248,18 +256,18 @@ class MisquotedRows:
             first = int(line_ends[index - 1]) + 1 if index else 1
             last = int(line_ends[index]) if index < len(line_ends) else len(piece)
             begun, line = (bytearray(), self._lines + _line_breaks(piece[1:first])) if index else (self._row_text, self._row_line)
-            shown = bytes(begun + piece[first : min(last, first + MAX_VALUE_LENGTH)])[:MAX_VALUE_LENGTH]
+            shown = bytes(begun + original[first : min(last, first + MAX_VALUE_LENGTH)])[:MAX_VALUE_LENGTH]
             number = self._rows + int(np.searchsorted(row_ends, end))
             yield MisquotedRow(number, line, self._lines + _line_breaks(piece[1:end]), _decoded(shown))
         if self._pieces.inside and len(quotes.opens):
             opened = int(quotes.opens[-1])
             row = self._rows + int(np.searchsorted(row_ends, opened))
             line = self._lines + _line_breaks(piece[1:opened])
-            self._opened = (row, line, bytearray(piece[opened : opened + MAX_VALUE_LENGTH]))
+            self._opened = (row, line, bytearray(original[opened : opened + MAX_VALUE_LENGTH]))
         if len(line_ends):
             self._row_line, self._row_text = self._lines + _line_breaks(piece[1 : int(line_ends[-1]) + 1]), bytearray()
         beginning = int(line_ends[-1]) + 1 if len(line_ends) else 1
-        self._row_text += piece[beginning : beginning + MAX_VALUE_LENGTH - len(self._row_text)]
+        self._row_text += original[beginning : beginning + MAX_VALUE_LENGTH - len(self._row_text)]
         self._rows += len(row_ends)
         self._lines += _line_breaks(piece[1:])
         if len(line_ends):

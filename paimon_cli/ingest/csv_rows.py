@@ -282,5 +282,6 @@ def _parsed(
             yield from pacsv.open_csv(quotes.checked(stream), read_options, parse_options, convert_options)
         except UNREADABLE as problem:
             quotes.check_rest()
-            hint = f"no row may be longer than {PIECES.csv_block_bytes >> 20} MB, whatever its cells hold"
-            raise BadInput(f"cannot read {split.name} as CSV", str(problem), hint, source=split.name) from problem
+            size = PIECES.csv_block_bytes >> 20
+            hint = f"rows of more than {size} MB, with all line breaks of their cells, cannot be read; or the file is no CSV"
+            raise BadInput(f"cannot read {split.name} as CSV", in_one_line(str(problem)), hint, source=split.name) from problem

@@ -160,6 +160,17 @@ def test_text_after_a_closing_quote_is_a_fault_of_its_row(tmp_path: Path, monkey
     assert _read(path, TextForm(quote=""), skips=True)[1].bad_rows > 0
 
 
+@pytest.mark.parametrize("piece", [3, 1 << 18])
+def test_texts_are_shown_with_their_escapes(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "quote_piece_bytes", piece)
+    form = TextForm(escape="\\")
+    with pytest.raises(BadInput) as caught:
+        _read(text_file(tmp_path, 'id,v\n1,"a\\"c\n2,b\n', "a.csv"), form)
+    assert str(caught.value.details["value"]).startswith('"a\\"c\n2,b')
+    tally = _read(text_file(tmp_path, 'id,v\n1,"a\\"c" d\n2,b\n', "b.csv"), form, skips=True)[1]
+    assert tally.first[0].value == '1,"a\\"c" d'
+
+
 @pytest.mark.parametrize("piece", [40, 1 << 18])
 def test_a_quote_that_takes_many_lines_says_which(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row of the file, but not one line: whoever skips it must see that."""
