@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, String, Table, delete, insert, inspect, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, Table, delete, insert, inspect, select, update
 from sqlalchemy.exc import IntegrityError
 
 from paimon_cli.errors import UsageError
@@ -24,7 +24,7 @@ from paimon_cli.metastore.metastore import (
     names_for_a_hint,
 )
 from paimon_cli.storage.catalog_options import DatabaseAddress
-from paimon_cli.storage.sql_database import database_errors, open_database
+from paimon_cli.storage.sql_database import Text, database_errors, open_database
 from paimon_cli.storage.storage import MAX_SIMILAR
 from paimon_cli.storage.threads import cached_property
 
@@ -34,7 +34,7 @@ LOCATION, EXISTS = "location", "exists"
 
 
 def _column(name: str, length: int = 255, is_key: bool = True) -> Column[Any]:
-    return Column(name, String(length), primary_key=is_key, nullable=not is_key)
+    return Column(name, Text(length), primary_key=is_key, nullable=not is_key)
 
 
 _METADATA = MetaData()

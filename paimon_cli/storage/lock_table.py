@@ -14,7 +14,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     MetaData,
-    String,
     Table,
     delete,
     func,
@@ -26,6 +25,9 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from paimon_cli.errors import DamagedFile
+from paimon_cli.storage.sql_database import Text
 
 NAME = "paimon_distributed_locks"
 OWNER = "lock_owner"
@@ -63,10 +65,10 @@ class LockTable:
         self._table = Table(
             NAME,
             MetaData(),
-            Column("lock_id", String(key_length), primary_key=True),
+            Column("lock_id", Text(key_length), primary_key=True),
             Column("acquired_at", TIMESTAMP, server_default=func.current_timestamp(), nullable=False),
             Column("expire_time_seconds", BigInteger, server_default=text("0"), nullable=False),
-            Column(OWNER, String(36)),
+            Column(OWNER, Text(36)),
         )
         self._is_ready = False
 
@@ -124,7 +126,12 @@ class LockTable:
             query = select(table.lock_id, owner, self._age, table.expire_time_seconds).order_by(self._age.desc(), table.lock_id)
             if lock_id is not None:
                 query = query.where(table.lock_id == lock_id)
-            return [HeldLock(name, owner, float(age), float(life)) for name, owner, age, life in connection.execute(query)]
+            rows = connection.execute(query).all()
+        try:
+            return [HeldLock(name, owner, float(age), float(life)) for name, owner, age, life in rows]
+        except (TypeError, ValueError):
+            hint = "remove the row, once no writer holds its lock"
+            raise DamagedFile(f"a row of {NAME} is damaged", "its times are no numbers", hint) from None
 
     def break_held(self, lock: HeldLock) -> bool:
         """Delete the row of exactly this holder; returns whether it still existed."""

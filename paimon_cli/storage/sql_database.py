@@ -8,15 +8,30 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Dialect, Engine, String, TypeDecorator, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import DamagedFile, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.redaction import redact, shown_address
 
 COMMIT_LOCK = "the commit lock"
+
+
+class Text(TypeDecorator[str]):
+    """Texts of a column. SQLite returns whatever a row holds; another type raises `DamagedFile`."""
+
+    impl = String
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        why = f"it has {type(value).__name__} where it has a text"
+        raise DamagedFile("a row in the database of the catalog is damaged", why, "correct or remove the row")
+
+
 _WAIT_SECONDS = 30
 _READ_SECONDS = 60
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}

@@ -180,3 +180,10 @@ def test_names_in_its_rows_lead_nowhere_else(call: Call, run: Run, tmp_path: Pat
     assert sorted(outside.rglob("*")) == kept
     if column == "table_name":
         assert f"the jdbc catalog has an entry '{name}'" in call("db", "drop", "shop", "--cascade", "-y", code=10).err
+
+
+def test_rows_that_are_no_texts_are_named(call: Call, tmp_path: Path) -> None:
+    """SQLite keeps what it is given, whatever the type of the column."""
+    query(tmp_path, "INSERT INTO paimon_tables VALUES ('jdbc', 'shop', x'00ff')")
+    for words in (["tables", "ls", "shop"], ["db", "drop", "shop", "--cascade", "-y"], ["ls"]):
+        assert "bytes where it has a text" in call(*words, code=10).err
