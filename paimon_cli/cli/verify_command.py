@@ -267,6 +267,11 @@ def repair(
     plan = planned.plan
     if call.is_for_people:
         _show_plan(plan, table)
+        if not plan.steps and only is None:
+            from paimon_cli.invariants.violation import REPAIRS_BY_READING
+
+            by_name = ",".join(sorted(set(REPAIRS_BY_READING.values())))
+            say(f"rows were not read; this plans what only they show: paimon-cli repair {call.pasted(table)} --only {by_name}")
     if apply:
         if plan.changes:
             confirm(f"{counted(plan.changes, 'repair')} of {opened.name} will be made", yes)
