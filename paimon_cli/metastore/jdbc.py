@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, Table, delete, insert, inspect, select, update
 from sqlalchemy.exc import IntegrityError
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import (
     Database,
@@ -25,7 +25,7 @@ from paimon_cli.metastore.metastore import (
 )
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.sql_database import Text, database_errors, open_database
-from paimon_cli.storage.storage import MAX_SIMILAR
+from paimon_cli.storage.storage import MAX_SIMILAR, remove_empty_directory
 from paimon_cli.storage.threads import cached_property
 
 CATALOG = "the jdbc catalog"
@@ -95,6 +95,9 @@ class JdbcMetastore(Metastore):
                 raise UsageError(f"database {name} is not empty", "it has views", "drop them with the engine that created them")
             for table in (TABLES, DATABASE_PROPERTIES, TABLE_PROPERTIES):
                 connection.execute(delete(table).where(self._of(table, name)))
+        storage, root = self.open_directory(self.directory_of(name))
+        with contextlib.suppress(StorageUnavailable):  # the catalog has forgotten the database, and an empty directory does no harm
+            remove_empty_directory(storage, root)
 
     def tables(self, database: str) -> list[RegisteredTable]:
         with self._connected() as connection:

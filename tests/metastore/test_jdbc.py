@@ -187,3 +187,15 @@ def test_rows_that_are_no_texts_are_named(call: Call, tmp_path: Path) -> None:
     query(tmp_path, "INSERT INTO paimon_tables VALUES ('jdbc', 'shop', x'00ff')")
     for words in (["tables", "ls", "shop"], ["db", "drop", "shop", "--cascade", "-y"], ["ls"]):
         assert "bytes where it has a text" in call(*words, code=10).err
+
+
+def test_a_dropped_database_leaves_no_directory_of_its_own_and_no_file_of_others_is_deleted(call: Call, tmp_path: Path) -> None:
+    place = tmp_path / "wh" / "shop.db"
+    assert place.is_dir()
+    call("db", "drop", "shop", "--cascade", "-y")
+    assert not place.exists()
+    call("db", "create", "shop")
+    place.mkdir(exist_ok=True)
+    (place / "notes.txt").write_text("of somebody else")
+    call("db", "drop", "shop", "-y")
+    assert (place / "notes.txt").exists()

@@ -326,3 +326,10 @@ def test_buckets_need_the_whole_bucket_key() -> None:
     double = schema_of({"c": "DOUBLE NOT NULL"}, ("c",))
     assert parse_predicate("c = 0", double).buckets(8) is None
     assert parse_predicate("a = 1 AND b = 'x'", schema_of({"a": "INT", "b": "STRING"}, ())).buckets(8) is None
+
+
+@pytest.mark.parametrize("condition", ["nothing = {}", "s = {}", "k in ({}", "k + {} = 's'"])
+def test_a_long_condition_is_quoted_in_part(condition: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_predicate(condition.format(" + ".join(f"column_{number}" for number in range(90))), SCHEMA)
+    assert len(refused.value.what) < 300 and "..." in refused.value.message
