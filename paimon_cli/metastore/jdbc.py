@@ -89,14 +89,14 @@ class JdbcMetastore(Metastore):
                 raise UsageError(f"database {name} already exists", "the jdbc catalog has it") from None
 
     def drop_database(self, name: str) -> None:
+        storage, root = self.open_directory(self.directory_of(name))
         with self._connected() as connection:
             self._expect_database(connection, name)
             if self._views(connection, name):
                 raise UsageError(f"database {name} is not empty", "it has views", "drop them with the engine that created them")
             for table in (TABLES, DATABASE_PROPERTIES, TABLE_PROPERTIES):
                 connection.execute(delete(table).where(self._of(table, name)))
-        storage, root = self.open_directory(self.directory_of(name))
-        with contextlib.suppress(StorageUnavailable):  # the catalog has forgotten the database, and an empty directory does no harm
+        with contextlib.suppress(StorageUnavailable):  # the catalog has forgotten it, and an empty directory does no harm
             remove_empty_directory(storage, root)
 
     def tables(self, database: str) -> list[RegisteredTable]:
