@@ -253,7 +253,7 @@ class ExpressionReader:
         text = "'" + name.name.replace("'", "''") + "'"
         in_quotes = f"write strings in single quotes: {shortened(text)}"
         right = re.sub(rf"(?<![\w.]){re.escape(self.sql.part(name))}(?!\w)", lambda _: text, self.sql.text)
-        if len(right) < SHOWN and not set(right) & NOT_PLAIN_IN_A_SHELL:
+        if not name.quoted and len(right) < SHOWN and not set(right) & NOT_PLAIN_IN_A_SHELL:
             in_quotes = f'{in_quotes}, and all of it in double ones, or a shell removes them: "{right}"'
         if name.quoted and self.sql.part(name).startswith('"'):
             why, hint = "double quotes enclose column names", in_quotes

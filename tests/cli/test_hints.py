@@ -204,7 +204,7 @@ def test_hints_that_discard_something_say_so() -> None:
     silent = {
         (module, text)
         for module, text in MESSAGES
-        if module not in SAID_BESIDE and " " in text.strip() and DISCARDS.search(text)
+        if module not in SAID_BESIDE and " " in text.strip() and " takes no " not in text and DISCARDS.search(text)
         if not SAYS_SO.search(DISCARDS.sub("", text))
     }
     assert not silent

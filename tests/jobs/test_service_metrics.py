@@ -25,7 +25,18 @@ from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
 STANDING = Standing(2, 8, 4000, 300, 5, 6, 4, 50_000, 2500, 1)
-SUMMARY = CompactSummary(buckets=1, files_before=5, files_after=1, bytes_before=2500, bytes_after=900, conflicts=1, seconds=2.0)
+SUMMARY = CompactSummary(
+    buckets=1,
+    files_before=5,
+    files_after=1,
+    bytes_before=2700,
+    bytes_after=1100,
+    bytes_read=2500,
+    bytes_written=900,
+    conflicts=1,
+    seconds=2.0,
+)
+"""A file of 200 bytes only changed its level."""
 
 
 @pytest.fixture
