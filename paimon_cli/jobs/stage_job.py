@@ -28,6 +28,9 @@ from paimon_cli.metadata.staged_commit import StagedCommit, check_records
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
+MAX_BYTES = 256 << 20
+"""The largest stage file: as objects it takes up to ten times as much memory."""
+
 
 @dataclass(frozen=True)
 class StageFile:
@@ -46,9 +49,13 @@ class StageFile:
         """The staged commit. Raises `NotFound`, or `DamagedFile` if the content is not exactly what was written."""
         storage, path = self._location()
         try:
-            staged = StagedCommit.from_json(storage.read_bytes(path), self.name)
+            content = storage.read_bytes(path)
         except FileNotFoundError:
             raise NotFound(f"no file {self.name}", "staged commits are written by `paimon-cli write --stage FILE`") from None
+        if len(content) > MAX_BYTES:
+            why = f"it has {len(content):,} bytes, and stage files are read up to {MAX_BYTES:,} bytes"
+            raise DamagedFile(f"{self.name} is too large", why, "write fewer rows or buckets per stage", path=self.name)
+        staged = StagedCommit.from_json(content, self.name)
         check_records(staged.messages, self.name)
         return staged
 

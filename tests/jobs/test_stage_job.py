@@ -17,6 +17,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs import stage_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.stage_commit import StagedWrite, abort_stage
 from paimon_cli.jobs.stage_job import StageFile, check_table, stage_write
@@ -303,3 +304,10 @@ def test_a_stage_file_from_outside_cannot_name_files_of_the_table(table: TableCo
         abort(table, file)
     assert files_of(table) == before
     assert isinstance(file.read(), StagedCommit)
+
+
+def test_a_stage_file_that_is_too_large_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_job, "MAX_BYTES", 100)
+    (tmp_path / "f").write_bytes(b"[" * 101)
+    with pytest.raises(DamagedFile, match="too large: it has 101 bytes"):
+        StageFile(str(tmp_path / "f")).read()
