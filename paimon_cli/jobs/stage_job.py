@@ -12,6 +12,7 @@ from paimon_cli.commit.commit_messages import delete_created_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import (
+    DamagedFile,
     NotFound,
     StorageUnavailable,
     UsageError,
