@@ -120,6 +120,7 @@ CUTS_NOTHING = {
         "sql/expression_sql": "MAX_DEPTH",
         "storage/bounded_exchange": "MOST_BYTES",
         "storage/local_storage": "_MAX_REMOVALS",
+        "storage/sql_database": "MAX_TEXT",
     },
     "how much a message or a report shows": {
         "api/arguments": "MAX_SHOWN",

@@ -17,18 +17,21 @@ from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.redaction import redact, shown_address
 
 COMMIT_LOCK = "the commit lock"
+MAX_TEXT = 10_000
+"""Characters of a text in a catalog's database; its columns have up to 1,000."""
 
 
 class Text(TypeDecorator[str]):
-    """Texts of a column. SQLite returns whatever a row holds; another type raises `DamagedFile`."""
+    """Texts of a column. SQLite returns whatever a row holds: another type, or a longer text, raises `DamagedFile`."""
 
     impl = String
     cache_ok = True
 
     def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
-        if value is None or isinstance(value, str):
+        if value is None or (isinstance(value, str) and len(value) <= MAX_TEXT):
             return value
-        why = f"it has {type(value).__name__} where it has a text"
+        is_text = isinstance(value, str)
+        why = f"it has a text of {len(value):,} characters" if is_text else f"it has {type(value).__name__} where a text belongs"
         raise DamagedFile("a row in the database of the catalog is damaged", why, "correct or remove the row")
 
 

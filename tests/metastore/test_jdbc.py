@@ -182,11 +182,14 @@ def test_names_in_its_rows_lead_nowhere_else(call: Call, run: Run, tmp_path: Pat
         assert f"the jdbc catalog has an entry '{name}'" in call("db", "drop", "shop", "--cascade", "-y", code=10).err
 
 
-def test_rows_that_are_no_texts_are_named(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "said"), [("x'00ff'", "bytes where a text belongs"), (f"'{'n' * 10_001}'", "10,001 characters")]
+)
+def test_rows_that_are_no_texts_are_named(call: Call, tmp_path: Path, value: str, said: str) -> None:
     """SQLite keeps what it is given, whatever the type of the column."""
-    query(tmp_path, "INSERT INTO paimon_tables VALUES ('jdbc', 'shop', x'00ff')")
+    query(tmp_path, f"INSERT INTO paimon_tables VALUES ('jdbc', 'shop', {value})")
     for words in (["tables", "ls", "shop"], ["db", "drop", "shop", "--cascade", "-y"], ["ls"]):
-        assert "bytes where it has a text" in call(*words, code=10).err
+        assert said in call(*words, code=10).err
 
 
 def test_a_dropped_database_leaves_no_directory_of_its_own_and_no_file_of_others_is_deleted(call: Call, tmp_path: Path) -> None:
