@@ -141,7 +141,7 @@ CUTS_NOTHING = {
         "storage/storage": "MAX_SIMILAR",
         "lsm/compaction_simulation": "SPACE_SAMPLES",
         "metadata/snapshot": "_SHOWN",
-        "options/option_text": "SHOWN",
+        "options/option_text": "LONGEST_NAME SHOWN",
         "metadata/table_schema": "_SHOWN",
         "storage/local_storage": "_SHOWN",
     },

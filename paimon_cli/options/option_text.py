@@ -212,9 +212,15 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
+LONGEST_NAME = 256
+"""Longer texts are no names that somebody mistyped; the time of a comparison grows with their product."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant: the same letters in another case, or else a similar name; None without one."""
-    candidates = list(known)
+    candidates = [candidate for candidate in known if len(candidate) <= LONGEST_NAME]
+    if len(name) > LONGEST_NAME:
+        return None
     same_letters = [candidate for candidate in candidates if candidate.lower() == name.lower()]
     return next(iter(same_letters or get_close_matches(name, candidates, 1)), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.option_text import parse_duration, parse_size, plain_number
+from paimon_cli.options.option_text import nearest, parse_duration, parse_size, plain_number
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,8 @@ def test_plain_numbers(text: str, number: int | None) -> None:
 def test_amounts_of_any_length_are_refused_and_not_counted() -> None:
     with pytest.raises(UsageError):
         parse_size("9" * 5000 + " b")
+
+
+def test_long_names_are_not_compared() -> None:
+    assert nearest("x" * 10_000_000, ["x" * 10_000_001, "x"]) is None
+    assert nearest("ordrs", ["o" * 10_000_000, "orders"]) == "orders"
