@@ -51,7 +51,7 @@ from paimon_cli.commit.prepared_snapshot import (
     prepare_snapshot,
 )
 from paimon_cli.commit.snapshot_publish import announce, is_same_table, publish, was_dropped
-from paimon_cli.errors import BeingDropped, PaimonError, Refused, StorageUnavailable, Unpublished
+from paimon_cli.errors import BeingDropped, DamagedFile, PaimonError, Refused, StorageUnavailable, Unpublished, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
@@ -241,6 +241,7 @@ class Committer:
                         delta = DeltaManifests.write(changes, writer)
                     facts = CommitFacts(deduplication.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
                     prepared = prepare_snapshot(context, latest, delta, facts, writer)
+                    _check_readable(prepared.snapshot)
                     if prepared.snapshot.schema_id != context.schema.id:
                         check_vectors_switch(context, changes, prepared.snapshot.schema_id)
             except SnapshotGone:
@@ -373,3 +374,11 @@ class RetryPolicy:
             max_retries=options.commit_max_retries,
             timeout_millis=options.commit_timeout,
         )
+
+
+def _check_readable(snapshot: Snapshot) -> None:
+    """Raise `UsageError` for a snapshot that no reader would accept, whatever a caller or a stage file asks for."""
+    try:
+        Snapshot.from_json(snapshot.to_json())
+    except DamagedFile as error:
+        raise UsageError("nothing was committed", f"the snapshot could not be read afterwards: {error.why}") from error

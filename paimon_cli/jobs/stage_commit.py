@@ -309,6 +309,9 @@ def _check_files(context: TableContext, write: StagedWrite) -> None:
     name = write.file.name
     for path, size in _file_sizes(context, write.messages):
         try:
+            if size is None:
+                context.storage.file_size(path)
+                continue
             found = context.storage.file_size(path)
         except FileNotFoundError:
             raise DamagedFile(
@@ -318,10 +321,13 @@ def _check_files(context: TableContext, write: StagedWrite) -> None:
             raise DamagedFile(f"{path} of {name} is damaged", f"it has {found} bytes, but {size} were written", path=path)
 
 
-def _file_sizes(context: TableContext, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, int]]:
+def _file_sizes(context: TableContext, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, int | None]]:
+    """The files and their sizes; None for extra files, of which the metadata says none."""
     for message in messages:
         for file in message.created_files():
             yield context.data_file_path(message.partition, message.bucket, file), file.file_size
+            for name in file.extra_files:
+                yield context.data_file_path_of(message.partition, message.bucket, name), None
         for index in (*message.new_index_files, *message.compact_new_index_files):
             yield context.layout.index(index.file_name), index.file_size
 

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, NotFound, PaimonError, PartialSuccess, Refused, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, PartialSuccess, Refused, StorageUnavailable
 from paimon_cli.jobs.process import Terminated
 from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary
 from paimon_cli.jobs.table_change import Shield
@@ -229,7 +229,7 @@ class StageWatch:
             if done is None:
                 return None
             if done.error is not None:
-                self.area.move(checkpoint, FAILED)
+                self._set_aside(checkpoint)
             elif self.keeps:
                 self._seen.add(checkpoint.name)
             else:
@@ -239,6 +239,13 @@ class StageWatch:
         self.tried += 1
         self.failed += done.error is not None
         return done
+
+    def _set_aside(self, checkpoint: Checkpoint) -> None:
+        """Move a checkpoint to `failed`. What is no file, such as a named pipe, stays where it is, and is not tried again."""
+        try:
+            self.area.move(checkpoint, FAILED)
+        except DamagedFile:
+            self._seen.add(checkpoint.name)
 
     def _attempt(self, checkpoint: Checkpoint) -> CheckpointDone | None:
         """Commit a checkpoint, if that can be done."""

@@ -311,3 +311,27 @@ def test_a_stage_file_that_is_too_large_is_not_decoded(tmp_path: Path, monkeypat
     (tmp_path / "f").write_bytes(b"[" * 101)
     with pytest.raises(DamagedFile, match="too large: it has 101 bytes"):
         StageFile(str(tmp_path / "f")).read()
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**80])
+def test_numbers_that_no_snapshot_can_hold_are_refused(table: TableContext, number: int) -> None:
+    """A snapshot that cannot be read would end the table for readers and writers."""
+    file = stage(table, "f", [row(1, 11)])
+    messages = file.read().messages
+    file.write(replace(file.read(), commit_identifier=number))
+    with pytest.raises(DamagedFile, match="no number of 64 bits"):
+        commit(table, file)
+    before = files_of(table)
+    with pytest.raises(UsageError, match="nothing was committed: the snapshot could not be read"):
+        Committer(table).commit(messages, CommitIdentity("u", number))
+    assert files_of(table) == before
+
+
+def test_an_extra_file_that_is_missing_is_damage(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    (message, *others) = staged.messages
+    first = replace(message, new_files=(replace(message.new_files[0], extra_files=("gone.index",)), *message.new_files[1:]))
+    file.write(replace(staged, messages=(first, *others)))
+    with pytest.raises(DamagedFile, match=r"gone.index of .* is missing"):
+        commit(table, file)

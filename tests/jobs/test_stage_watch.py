@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,15 @@ def test_a_kill_at_any_step_commits_each_checkpoint_once(tmp_path: Path, monkeyp
         if mortal.left >= 0:
             break
     assert calls > 15
+
+
+def test_what_is_no_file_does_not_stop_the_others(table: TableContext, landing: Path) -> None:
+    """Whoever may write into the directory could otherwise end the committer."""
+    os.mkfifo(landing / "0")
+    (landing / "1").symlink_to("/etc")
+    land(table, landing / "2", 1)
+    done: list[CheckpointDone] = []
+    watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), done.append)
+    with pytest.raises(PartialSuccess, match="2 of 3 checkpoints"):
+        watching.run(30, 2)
+    assert states(done) == [("0", "failed"), ("1", "failed"), ("2", "committed")] and rows(table) == [{"id": 1, "v": "2"}]
