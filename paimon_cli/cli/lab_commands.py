@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
@@ -147,11 +148,17 @@ def _refuse_catalog_options(call: Call) -> None:
 
 
 def _heading(story: Story) -> str:
-    return f"{story.case}   data conflict check: {' or '.join(story.checks)}   store: {story.store}"
+    title = f"{story.case}   data conflict check: {' or '.join(story.checks)}   store: {story.store}"
+    return "\n".join([title, *_drawn("before", story.bucket_before)])
+
+
+def _drawn(when: str, bucket: Sequence[str]) -> list[str]:
+    return [f"the bucket {when} (marked rows in brackets):", *(f"  {line}" for line in bucket)] if bucket else []
 
 
 def _footer(story: Story) -> str:
-    lines = [f"readers see: {'; '.join(story.rows)}"] if story.rows else []
+    lines = _drawn("after", story.bucket_after)
+    lines += [f"readers see: {'; '.join(story.rows)}"] if story.rows else []
     lines += [f"check finds: {violation}" for violation in story.violations]
     return "\n".join([*lines, f"{'correct' if story.is_correct else 'ANOMALY'}: {story.verdict}\n"])
 

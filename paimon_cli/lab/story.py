@@ -26,7 +26,8 @@ class Story:
     """One run of a case on one kind of store. `checks`: the granularities of the data conflict check that give this story.
 
     `rows`: the rows that readers see at the end, as text. `violations`: what verifying the table reports. `is_correct`: every
-    acknowledged change is in the table, and nothing is damaged.
+    acknowledged change is in the table, and nothing is damaged. `bucket_before`, `bucket_after`: the files of the bucket and
+    their rows at the beginning and at the end, one line per file, marked rows in brackets; empty where levels do not matter.
     """
 
     case: str
@@ -37,6 +38,8 @@ class Story:
     violations: list[str] = field(default_factory=list)
     is_correct: bool = True
     verdict: str = ""
+    bucket_before: list[str] = field(default_factory=list)
+    bucket_after: list[str] = field(default_factory=list)
     _labels: dict[str, str] = field(default_factory=dict, repr=False)
 
     def is_same_as(self, other: Story) -> bool:

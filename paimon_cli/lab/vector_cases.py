@@ -7,7 +7,7 @@ vectors of the last commit win, as in Java for tables with a primary key. With a
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +16,15 @@ from paimon_cli.commit.committer import CommitResult, CommitStep, Committer
 from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.files_conflict import check_data_files
+from paimon_cli.lab.bucket_story import Reported, tell
 from paimon_cli.lab.lab_table import LabSetting
 from paimon_cli.lab.simulation.actor import Job
 from paimon_cli.lab.simulation.actor_jobs import in_turn, rows
 from paimon_cli.lab.simulation.exploration import explore
 from paimon_cli.lab.simulation.real_jobs import level_compactor, real_compactor, real_writer
-from paimon_cli.lab.simulation.run import Run, after, narrate
+from paimon_cli.lab.simulation.run import Run, after
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import parse_schedule
+from paimon_cli.lab.simulation.schedule import Step, parse_schedule
 from paimon_cli.lab.story import Story
 from paimon_cli.metadata.data_file import DELETE, DELETION_VECTORS, CommitMessage, IndexManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -89,39 +90,46 @@ def dangling_vectors(setting: LabSetting) -> list[Story]:
 
 def older_row_below(setting: LabSetting) -> list[Story]:
     """Two compactions each take one level-0 file, and the one with the newer file writes to the deeper level."""
-    compactor = functools.partial(level_compactor, [0], committer=_committer(setting))
-    jobs = (compactor(3, picks=(0,)), compactor(4, picks=(1,)))
-    scenario = after(Scenario("older-row-below", jobs, LOOKUP_OPTIONS, real_files=True), (TWICE,))
-    return [_story(setting, scenario, OLDER_BELOW, "level 3 holds an older row than level 4, and lookups return the older row")]
+
+    def jobs(committer: type[Committer]) -> tuple[Job, ...]:
+        compactor = functools.partial(level_compactor, [0], committer=committer)
+        return compactor(3, picks=(0,)), compactor(4, picks=(1,))
+
+    scenario = after(Scenario("older-row-below", (), LOOKUP_OPTIONS, real_files=True), (TWICE,))
+    damage = "level 3 holds an older row than level 4, and lookups return the older row"
+    return [_story(setting, scenario, jobs, OLDER_BELOW, damage)]
 
 
 def _vector_story(case: str, setting: LabSetting, levels: Sequence[int], sign: str, damage: str) -> Story:
-    compactor = functools.partial(level_compactor, committer=_committer(setting))
-    jobs: tuple[Job, ...] = (compactor([0], 3), compactor(levels, 5))
-    return _story(setting, after(Scenario(case, jobs, OPTIONS, real_files=True), (MARKED,)), sign, damage)
+    def jobs(committer: type[Committer]) -> tuple[Job, ...]:
+        return level_compactor([0], 3, committer=committer), level_compactor(levels, 5, committer=committer)
+
+    scenario = after(Scenario(case, (), OPTIONS, real_files=True), (MARKED,))
+    return _story(setting, scenario, jobs, sign, damage)
 
 
-def _committer(setting: LabSetting) -> type[Committer]:
-    return DataFilesCommitter if setting.check == OFF else Committer
+def _story(
+    setting: LabSetting, beginning: Scenario, jobs: Callable[[type[Committer]], tuple[Job, ...]], sign: str, damage: str
+) -> Story:
+    """Search all schedules, then tell one: the first with this sign of damage, otherwise the first with a refused commit."""
+    committer = DataFilesCommitter if setting.check == OFF else Committer
+    refused: list[list[Step]] = []
 
+    def note_refusal(run: Run) -> None:
+        if beginning.memory is not None and run.oracle.memory.newest == beginning.memory.newest + 1:
+            refused.append(run.steps.copy())
 
-def _story(setting: LabSetting, scenario: Scenario, sign: str, damage: str) -> Story:
-    found = explore(scenario, max_findings=MAX_FINDINGS, max_switches=INTERRUPTIONS)
-    story = Story(scenario.name, (setting.check,))
+    scenario = replace(beginning, jobs=jobs(committer))
+    found = explore(scenario, max_findings=MAX_FINDINGS, max_switches=INTERRUPTIONS, on_end=note_refusal)
     shown = [finding for finding in found.findings if any(sign in violation for violation in finding.violations)]
-    if shown:
-        _record_steps(story, scenario, shown[0].schedule)
+    for chosen in [parse_schedule(shown[0].schedule)] if shown else refused:
+        story, reported = Story(scenario.name, (setting.check,)), Reported(committer)
+        tell(story, replace(beginning, jobs=jobs(reported.committer)), chosen, reported.conflicts)
+        if reported.conflicts:
+            break  # in the other schedules one job starts after the other has ended, and finds nothing left to do
     if found.findings:
         damaged = f"{len(found.findings)} of {found.schedules} schedules end with damage, {len(shown)} of them with this kind"
         return story.end(False, f"{damage}; {damaged}")
     return story.end(
         True, f"no damage in any of {found.schedules} schedules with {found.states:,} states: all that have one interruption"
     )
-
-
-def _record_steps(story: Story, scenario: Scenario, schedule: str) -> None:
-    run = Run(scenario)
-    for step in narrate(run, parse_schedule(schedule)):
-        story.record(f"compactor {step.actor + 1}", step.call)
-    story.violations = list(run.violations)
-    run.discard()

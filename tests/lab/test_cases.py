@@ -200,6 +200,40 @@ class TestStories:
         assert (rename.store, rename.is_correct) == ("rename", False)
         assert (conditional.store, conditional.is_correct) == ("put-if-absent", True)
 
+    def test_lost_vectors_say_who_marks_which_row_of_which_file(self) -> None:
+        off, on = stories_of("lost-deletion-vectors")
+        assert off.bucket_before == [
+            "level 0   S3   k=2 new",
+            "level 4   S2   k=1 new",
+            "level 5   S1   [k=1 old]  k=2 old  k=3 old",
+        ]
+        assert off.bucket_after == ["level 3   S3   k=2 new", "level 4   S2   k=1 new", "level 5   C1   k=2 old  k=3 old"]
+        told = [(step.who, step.what, step.outcome) for step in off.steps]
+        assert ("compactor 1", "marks rows of S1 (level 5) in vector file V2", "k=2 old") in told
+        assert ("compactor 2", "leaves out the marked rows of S1", "k=1 old") in told
+        assert told[-1][2] == "it is published; the vector file V2, which it has not read, is replaced"
+        assert on.steps[-1].what == "aborts, exit 5 PC-CONFLICT-FILE" and "wrote or removed V1" in on.steps[-1].outcome
+
+    def test_dangling_vectors_are_drawn(self) -> None:
+        off, on = stories_of("dangling-deletion-vectors")
+        assert off.bucket_after[-1] == "a vector marks 2 rows of S1, which is not in the bucket"
+        assert off.violations[0] == "PV016 V2: marks rows of S1, which is not in the bucket"
+        assert [line.split()[2] for line in on.bucket_after] == ["S3", "C1"], "the marking job is refused, so S3 stays at level 0"
+
+    def test_an_older_row_below_is_drawn(self) -> None:
+        off, on = stories_of("older-row-below")
+        assert off.bucket_after[:2] == ["level 3   S2   k=1 old", "level 4   S3   k=1 new"]
+        assert on.bucket_after[:2] == ["level 0   S2   k=1 old", "level 4   S3   k=1 new"]
+        assert "looked for older rows" in on.steps[-1].outcome
+
+    @pytest.mark.parametrize("case", [case for case in CASES if not case.has_table], ids=lambda case: case.name)
+    def test_no_step_shows_a_raw_call_or_a_file_name(self, case: Case) -> None:
+        for story in stories_of(case.name):
+            lines = [f"{step.what} {step.outcome}" for step in story.steps] + story.bucket_before + story.bucket_after
+            assert lines and not any(
+                sign in line for line in lines for sign in ("read_bytes", "put_if_absent", "data-", "index-")
+            )
+
     def test_crashes_at_every_call(self) -> None:
         (story,) = stories_of("crash")
         before, after = (sum(f"readers see {value}" in step.outcome for step in story.steps) for value in ("old", "new"))
@@ -219,6 +253,11 @@ class TestCommands:
         done = self.run("run", case.name)
         assert done.exit_code == 0
         assert done.stdout.startswith(case.name) and ("correct: " in done.stdout or "ANOMALY: " in done.stdout)
+
+    def test_the_bucket_is_drawn_before_and_after(self) -> None:
+        text = self.run("run", "dangling-deletion-vectors", "--data-conflict-check", "off").stdout
+        before, steps, after = (text.index(part) for part in ("the bucket before", "Step", "the bucket after"))
+        assert before < steps < after and "  level 5   C1   k=1 new  k=2 old  k=3 old\n" in text[after:]
 
     def test_run_as_json(self) -> None:
         done = self.run("run", "merge-disorder", "-o", "json", "--data-conflict-check", "bucket")
