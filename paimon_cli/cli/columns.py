@@ -205,7 +205,7 @@ TITLES: dict[str, str | None] = {
     "CompactionRow.files_after": "Files after",
     "CompactionRow.files_before": "Files before",
     "CompactionRow.seconds": "Took (s)",
-    "Case.honours": None,
+    "Case.honours": "Options",
     "Case.name": "Case",
     "Case.title": "What happens",
     "ConsumerRow.name": "Consumer",

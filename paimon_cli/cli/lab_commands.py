@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
@@ -29,7 +30,7 @@ GRANULARITY = "granularity"
 
 @command(lab, "ls")
 def list_cases(call: Call) -> None:
-    """List the cases.
+    """List the cases and the options of `lab run` that each of them honours.
 
     paimon-cli lab ls
 
@@ -39,6 +40,34 @@ def list_cases(call: Call) -> None:
 
     call.show(Listing("LabCaseList", None, Case, CASES))
 
+
+@command(lab, "explain")
+def explain_lab_case(
+    call: Call,
+    case: Annotated[str, typer.Argument(metavar="CASE", help="Name of a case, see `lab ls`.", show_default=False)],
+) -> None:
+    """Explain the mechanism behind a case, and name its counterparts in Delta Lake, Hudi and Iceberg.
+
+    paimon-cli lab explain lost-update-counter
+
+    paimon-cli lab explain merge-disorder -o json
+    """
+    from paimon_cli.lab.case_catalog import explain_case
+
+    explained = explain_case(case)
+    if not call.is_for_people:
+        call.show(Item("LabExplanation", None, explained))
+        return
+    say(f"{explained.case}: {explained.title}\n")
+    say(textwrap.fill(explained.theory, PARAGRAPH) + "\n")
+    elsewhere = (("Delta Lake", explained.delta_lake), ("Hudi", explained.hudi), ("Iceberg", explained.iceberg))
+    for name, counterpart in elsewhere:
+        say(textwrap.fill(counterpart, PARAGRAPH, initial_indent=f"{name:<12}", subsequent_indent=" " * 12))
+    say(f"\nsee it: paimon-cli lab run {explained.case}   ({', '.join(explained.honours)})")
+
+
+PARAGRAPH = 100
+"""The width of paragraphs in columns."""
 
 Writers = Annotated[
     int | None,
@@ -76,7 +105,8 @@ def run_lab_case(
 ) -> None:
     """Run a case with the shipped code and show its steps. The same case and options always give the same result.
 
-    `lab ls -o json` lists the options that each case accepts. --option sets options of the case's table.
+    `lab ls` lists the options that each case accepts; `lab explain CASE` says why it happens. --option sets options of
+    the case's table.
 
     paimon-cli lab run topology-1 --writers 8 --rounds 5 --seed 3
 

@@ -170,6 +170,30 @@ def find_case(name: str) -> Case:
     raise UsageError(f"no case '{name}'", f"cases are {', '.join(known)}", f"{did_you_mean(name, known)}paimon-cli lab ls")
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """A case with its theory, and what Delta Lake, Hudi and Iceberg call the same thing."""
+
+    case: str
+    title: str
+    anomaly: str
+    theory: str
+    delta_lake: str
+    hudi: str
+    iceberg: str
+    honours: list[str]
+
+
+def explain_case(name: str) -> Explanation:
+    """Explain the mechanism of a case. Raises `UsageError` if there is no such case."""
+    from paimon_cli.lab.theory import THEORIES
+
+    case = find_case(name)
+    theory = THEORIES[case.name]
+    names = theory.delta_lake, theory.hudi, theory.iceberg
+    return Explanation(case.name, case.title, case.anomaly, theory.theory, *names, case.honours)
+
+
 def run_case(
     name: str,
     checks: Sequence[str] = BOTH,

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from paimon_cli.cli.app import app
 from paimon_cli.errors import UsageError
-from paimon_cli.lab.case_catalog import BOTH, CASES, Case, run_case
+from paimon_cli.lab.case_catalog import BOTH, CASES, Case, explain_case, run_case
 from paimon_cli.lab.story import Story
+from paimon_cli.lab.theory import THEORIES
 
 pytestmark = pytest.mark.xdist_group("lab")  # they share stories
 
@@ -258,6 +259,26 @@ class TestCommands:
         text = self.run("run", "dangling-deletion-vectors", "--data-conflict-check", "off").stdout
         before, steps, after = (text.index(part) for part in ("the bucket before", "Step", "the bucket after"))
         assert before < steps < after and "  level 5   C1   k=1 new  k=2 old  k=3 old\n" in text[after:]
+
+    def test_ls_shows_the_options_of_each_case(self) -> None:
+        (line,) = [line for line in self.run("ls").stdout.splitlines() if line.startswith("snapshot-conflict ")]
+        assert line.endswith("--writers, --seed, --option, --data-conflict-check") and "--rounds" not in line
+
+    @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+    def test_explain(self, case: Case) -> None:
+        text = self.run("explain", case.name.replace("-", "")).stdout
+        assert text.startswith(f"{case.name}: {case.title}\n") and f"paimon-cli lab run {case.name} " in text
+        item = json.loads(self.run("explain", case.name, "-o", "json").stdout)["item"]
+        assert len(item["theory"]) > 200 and item["honours"] == case.honours
+        for name, field in (("Delta Lake", "delta_lake"), ("Hudi", "hudi"), ("Iceberg", "iceberg")):
+            assert any(line.startswith(name) and item[field].startswith(line[12:]) for line in text.splitlines())
+
+    def test_every_theory_has_its_case(self) -> None:
+        assert list(THEORIES) == [case.name for case in CASES]
+
+    def test_explaining_an_unknown_case(self) -> None:
+        with pytest.raises(UsageError, match="no case 'crush'"):
+            explain_case("crush")
 
     def test_run_as_json(self) -> None:
         done = self.run("run", "merge-disorder", "-o", "json", "--data-conflict-check", "bucket")
