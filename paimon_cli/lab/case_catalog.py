@@ -27,7 +27,7 @@ class Case:
 
     `anomaly`: what goes wrong without the data conflict check; `function`: the module and function that run it, imported on
     demand; `writers`, `rounds`: defaults, None if the number is fixed; `is_seeded`: whether it depends on the seed; `has_table`:
-    whether table options and all granularities apply.
+    whether table options and all granularities apply; `own_options`: the table options that the case itself sets.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Case:
     rounds: int | None = None
     is_seeded: bool = False
     has_table: bool = True
+    own_options: tuple[str, ...] = ()
 
     @property
     def run(self) -> Callable[[LabSetting], list[Story]]:
@@ -112,6 +113,7 @@ CASES = (
         writers=2,
         rounds=1,
         is_seeded=True,
+        own_options=("sequence.snapshot-ordering",),
     ),
     Case(
         "lost-update-columns",
@@ -150,6 +152,29 @@ CASES = (
         "shadowed newer row",
         "vector_cases.older_row_below",
         has_table=False,
+    ),
+    Case(
+        "restart-loop",
+        "Two streaming jobs that compact one bucket keep restarting each other; write-only and a dedicated job end it",
+        "endless restarts",
+        "streaming_cases.restarts",
+        rounds=3,
+        own_options=("write-only",),
+    ),
+    Case(
+        "back-pressure",
+        "Two writers beside a slow compactor, without and with a stop trigger at which one of them waits",
+        "unbounded sorted runs",
+        "streaming_cases.back_pressure",
+        rounds=3,
+        own_options=("write-only", "num-sorted-run.compaction-trigger", "num-sorted-run.stop-trigger"),
+    ),
+    Case(
+        "dynamic-bucket-race",
+        "Two writers assign one new key to two dynamic buckets",
+        "a key in two buckets",
+        "streaming_cases.dynamic_buckets",
+        own_options=("dynamic-bucket.target-row-num",),
     ),
     Case("crash", "A writer dies at every one of its storage calls", "none", "cases.crash"),
     Case(
@@ -218,6 +243,9 @@ def run_case(
     unknown = [check for check in checks if check not in (DATA_CONFLICT_CHECKS if case.has_table else WHOLE_BUCKETS)]
     if unknown:
         raise UsageError(f"the case {name} has no granularity {unknown[0]}", f"choose from {', '.join(WHOLE_BUCKETS)}")
+    for key in case.own_options:
+        if key in (options or {}):
+            raise UsageError(f"--option {key} does not apply to the case {name}", "the case itself sets it", "remove the option")
     check_options(options or {})
     setting = LabSetting(
         seed=seed,

@@ -205,12 +205,12 @@ class Actor:
     def record(self, what: str, outcome: str = "") -> None:
         self._table.story.record(self.name, what, outcome)
 
-    def commit(self) -> bool:
+    def commit(self, kind: type[Committer] = Committer) -> bool:
         """Commit as the jobs do. Returns False after a conflict, which is recorded, and removes the files.
 
         If only the compaction conflicts, the rows are committed nevertheless, and it returns True.
         """
-        committer = Committer(self.context)
+        committer = kind(self.context)
         try:
             with removed_on_refusal(self.context, self.messages):
                 result = committer.commit(self.messages, CommitIdentity(self.name))
@@ -227,10 +227,14 @@ class Actor:
 
 
 class Writer(Actor):
-    """Writes rows to level 0."""
+    """Writes rows to level 0. `options`: replace those of the table for this writer."""
 
-    def __init__(self, table: LabTable, name: str) -> None:
+    def __init__(self, table: LabTable, name: str, options: Mapping[str, str] | None = None) -> None:
         super().__init__(table, name)
+        if options:
+            self.context = replace(self.context, options=self.context.options.with_overrides(options))
+        self.stalls = 0
+        """How often its last write had to wait for a compaction before a bucket could take more rows."""
         self._read: Snapshot | None = None
         self._rows: list[dict[str, Any]] = []
 
@@ -249,9 +253,10 @@ class Writer(Actor):
         inputs.overwrite(source, "".join(json.dumps(dict(row)) + "\n" for row in rows).encode())
         try:
             request = WriteRequest(FileRows((source,), "json"), read_snapshot=read_snapshot)
-            self.messages = write_files(plan_write(self.context, request), LocalEngine(), NoProgress()).messages
+            written = write_files(plan_write(self.context, request), LocalEngine(), NoProgress())
         finally:
             inputs.delete(source)
+        self.messages, self.stalls = written.messages, sum(bucket.stalls for bucket in written.buckets)
         files = [file for message in self.messages for file in message.new_files]
         numbers = ", ".join(f"{file.min_sequence_number} to {file.max_sequence_number}" for file in files)
         self.record(f"wrote {row_texts(rows)}", f"numbered {numbers}; no reader sees it yet")

@@ -178,6 +178,9 @@ THEORIES = {
     "lost-deletion-vectors": _VECTORS,
     "dangling-deletion-vectors": _VECTORS,
     "older-row-below": _OLDER_BELOW,
+    "restart-loop": _RESTARTS,
+    "back-pressure": _PRESSURE,
+    "dynamic-bucket-race": _DYNAMIC,
     "crash": _CRASH,
     "unsafe-rename": _PUT,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +20,9 @@ from paimon_cli.lab.theory import THEORIES
 pytestmark = pytest.mark.xdist_group("lab")  # they share stories
 
 HARMLESS = [case for case in CASES if case.anomaly == "none"]
-TWOFOLD = "snapshot-ordering"
-"""A case that shows each table twice: what cures it is the option, not the check."""
-CURED = [case for case in CASES if case.anomaly not in ("none", "lost snapshot") and case.name != TWOFOLD]
+TWOFOLD = ("snapshot-ordering", "restart-loop", "back-pressure", "dynamic-bucket-race")
+"""Cases that show each table twice: what cures them is the way of working, not the check."""
+CURED = [case for case in CASES if case.anomaly not in ("none", "lost snapshot") and case.name not in TWOFOLD]
 
 
 @functools.cache
@@ -47,6 +48,12 @@ def test_an_anomaly_that_the_check_cures(case: Case, check: str) -> None:
     stories = [*stories_of(case.name, ("off",)), *stories_of(case.name, (check,))]
     assert not only(stories, "off").is_correct and only(stories, "off").steps
     assert only(stories, check).is_correct
+
+
+@pytest.mark.parametrize("name", TWOFOLD)
+def test_an_anomaly_that_another_way_of_working_cures(name: str) -> None:
+    sick, cured = stories_of(name, ("off",))
+    assert not sick.is_correct and cured.is_correct and sick.steps and cured.steps and not cured.violations
 
 
 @pytest.mark.in_part(3)
@@ -80,6 +87,12 @@ class TestChoices:
     def test_a_seed_that_decides_nothing_is_refused(self, case: Case) -> None:
         with pytest.raises(UsageError, match="seed does not apply"):
             run_case(case.name, seed=1)
+
+    @pytest.mark.parametrize("case", [case for case in CASES if case.own_options], ids=lambda case: case.name)
+    def test_options_that_the_case_itself_sets_are_refused(self, case: Case) -> None:
+        for key in case.own_options:
+            with pytest.raises(UsageError, match=f"option {key} does not apply to the case {case.name}"):
+                run_case(case.name, options={key: "4"})
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -200,6 +213,31 @@ class TestStories:
         rename, conditional = stories_of("unsafe-rename")
         assert (rename.store, rename.is_correct) == ("rename", False)
         assert (conditional.store, conditional.is_correct) == ("put-if-absent", True)
+
+    def test_jobs_that_restart_each_other_in_turn(self) -> None:
+        loop, cured = run_case("restart-loop", ("off",), rounds=5)
+        failed = [step.who for step in loop.steps if step.what.startswith("fails")]
+        assert failed == ["job B", "job A", "job B", "job A", "job B"] and loop.verdict.startswith("5 restarts in 5 checkpoints")
+        assert sum("exit 5 PC-CONFLICT-FILE" in step.what for step in loop.steps) == 5
+        assert loop.rows == cured.rows, "the restarts cost time, not rows"
+        assert not any("exit 5" in step.what for step in cured.steps) and {"compactor", "job A"} <= {s.who for s in cured.steps}
+
+    def test_only_a_writer_with_a_stop_trigger_waits(self) -> None:
+        grows, bounded = run_case("back-pressure", ("off",), rounds=5)
+        assert not any("had to wait" in step.what for step in grows.steps)
+        waits = [step.outcome for step in bounded.steps if step.who == "writer B" and "had to wait" in step.what]
+        assert len(waits) == 5 and all(outcome.endswith("stop trigger 4") for outcome in waits)
+        most = [int(re.findall(r"(\d+) sorted runs", story.verdict)[0]) for story in (grows, bounded)]
+        assert most[0] > most[1] and grows.rows == bounded.rows
+
+    def test_a_key_in_two_dynamic_buckets(self) -> None:
+        java, ours = stories_of("dynamic-bucket-race", ("off",))
+        assert [row for row in java.rows if row.startswith("k=7")] == ["k=7, v=B", "k=7, v=A"]
+        assert any(found.startswith("PV042") for found in java.violations)
+        (refusal,) = [step for step in ours.steps if "exit 5" in step.what]
+        assert refusal.who == "writer B" and refusal.what.endswith("PC-CONFLICT-BUCKETS")
+        homes = [step.outcome for step in ours.steps if step.who == "writer B" and "assigned" in step.what]
+        assert homes == ["1 to bucket-0", "1 to bucket-1"] and "k=7, v=B" in ours.rows and "k=7, v=A" not in ours.rows
 
     def test_lost_vectors_say_who_marks_which_row_of_which_file(self) -> None:
         off, on = stories_of("lost-deletion-vectors")
