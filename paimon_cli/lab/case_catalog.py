@@ -183,6 +183,18 @@ CASES = (
         "lost snapshot",
         "cases.unsafe_rename",
     ),
+    Case(
+        "no-put-if-absent",
+        "Two commits at once on a store without put-if-absent, under each remedy",
+        "lost snapshot",
+        "store_cases.remedies",
+    ),
+    Case(
+        "lost-lock",
+        "The lock of a commit expires while its holder sleeps",
+        "lost snapshot",
+        "store_cases.lost_lock",
+    ),
 )
 
 

@@ -125,7 +125,7 @@ class LabTable:
     ) -> None:
         self.story = story
         self._memory = MemoryStorage(f"lab/{story.case}/{id(story)}")
-        self._clock = LabClock()
+        self.clock = LabClock()
         self._actors = 0
         fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
         own = {"bucket": "1", "file.format": "parquet", **(options or {})}
@@ -145,14 +145,16 @@ class LabTable:
     def context(self) -> TableContext:
         """The table as an observer sees it."""
         options = self._schema.typed_options
-        return TableContext(self._layout.root, self._memory, self._schema, options, self._clock, LabRandom(0), read_threads=1)
+        return TableContext(self._layout.root, self._memory, self._schema, options, self.clock, LabRandom(0), read_threads=1)
 
     def rows(self, snapshot: Snapshot | None = None, context: TableContext | None = None) -> list[dict[str, Any]]:
         """The rows that readers see at a snapshot, by default the latest, sorted by key."""
         reader = context or self.context
         names = reader.schema.field_names
         found: list[dict[str, Any]] = []
-        for bucket in bucket_files(reader, snapshot or reader.snapshots.latest()).values():
+        if (shown := snapshot or reader.snapshots.latest()) is None:
+            return found
+        for bucket in bucket_files(reader, shown).values():
             for batch in read_bucket(reader, bucket, names):
                 found += canonical_rows(batch, reader.schema.fields)
         return sorted(found, key=lambda row: json.dumps([row[name] for name in self._schema.primary_keys]))

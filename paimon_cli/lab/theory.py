@@ -183,4 +183,6 @@ THEORIES = {
     "dynamic-bucket-race": _DYNAMIC,
     "crash": _CRASH,
     "unsafe-rename": _PUT,
+    "no-put-if-absent": _PUT,
+    "lost-lock": _LOCK,
 }

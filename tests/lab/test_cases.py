@@ -273,6 +273,31 @@ class TestStories:
                 sign in line for line in lines for sign in ("read_bytes", "put_if_absent", "data-", "index-")
             )
 
+    def test_each_remedy_of_a_store_without_put_if_absent(self) -> None:
+        stories = {story.store: story for story in stories_of("no-put-if-absent")}
+        refused, unsafe, alone, locked, conditional = stories.values()
+        assert [story.is_correct for story in stories.values()] == [True, False, True, True, True]
+        assert sum("exit 7 PC-REFUSED" in step.what for step in refused.steps) == 2 and refused.rows == []
+        assert any(step.outcome == "another writer's snapshot is overwritten" for step in unsafe.steps) and unsafe.rows == [
+            "k=1, v=A"
+        ]
+        assert any(step.what == "is warned" for step in alone.steps)
+        waits = [step.what for step in locked.steps if step.who == "writer B" and "lock" in step.what]
+        assert waits[:2] == ["wants the lock", "takes the lock"]
+        assert all(story.rows == ["k=0, v=B", "k=1, v=A"] for story in (alone, locked, conditional))
+
+    def test_a_lock_that_is_lost_while_its_holder_sleeps(self) -> None:
+        noticed, too_late, harmless = stories_of("lost-lock")
+        assert noticed.is_correct and noticed.rows == ["k=0, v=B"]
+        assert (
+            noticed.steps[-1].what == "fails, exit 6 PC-UNAVAILABLE"
+            and "another writer took it over" in noticed.steps[-1].outcome
+        )
+        assert not too_late.is_correct and too_late.verdict == "B's commit was acknowledged, but its snapshot is gone"
+        assert harmless.is_correct and harmless.store == "lock and put-if-absent" and len(harmless.rows) == 2
+        for story in (noticed, too_late, harmless):
+            assert ("writer B", "removes the expired lock") in [(step.who, step.what) for step in story.steps]
+
     def test_crashes_at_every_call(self) -> None:
         (story,) = stories_of("crash")
         before, after = (sum(f"readers see {value}" in step.outcome for step in story.steps) for value in ("old", "new"))
