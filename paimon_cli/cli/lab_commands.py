@@ -226,6 +226,9 @@ def check_lab(
     ] = None,
     finds: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after N failing schedules.")] = 1,
     time_limit: Annotated[str, typer.Option("--time-limit", metavar="DURATION", help="Stop after this time.")] = "1 min",
+    minimize: Annotated[
+        bool, typer.Option("--minimize", help="Shrink each failing schedule to the fewest steps, and tell it in words.")
+    ] = False,
     replay: Annotated[
         str | None, typer.Option(metavar="SCHEDULE", help="Run this one schedule and show its steps.", show_default=False)
     ] = None,
@@ -238,6 +241,8 @@ def check_lab(
     Exits with 4 on violations, even if they are expected.
 
     paimon-cli lab check --actors writer,writer --store unsafe
+
+    paimon-cli lab check --actors counter,counter --minimize
 
     paimon-cli lab check --actors writer,compactor --schedules 50
     """
@@ -252,7 +257,14 @@ def check_lab(
             "--depth cannot be combined with --seed", "random schedules switch actors anywhere", "remove one of them"
         )
     kinds = tuple(kind.strip() for kind in actors.split(",") if kind.strip())
-    request = CheckRequest(kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds, call.options)
+    request = CheckRequest(
+        kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds, call.options, minimize
+    )
+    if replay is not None:
+        unused = {"--depth": depth, "--schedules": schedules, "--seed": seed, "--minimize": minimize or None}
+        for flag, value in unused.items():
+            if value is not None:
+                raise UsageError(f"{flag} cannot be combined with --replay", "a replay runs one schedule", "remove one of them")
     if replay is not None:
         _show_replay(call, replay_schedule(request, replay))
     else:
@@ -284,7 +296,8 @@ def _show_report(call: Call, report: CheckReport) -> None:
         states = f", {counted(report.states, 'state')}" if report.states else ""
         say(f"{extent}: {counted(report.schedules, 'schedule')}{states}, {counted(report.storage_calls, 'storage call')}")
         for find in report.finds:
-            say("\n".join(["", *find.violations[:4], f"replay: {find.replay}"]))
+            numbered = [f"{number:>4}  {line}" for number, line in enumerate(find.story, 1)]
+            say("\n".join(["", *numbered, *find.violations[:4], f"replay: {find.replay}"]))
         expected = "no finds are expected" if report.is_safe else "this configuration is unsafe: finds are expected"
         say(f"\n{counted(len(report.finds), 'find') if report.finds else 'nothing found'}; {expected}")
     if report.finds:

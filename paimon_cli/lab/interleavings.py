@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.commit.data_conflict import KEY, OFF
 from paimon_cli.errors import UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lab.minimized import minimized, told
 from paimon_cli.lab.simulation.actor import Job
 from paimon_cli.lab.simulation.actor_jobs import (
     compactor,
@@ -27,14 +30,15 @@ from paimon_cli.lab.simulation.actor_jobs import (
     tagger,
     writer,
 )
-from paimon_cli.lab.simulation.exploration import Result, ShouldContinue, explore, sample
+from paimon_cli.lab.simulation.exploration import Finding, Result, ShouldContinue, explore, sample
 from paimon_cli.lab.simulation.paper_files import DELETE
 from paimon_cli.lab.simulation.publication import COUNTER
-from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate
+from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate, replay
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
-from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule
-from paimon_cli.options.option_catalog import find_option
+from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule, schedule_text
+from paimon_cli.options.option_catalog import COMPACT, WRITE, find_option
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
+from paimon_cli.storage.memory_storage import MemoryStorage
 
 SHARED_BUCKET = 0
 FIRST_ROWS = rows(SHARED_BUCKET, COUNTER, 2, value="0")
@@ -58,6 +62,7 @@ KINDS: Mapping[str, str] = {
     "tagger": "tags an old snapshot",
     "cleaner": "removes orphan files",
 }
+_HAVE_ROUNDS = {"writer", "rival", "counter", "twin"}
 _SHARING = ("rival", "counter", "overwriter", "deleter", "restorer")
 _REPLACE_ALL_ROWS = {"overwriter", "restorer"}
 _NEED_HISTORY = {"expirer", "tagger", "cleaner"}
@@ -68,7 +73,8 @@ class CheckRequest:
     """The request of `lab check`.
 
     `depth`: the most interruptions of unfinished actors in one schedule, None for no limit. `seed`: run random schedules instead
-    of all. `faults`: the most crashes and lost responses in one schedule.
+    of all. `faults`: the most crashes and lost responses in one schedule. `minimize`: shrink the schedules that were found, and
+    tell them in words.
     """
 
     actors: tuple[str, ...] = ("writer", "writer", "compactor")
@@ -81,6 +87,7 @@ class CheckRequest:
     seed: int | None = None
     finds: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
+    minimize: bool = False
 
     @property
     def is_safe(self) -> bool:
@@ -103,11 +110,12 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class Find:
-    """A schedule with violations, and the command that replays it."""
+    """A schedule with violations, and the command that replays it. `story`: the schedule in words, if it was minimized."""
 
     schedule: str
     violations: list[str]
     replay: str
+    story: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,17 @@ def check_interleavings(request: CheckRequest, should_continue: ShouldContinue) 
         result = sample(scenario, count, request.seed, max_findings=request.finds, should_continue=should_continue)
     else:
         result = _explored(request, scenario, should_continue)
-    return _report(request, result)
+    finds = [_found(request, scenario, finding, should_continue) for finding in result.findings]
+    return _report(request, result, finds)
+
+
+def _found(request: CheckRequest, scenario: Scenario, finding: Finding, should_continue: ShouldContinue) -> Find:
+    if not request.minimize:
+        return Find(finding.schedule, list(finding.violations), request.replay_line(finding.schedule))
+    steps = minimized(scenario, parse_schedule(finding.schedule), should_continue)
+    schedule, violations = schedule_text(steps), list(replay(scenario, steps).violations)
+    story = told(scenario, steps, actor_names(request.actors))
+    return Find(schedule, violations, request.replay_line(schedule), story)
 
 
 def _explored(request: CheckRequest, scenario: Scenario, should_continue: ShouldContinue) -> Result:
@@ -174,7 +192,7 @@ def _explored(request: CheckRequest, scenario: Scenario, should_continue: Should
     return result
 
 
-def _report(request: CheckRequest, result: Result) -> CheckReport:
+def _report(request: CheckRequest, result: Result, finds: list[Find]) -> CheckReport:
     return CheckReport(
         actors=request.actors,
         store=request.store,
@@ -184,7 +202,7 @@ def _report(request: CheckRequest, result: Result) -> CheckReport:
         schedules=result.schedules,
         states=result.states,
         storage_calls=result.steps,
-        finds=[Find(f.schedule, list(f.violations), request.replay_line(f.schedule)) for f in result.findings],
+        finds=finds,
     )
 
 
@@ -194,8 +212,12 @@ def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
         steps: list[Step] = parse_schedule(schedule)
     except ValueError as error:
         raise UsageError("not a schedule", str(error), "copy the replay command that `lab check` printed") from error
-    run = Run(scenario_of(request))
-    names = actor_names(request.actors)
+    scenario, names = scenario_of(request), actor_names(request.actors)
+    strangers = [step for step in steps if step.actor >= len(names)]
+    if strangers:
+        why = f"step {strangers[0]} is of actor {strangers[0].actor}, and the actors are numbered 0 to {len(names) - 1}"
+        raise UsageError("not a schedule of these actors", why, "copy the replay command that `lab check` printed")
+    run = Run(scenario)
     narrated: list[NarratedStep] = list(narrate(run, steps))
     run.discard()
     replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in narrated]
@@ -226,6 +248,9 @@ def scenario_of(request: CheckRequest) -> Scenario:
         tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are only a risk; the oracle checks whether readers notice
         store=request.store,
     )
+    table = TableContext(scenario.layout.root, MemoryStorage(), scenario.schema, scenario.options)
+    for operation in (WRITE, COMPACT):
+        table.check(operation)  # what the actors could not do is refused before any of them starts
     return after(scenario, [_beginning(request)])
 
 
@@ -286,6 +311,9 @@ def _validate(request: CheckRequest) -> None:
     if request.data_conflict_check == KEY:
         why = "it reads keys from data files, and the data files of the simulation are not Parquet"
         raise UsageError("--data-conflict-check key cannot be checked", why, "use range, bucket or partition")
+    if request.rounds != 1 and not _HAVE_ROUNDS & set(request.actors):
+        why = f"only {', '.join(sorted(_HAVE_ROUNDS))} repeat their work"
+        raise UsageError("--rounds does not apply to these actors", why, "remove --rounds")
     for kind in sorted(_REPLACE_ALL_ROWS & set(request.actors)):
         if "counter" in request.actors:
             why = f"the {kind} resets the counter, so lost increments cannot be detected"
@@ -297,3 +325,4 @@ def _validate(request: CheckRequest) -> None:
                 f"only options of commits, plans and expiry are: {', '.join(HONOURED_OPTIONS)}",
                 f"--data-conflict-check sets {DATA_CONFLICT_CHECK}" if key == DATA_CONFLICT_CHECK else "leave the option out",
             )
+    check_option_values(request.options)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from paimon_cli.cli.app import app
-from paimon_cli.lab.interleavings import KINDS, CheckReport, CheckRequest, check_interleavings, replay_schedule
+from paimon_cli.lab.interleavings import KINDS, CheckReport, CheckRequest, Replay, check_interleavings, replay_schedule
 
 
 def checked(actors: str, **request: Any) -> CheckReport:
@@ -65,6 +66,41 @@ def test_the_seed_decides() -> None:
     assert one == same and one != other
 
 
+@pytest.mark.parametrize(
+    ("actors", "request_"),
+    [
+        ("writer,writer", {"store": "unsafe"}),
+        ("counter,counter", {}),
+        ("rival,rival,compactor", {"seed": 5}),
+        ("writer,writer", {"store": "unsafe", "faults": 1, "seed": 2}),
+    ],
+)
+def test_a_minimized_schedule_fails_and_loses_its_violation_with_any_step(actors: str, request_: dict[str, Any]) -> None:
+    (find,), (shrunk,) = (checked(actors, **request_, minimize=minimize).finds for minimize in (False, True))
+    assert len(shrunk.schedule.split(",")) < len(find.schedule.split(",")) and not find.story
+    request = CheckRequest(tuple(actors.split(",")), **request_)
+    assert replay_schedule(request, shrunk.schedule).violations == shrunk.violations != []
+    steps, switches = shrunk.schedule.split(","), switches_of(replay_schedule(request, shrunk.schedule))
+    for without in range(len(steps)):
+        shorter = replay_schedule(request, ",".join(steps[:without] + steps[without + 1 :]))
+        assert not shorter.violations or switches_of(shorter) > switches
+
+
+def switches_of(replayed: Replay) -> int:
+    return sum(one.actor != other.actor for one, other in pairwise(replayed.steps))
+
+
+def test_a_minimized_find_is_told_in_words() -> None:
+    (find,) = checked("writer,writer", store="unsafe", minimize=True).finds
+    assert find.story == [
+        "writer 1 looks at the newest snapshot",
+        "writer 2 looks at the newest snapshot",
+        "writer 2 writes snapshot-3, whatever is there",
+        "writer 2 writes the hint LATEST",
+        "writer 1 writes snapshot-3, whatever is there",
+    ]
+
+
 class TestCommand:
     def test_a_find_is_printed_with_its_replay_line(self) -> None:
         done = run("--actors", "writer,writer", "--store", "unsafe")
@@ -94,6 +130,13 @@ class TestCommand:
             (("--option", "s3.endpoint=x"), "--option s3.endpoint is not supported here"),
             (("--depth", "1", "--seed", "1"), "--depth cannot be combined with --seed"),
             (("--replay", "0,1x"), "not a schedule"),
+            (("--replay", "0,1,3"), "step 3 is of actor 3, and the actors are numbered 0 to 2"),
+            (("--replay", "0,1", "--seed", "1"), "--seed cannot be combined with --replay"),
+            (("--replay", "0,1", "--minimize"), "--minimize cannot be combined with --replay"),
+            (("--option", "commit.max-retries=many"), "option 'commit.max-retries' cannot be 'many'"),
+            (("--option", "num-levels=1"), "option 'num-levels' cannot be '1'"),
+            (("--option", "snapshot.num-retained.min=0"), "option 'snapshot.num-retained.min' cannot be '0'"),
+            (("--actors", "compactor,tagger", "--rounds", "2"), "--rounds does not apply to these actors"),
             (("--actors", "counter,overwriter"), "counter and overwriter cannot be combined"),
             (("--actors", "restorer,counter"), "counter and restorer cannot be combined"),
         ],
@@ -101,6 +144,17 @@ class TestCommand:
     def test_what_cannot_be_honoured_is_an_error(self, arguments: tuple[str, ...], message: str) -> None:
         done = run(*arguments)
         assert done.exit_code == 2 and message in done.stderr
+
+    @pytest.mark.parametrize("option", ["manifest.format=orc", "commit.callbacks=java.Class"])
+    def test_what_no_actor_could_do_is_refused_at_once(self, option: str) -> None:
+        done = run("--actors", "writer,compactor", "--option", option)
+        assert done.exit_code == 8 and option in done.stderr and "bug" not in done.stderr
+
+    def test_a_minimized_find_is_printed_as_a_story(self) -> None:
+        done = run("--actors", "counter,counter", "--minimize")
+        assert done.exit_code == 4 and "   1  counter 1 looks at the newest snapshot\n" in done.stdout
+        line = next(line for line in done.stdout.splitlines() if line.startswith("replay: "))
+        assert "lost update" in run(*shlex.split(line)[4:]).stdout
 
     def test_options_are_honoured(self) -> None:
         """A commit that may not be tried again loses against any other one."""
