@@ -193,6 +193,9 @@ def _footer(story: Story) -> str:
     return "\n".join([*lines, f"{'correct' if story.is_correct else 'ANOMALY'}: {story.verdict}\n"])
 
 
+TIME_LIMIT = "1 min"
+
+
 @command(lab, "check")
 def check_lab(
     call: Call,
@@ -224,8 +227,11 @@ def check_lab(
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Draw random schedules with this seed instead of trying all.")
     ] = None,
-    finds: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after N failing schedules.")] = 1,
-    time_limit: Annotated[str, typer.Option("--time-limit", metavar="DURATION", help="Stop after this time.")] = "1 min",
+    finds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N failing schedules; default 1.")] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option("--time-limit", metavar="DURATION", help="Stop after this time, also to minimize; default 1 min."),
+    ] = None,
     minimize: Annotated[
         bool, typer.Option("--minimize", help="Shrink each failing schedule to the fewest steps, and tell it in words.")
     ] = False,
@@ -258,17 +264,18 @@ def check_lab(
         )
     kinds = tuple(kind.strip() for kind in actors.split(",") if kind.strip())
     request = CheckRequest(
-        kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds, call.options, minimize
+        kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds or 1, call.options, minimize
     )
     if replay is not None:
-        unused = {"--depth": depth, "--schedules": schedules, "--seed": seed, "--minimize": minimize or None}
+        unused: dict[str, object] = {"--depth": depth, "--schedules": schedules, "--seed": seed, "--finds": finds}
+        unused |= {"--time-limit": time_limit, "--minimize": minimize or None}
         for flag, value in unused.items():
             if value is not None:
                 raise UsageError(f"{flag} cannot be combined with --replay", "a replay runs one schedule", "remove one of them")
     if replay is not None:
         _show_replay(call, replay_schedule(request, replay))
     else:
-        _show_report(call, _explored(request, parse_duration(time_limit) / 1000))
+        _show_report(call, _explored(request, parse_duration(time_limit or TIME_LIMIT) / 1000))
 
 
 def _explored(request: CheckRequest, seconds: float) -> CheckReport:

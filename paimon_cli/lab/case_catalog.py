@@ -27,7 +27,7 @@ class Case:
 
     `anomaly`: what goes wrong without the data conflict check; `function`: the module and function that run it, imported on
     demand; `writers`, `rounds`: defaults, None if the number is fixed; `is_seeded`: whether it depends on the seed; `has_table`:
-    whether table options and all granularities apply; `own_options`: the table options that the case itself sets.
+    whether all granularities apply, and table options, if it `takes_options`; `own_options`: those that the case itself sets.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Case:
     rounds: int | None = None
     is_seeded: bool = False
     has_table: bool = True
+    takes_options: bool = True
     own_options: tuple[str, ...] = ()
 
     @property
@@ -53,7 +54,7 @@ class Case:
             "--writers": self.writers is not None,
             "--rounds": self.rounds is not None,
             "--seed": self.is_seeded,
-            "--option": self.has_table,
+            "--option": self.has_table and self.takes_options,
             "--data-conflict-check": True,
         }
         return [name for name, honoured in choices.items() if honoured]
@@ -159,7 +160,7 @@ CASES = (
         "endless restarts",
         "streaming_cases.restarts",
         rounds=3,
-        own_options=("write-only",),
+        takes_options=False,
     ),
     Case(
         "back-pressure",
@@ -167,14 +168,14 @@ CASES = (
         "unbounded sorted runs",
         "streaming_cases.back_pressure",
         rounds=3,
-        own_options=("write-only", "num-sorted-run.compaction-trigger", "num-sorted-run.stop-trigger"),
+        takes_options=False,
     ),
     Case(
         "dynamic-bucket-race",
         "Two writers assign one new key to two dynamic buckets",
         "a key in two buckets",
         "streaming_cases.dynamic_buckets",
-        own_options=("dynamic-bucket.target-row-num",),
+        takes_options=False,
     ),
     Case("crash", "A writer dies at every one of its storage calls", "none", "cases.crash"),
     Case(
@@ -188,12 +189,14 @@ CASES = (
         "Two commits at once on a store without put-if-absent, under each remedy",
         "lost snapshot",
         "store_cases.remedies",
+        takes_options=False,
     ),
     Case(
         "lost-lock",
         "The lock of a commit expires while its holder sleeps",
         "lost snapshot",
         "store_cases.lost_lock",
+        takes_options=False,
     ),
 )
 

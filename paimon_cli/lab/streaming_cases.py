@@ -71,7 +71,8 @@ def _writers_and_compactor(setting: LabSetting) -> Story:
 
 def _rows_are(table: LabTable, expected: Mapping[int, str]) -> bool:
     visible = {row["k"]: row["v"] for row in table.rows()}
-    return visible == expected and not [violation for violation in table.end() if violation.severity == ERROR]
+    errors = [violation for violation in table.end() if violation.severity == ERROR]
+    return visible == expected and not errors
 
 
 COMMITS_OF_A = 4

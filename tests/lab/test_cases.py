@@ -94,6 +94,11 @@ class TestChoices:
             with pytest.raises(UsageError, match=f"option {key} does not apply to the case {case.name}"):
                 run_case(case.name, options={key: "4"})
 
+    @pytest.mark.parametrize("case", [case for case in CASES if "--option" not in case.honours], ids=lambda case: case.name)
+    def test_options_are_refused_where_none_apply(self, case: Case) -> None:
+        with pytest.raises(UsageError, match=f"option does not apply to the case {case.name}"):
+            run_case(case.name, options={"write-only": "true"})
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [

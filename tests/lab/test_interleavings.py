@@ -132,6 +132,8 @@ class TestCommand:
             (("--replay", "0,1x"), "not a schedule"),
             (("--replay", "0,1,3"), "step 3 is of actor 3, and the actors are numbered 0 to 2"),
             (("--replay", "0,1", "--seed", "1"), "--seed cannot be combined with --replay"),
+            (("--replay", "0,1", "--finds", "2"), "--finds cannot be combined with --replay"),
+            (("--replay", "0,1", "--time-limit", "9 s"), "--time-limit cannot be combined with --replay"),
             (("--replay", "0,1", "--minimize"), "--minimize cannot be combined with --replay"),
             (("--option", "commit.max-retries=many"), "option 'commit.max-retries' cannot be 'many'"),
             (("--option", "num-levels=1"), "option 'num-levels' cannot be '1'"),
