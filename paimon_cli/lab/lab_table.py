@@ -133,6 +133,7 @@ class LabTable:
         partitions = () if partition is None else (partition,)
         self._schema = TableSchema(0, fields, len(fields) - 1, partitions, (*partitions, key), settings, None, _BEGIN_MILLIS)
         self._layout = TableLayout("memory://lab/table")
+        self._memory.delete_directory(self._layout.root)  # a table of an earlier case that failed, and whose story had this id
         self._memory.put_if_absent(self._layout.schema(0), self._schema.to_json().encode())
 
     def enter(self, actor: str) -> tuple[TableContext, NarratedStorage]:
