@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -22,14 +24,26 @@ def program(folder: Path, script: str) -> Path:
     return path
 
 
-def test_create_write_compact_and_read_give_the_expected_rows(tmp_path: Path) -> None:
+def test_each_step_gives_what_it_must(tmp_path: Path) -> None:
     done = run_smoke(program(tmp_path, f'exec {sys.executable} -m paimon_cli "$@"'))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith('{"id":3,"item":"bread","amount":"2.80"}\nsmoke test passed\n')
-    assert "COMPACT" in done.stdout
+    assert done.stdout.endswith("2,oat milk,1.90\n3,bread,2.80\nsmoke test passed\n")
+    for checked in ("snapshots ls", "manifests ls: ", "expire leaves the live files", "verify"):
+        assert f"\nok: {checked}" in done.stdout
 
 
-def test_wrong_rows_and_failing_commands_fail(tmp_path: Path) -> None:
-    lost = program(tmp_path, f'[ "$1" = write ] && [ "$3" = tuesday.json ] || exec {sys.executable} -m paimon_cli "$@"')
-    assert run_smoke(lost).returncode != 0
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [
+        ('[ "$1$3" = writetuesday.csv ] && set -- write "$2" monday.csv --stage tuesday.stage', "reads merge the runs"),
+        ('[ "$1" = verify ] && { echo "1 errors, 0 warnings in 0.0 s"; exit 0; }', "verify"),
+    ],
+)
+def test_a_step_that_does_not_do_its_work_is_found(tmp_path: Path, broken: str, found: str) -> None:
+    done = run_smoke(program(tmp_path, f'{broken}\nexec {sys.executable} -m paimon_cli "$@"'))
+    assert done.returncode == 1
+    assert f"smoke test FAILED: {found}" in done.stderr
+
+
+def test_a_command_that_fails_fails_the_test(tmp_path: Path) -> None:
     assert run_smoke(program(tmp_path, "exit 5")).returncode == 5
