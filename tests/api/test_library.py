@@ -540,6 +540,23 @@ def test_another_process_changes_the_schema(tmp_path: Path) -> None:
     assert table.scan().schema.names == ["id", "name", "price", "more"]
 
 
+def test_a_schema_is_read_at_first_use(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    other = Table.open(table.url)
+    table.alter.add_column("more INT")
+    assert other.scan().schema.names == ["id", "name", "price", "more"]
+
+
+def test_a_commit_expires_nothing(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.alter.set({"snapshot.num-retained.max": "1", "snapshot.num-retained.min": "1"})
+    table.write(ROWS)
+    table.write(ROWS)
+    assert len(table.snapshots()) == 3
+    table.expire()
+    assert len(table.snapshots()) == 1
+
+
 def test_a_warehouse(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int32(), nullable=False)])
     Table.create("shop.orders", schema=schema, primary_key="id", bucket=1, warehouse=str(tmp_path))

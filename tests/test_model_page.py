@@ -1,0 +1,127 @@
+"""Each row of the page about the model runs and prints what it promises; tables of other pages hold what the code computes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.cli.demo_command import inside
+from paimon_cli.lab.case_catalog import find_case
+from paimon_cli.lab.granularity import GranularityShape, compare_granularities
+from paimon_cli.lab.lab_table import LabSetting
+from paimon_cli.lsm.universal_compaction import RunSize, UniversalCompaction
+from scripts.run_snippets import PROGRAM, ROOT, Session
+
+PAGE = (ROOT / "docs/model.md").read_text(encoding="utf-8")
+CODE = re.compile(r"`([^`]+)`")
+FINDS = 4
+"""The exit code of a search that finds what it is asked to find."""
+
+
+@dataclass(frozen=True)
+class Row:
+    number: str
+    mechanism: str
+    use: list[str]
+    reproduce: list[str]
+    prints: list[str]
+    link: str
+
+
+def rows_of(page: str, columns: int) -> list[list[str]]:
+    """The rows of the tables of a page that have so many columns, without their titles."""
+    lines = [line.strip().strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in cells] for cells in lines if len(cells) == columns and not cells[0].startswith("---")]
+
+
+def model() -> list[Row]:
+    found = [cells for cells in rows_of(PAGE, 6) if cells[0].isdigit()]
+    return [
+        Row(n, what, CODE.findall(use), CODE.findall(again), CODE.findall(said), link)
+        for n, what, use, again, said, link in found
+    ]
+
+
+def anchors(page: str) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    [setup] = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    session = Session(folder)
+    with inside(folder):
+        for line in setup.splitlines():
+            said = session.run(line)
+            assert session.last_code == 0, said
+    return folder
+
+
+def test_the_page_has_a_row_for_each_mechanism() -> None:
+    assert [row.number for row in model()] == [str(number) for number in range(1, 31)]
+    assert all(row.use and row.reproduce and row.prints for row in model())
+
+
+@pytest.mark.parametrize("row", model(), ids=lambda row: f"{row.number}")
+def test_a_row_prints_what_it_promises(row: Row, prepared: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(prepared, tmp_path / "model"))
+    session, said, codes = Session(folder), "", []
+    with inside(folder):
+        for command in row.use + row.reproduce:
+            said += session.run(PROGRAM + command)
+            codes.append(session.last_code)
+    promised = [text for text in row.prints if not text.startswith("exit ")]
+    assert [text for text in promised if text not in said] == [], said
+    ends = [int(text.removeprefix("exit ")) for text in row.prints if text.startswith("exit ")]
+    searches = [FINDS for command in row.reproduce if "--store unsafe" in command]
+    assert sorted(code for code in codes if code) == sorted(ends + searches), said
+
+
+@pytest.mark.parametrize("row", model(), ids=lambda row: f"{row.number}")
+def test_the_link_of_a_row_leads_to_a_section(row: Row) -> None:
+    [(page, anchor)] = re.findall(r"\]\(([\w.]+)#([\w-]+)\)", row.link)
+    assert anchor in anchors((ROOT / "docs" / page).read_text(encoding="utf-8"))
+
+
+def test_the_picks_of_the_page_about_compaction() -> None:
+    page = (ROOT / "docs/compaction.md").read_text(encoding="utf-8")
+    picks = [cells for cells in rows_of(page, 5) if cells[0].startswith("`L0:")]
+    for shown, reason, count, level, figures in picks:
+        runs = [RunSize(int(run[1:2]), int(run[3:])) for run in CODE.findall(shown)[0].split()]
+        picked = UniversalCompaction(max_level=5).pick(runs)
+        found = (
+            ("none", "0", "", "")
+            if picked is None
+            else (
+                picked.reason,
+                str(picked.run_count),
+                f"L{picked.output_level}",
+                f"`{picked.arithmetic}`",
+            )
+        )
+        assert found == (reason, count, level, figures), shown
+    assert len(picks) == 5
+
+
+@pytest.mark.parametrize("writers", [2, pytest.param(4, marks=pytest.mark.nightly), pytest.param(8, marks=pytest.mark.nightly)])
+def test_the_abort_rates_of_the_page_about_concurrency(writers: int) -> None:
+    page = (ROOT / "docs/concurrency.md").read_text(encoding="utf-8")
+    [shown] = [cells for cells in rows_of(page, 6) if cells[0] == str(writers)]
+    off, *rest = compare_granularities(GranularityShape(writers=writers, rounds=5), LabSetting(seed=0))
+    assert shown[1:] == [f"{off.lost_updates} of {off.commits}", *(f"{100 * row.abort_rate:.1f}%" for row in rest)]
+
+
+def test_every_lab_case_that_the_pages_name_exists() -> None:
+    named = [
+        name
+        for page in ("concurrency", "model")
+        for name in re.findall(r"lab run ([\w-]+)", (ROOT / f"docs/{page}.md").read_text())
+    ]
+    assert len(set(named)) > 10
+    assert [name for name in named if find_case(name).name != name] == []
