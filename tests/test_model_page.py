@@ -15,6 +15,7 @@ from paimon_cli.lab.granularity import GranularityShape, compare_granularities
 from paimon_cli.lab.lab_table import LabSetting
 from paimon_cli.lsm.universal_compaction import RunSize, UniversalCompaction
 from scripts.run_snippets import PROGRAM, ROOT, Session
+from tests.lsm.slow_picks import SlowStrategy
 
 PAGE = (ROOT / "docs/model.md").read_text(encoding="utf-8")
 CODE = re.compile(r"`([^`]+)`")
@@ -107,6 +108,9 @@ def test_the_picks_of_the_page_about_compaction() -> None:
         )
         assert found == (reason, count, level, figures), shown
     assert len(picks) == 5
+    older = SlowStrategy({"num_levels": 6, "run_trigger": 5, "max_size_amp": 200, "size_ratio": 1}, main=False)
+    third = [(int(run[1:2]), int(run[3:])) for run in CODE.findall(picks[2][0])[0].split()]
+    assert older.pick(third, 0) == (4, 4), "the output level and the runs of release 0.9"
 
 
 @pytest.mark.parametrize("writers", [2, pytest.param(4, marks=pytest.mark.nightly), pytest.param(8, marks=pytest.mark.nightly)])
