@@ -21,6 +21,7 @@ from griffe import Docstring, Extension, Object
 
 import paimon_cli
 from paimon_cli import Table
+from scripts.topology_picture import topology_picture
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS, PICTURES = ROOT / "docs", ROOT / "docs" / "pictures"
@@ -239,6 +240,7 @@ def renew() -> None:
     PICTURES.mkdir(exist_ok=True)
     (PICTURES / "lsm-tree.svg").write_text(lsm_picture() + "\n", encoding="utf-8")
     (PICTURES / "speed.svg").write_text(speed_picture() + "\n", encoding="utf-8")
+    (PICTURES / "topologies.svg").write_text(topology_picture() + "\n", encoding="utf-8")
 
 
 class FencedExamples(Extension):

@@ -74,9 +74,13 @@ def test_links_of_the_readme_lead_somewhere() -> None:
     assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["lsm-tree.svg", "speed.svg"])
+@pytest.mark.parametrize("name", ["lsm-tree.svg", "speed.svg", "topologies.svg"])
 def test_pictures_are_drawn_by_the_program(name: str) -> None:
-    draw = {"lsm-tree.svg": build_docs.lsm_picture, "speed.svg": build_docs.speed_picture}[name]
+    draw = {
+        "lsm-tree.svg": build_docs.lsm_picture,
+        "speed.svg": build_docs.speed_picture,
+        "topologies.svg": build_docs.topology_picture,
+    }[name]
     stored = (build_docs.PICTURES / name).read_text(encoding="utf-8")
     assert comparable(stored).strip() == comparable(draw()).strip()
 
