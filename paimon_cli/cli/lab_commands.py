@@ -63,7 +63,7 @@ def explain_lab_case(
     elsewhere = (("Delta Lake", explained.delta_lake), ("Hudi", explained.hudi), ("Iceberg", explained.iceberg))
     for name, counterpart in elsewhere:
         say(textwrap.fill(counterpart, PARAGRAPH, initial_indent=f"{name:<12}", subsequent_indent=" " * 12))
-    say(f"\nsee it: paimon-cli lab run {explained.case}   ({', '.join(explained.honours)})")
+    say(f"\nsee it: paimon-cli lab run {explained.case}    # options: {', '.join(explained.honours)}")
 
 
 PARAGRAPH = 100

@@ -78,13 +78,13 @@ def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[
     path = context.data_file_path(entry.partition, entry.bucket, entry.file)
     try:
         rows, names = stored_shape(context, entry.bucket_id, entry.file)
-        schema = context.schemas.get(entry.file.schema_id)
     except (DamagedFile, NotFound) as error:
         yield Violation("PV031", path, str(error))
         return
     if rows != entry.file.row_count:
         yield Violation("PV031", path, f"holds {rows} rows, but its metadata says {entry.file.row_count}")
-    yield from unknown_columns(schema, names, path)
+    with suppress(DamagedFile, NotFound):  # the checks of schemas say that one is missing
+        yield from unknown_columns(context.schemas.get(entry.file.schema_id), names, path)
 
 
 def file_holds_columns_of_its_schema(context: TableContext, entry: ManifestEntry) -> Iterator[Violation]:

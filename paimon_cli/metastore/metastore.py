@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DATABASE_SUFFIX = ".db"
 _NAME = re.compile(r"[^./\\$]+")
-_SEPARATORS = frozenset("/\\\0")
+_SEPARATORS = frozenset("/\\")
 
 
 class TableIdentifier(NamedTuple):

@@ -138,6 +138,7 @@ def test_commands_print_through_one_module() -> None:
         "output.py",
         "compact_watch.py",
         "browse_commands.py",  # `watch` prints each look as it comes
+        "stage_watch.py",  # a line for each checkpoint as it comes
         "demo_command.py",  # shows commands and answers as a shell would
     }
     folder = Path(results.__file__).parent
