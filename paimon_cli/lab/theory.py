@@ -94,8 +94,8 @@ _PUT = Theory(
     "The whole protocol rests on one operation: create a file only if it does not exist. HDFS and most file systems "
     "rename atomically, S3, GCS and Azure have conditional puts. Where neither exists, a look followed by a write "
     "leaves a gap in which another commit is overwritten, although both were acknowledged. The remedies are a lock "
-    "around look and write, or a single writer; paimon-cli probes the store and refuses to commit (exit 7) if it "
-    "finds neither.",
+    "around look and write, or a single writer. The store is probed, and commits are refused (exit 7) "
+    "if it has neither.",
     "put-if-absent of the LogStore; S3DynamoDBLogStore keeps the log entries in DynamoDB for stores without it",
     "the lock provider (ZooKeeper, Hive metastore, DynamoDB, or storage-based with conditional puts)",
     "the catalog's compare-and-swap (Hive lock, JDBC, REST); the Hadoop catalog relies on an atomic rename",
