@@ -54,13 +54,15 @@ class Call:
     """The shared options of one call. The options of the engine are set only for commands that run jobs.
 
     `form`: the format of text input, for commands that read files. `options`, `catalog_options`: the options of the table
-    and of its catalog, both from `--option`; their keys distinguish them (`storage.catalog_options`).
+    and of its catalog, both from `--option`; their keys distinguish them (`storage.catalog_options`). `keeps_options`: the
+    former are stored in the table.
     """
 
     output: OutputFormat = OutputFormat.TABLE
     view: View = field(default_factory=View)
     fields: tuple[str, ...] = ()
     changes_tables: bool = False
+    keeps_options: bool = False
     warehouse: str | None = None
     branch: str | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -80,8 +82,9 @@ class Call:
         return replace(location, allow_unsafe_commit=allow_unsafe_commit, argument=self.pasted(table))
 
     def pasted(self, table: str) -> str:
-        """The table as an argument for commands in hints: quoted for the shell, with the flags of this call that locate it."""
-        return table_argument(table, self.warehouse, self.catalog_options.get(PROFILE), self.branch)
+        """The table as an argument for commands in hints: quoted for the shell, with the flags of this call that concern it."""
+        of_table = {} if self.keeps_options else self.options
+        return table_argument(table, self.warehouse, self.branch, {**self.catalog_options, **of_table})
 
     @property
     def runtime(self) -> Runtime:
@@ -219,7 +222,7 @@ def _with_shared_options(
             values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
             prints_only = given.pop("print_spark_submit", False)
-            call = _call({**given, "trace": trace, "changes_tables": changes_tables})
+            call = _call({**given, "trace": trace, "changes_tables": changes_tables, "keeps_options": keeps_options})
             if call.options and not keeps_options:
                 from paimon_cli.api.table import check_table_options
 

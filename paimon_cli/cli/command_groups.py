@@ -118,8 +118,8 @@ def _no_type(ctx: Any) -> str | None:
     return None
 
 
-SHOWS_A_TABLE = ("ls", "show")
-"""The command of a group that is meant by `GROUP TABLE`; the first of them that the group has."""
+SHOWS_A_TABLE = ("ls", "show", "read")
+"""The command of a group that is meant by `GROUP TABLE`: the first of them that the group has, else its first about a table."""
 GIVEN = "paimon-cli.given"
 """Key in the `meta` of a context for the raw arguments of the command."""
 
@@ -191,17 +191,30 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             known = WORDS_OF_OTHERS.get(args[0].lower())
             return None if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
         is_table = "/" in args[0] or "." in args[0] or os.path.isdir(args[0])
-        shown_by = next((name for name in SHOWS_A_TABLE if self.get_command(ctx, name) is not None), None)
-        return f"{ctx.command_path} {shown_by} {shlex.join(args)}" if is_table and shown_by is not None else None
+        first = self._first_arguments(ctx) if is_table else {}
+        about_tables = (name for name, argument in first.items() if argument == "table")
+        shown_by = next(filter(first.__contains__, SHOWS_A_TABLE), None) or next(about_tables, None)
+        return f"{ctx.command_path} {shown_by} {shlex.join(args)}" if shown_by is not None else None
+
+    def _first_arguments(self, ctx: Any) -> dict[str, str]:
+        """The commands that take arguments, each with the name of the first."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        arguments = {
+            name: [parameter.name for parameter in command.params if parameter.param_type_name == "argument"]
+            for name, command in found
+            if command is not None and not command.hidden
+        }
+        return {name: names[0] for name, names in arguments.items() if names}
 
 
-LOCATING_FLAGS = ("--warehouse", "--profile", "--branch")
+FLAGS_OF_A_TABLE = ("--warehouse", "--profile", "--branch", "--option")
+"""The flags that follow a table in hints."""
 
 
 def _has_command(words: list[str]) -> bool:
-    """Whether anything follows a table and the flags that locate it."""
+    """Whether anything follows a table and its flags."""
     end = 1
-    while words[end : end + 1] and words[end] in LOCATING_FLAGS:
+    while words[end : end + 1] and words[end] in FLAGS_OF_A_TABLE:
         end += 2
     return end < len(words)
 
@@ -209,7 +222,7 @@ def _has_command(words: list[str]) -> bool:
 def _flags_after_command(words: list[str]) -> list[str]:
     """`TABLE --warehouse W set ...` as `TABLE set --warehouse W ...`: a table with its flags is one argument of a hint."""
     end = 1
-    while words[end : end + 1] and words[end] in LOCATING_FLAGS:
+    while words[end : end + 1] and words[end] in FLAGS_OF_A_TABLE:
         end += 2
     return [*words[:1], *words[end : end + 1], *words[1:end], *words[end + 1 :]]
 

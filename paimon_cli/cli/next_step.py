@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from paimon_cli.cli.parameters import split_pairs
 from paimon_cli.errors import (
     BadInput,
     CommitUnknown,
@@ -18,6 +19,7 @@ from paimon_cli.errors import (
     UsageError,
     if_damaged,
 )
+from paimon_cli.metastore.settings import PROFILE, flags_of
 from paimon_cli.storage.redaction import without_login
 
 LOOKS_AT_THE_TABLE = ((StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
@@ -52,7 +54,7 @@ def next_step(error: PaimonError, context: Any) -> str:
         return LIMITS
     if isinstance(error, StorageUnavailable) and context.info_name in MAKES_A_TABLE:
         return CHECK_PLACE
-    table = _only_table(context.params)
+    table = None if context.info_name in MAKES_A_TABLE else _only_table(context.params)
     if table and isinstance(error, DamagedFile) and context.info_name not in EXAMINES_DAMAGE:
         return if_damaged(table)
     commands = (name for kind, name in LOOKS_AT_THE_TABLE if isinstance(error, kind))
@@ -60,15 +62,25 @@ def next_step(error: PaimonError, context: Any) -> str:
     return f"{command} {table}" if table and command not in ("paimon-cli ", command_path(context)) else ""
 
 
-def table_argument(table: str, warehouse: str | None, profile: str | None, branch: str | None) -> str:
-    """A table as the argument of a command: quoted for the shell, with the flags that locate it, and without passwords."""
-    flags = {"--warehouse": warehouse and without_login(warehouse), "--profile": profile, "--branch": branch}
-    given = [(flag, value) for flag, value in flags.items() if value is not None]
-    return shlex.join([without_login(table), *(word for pair in given for word in pair)])
+def table_argument(table: str, warehouse: str | None, branch: str | None, options: Mapping[str, str]) -> str:
+    """A table as the argument of a command: quoted for the shell, and without secrets.
+
+    The flags follow that locate it or change its options for one call; `options`: those of `--option`, and the profile.
+    """
+    located = {"warehouse": warehouse or options.get("warehouse"), PROFILE: options.get(PROFILE)}
+    given = {**{key: value for key, value in located.items() if value is not None}, **options}
+    if warehouse is not None:
+        given["warehouse"] = warehouse
+    of_branch = [] if branch is None else ["--branch", branch]
+    return shlex.join([without_login(table), *flags_of(given), *of_branch])
 
 
 def _only_table(parameters: Mapping[str, Any]) -> str | None:
     """The table of the command; None if it has none or several."""
     tables = [parameters["table"]] if parameters.get("table") else parameters.get("tables") or []
-    flags = (parameters.get(name) for name in ("warehouse", "profile", "branch"))
-    return table_argument(tables[0], *flags) if len(tables) == 1 else None
+    if len(tables) != 1:
+        return None
+    options, profile = split_pairs(parameters.get("option"), "--option"), parameters.get("profile")
+    if profile is not None:
+        options[PROFILE] = profile
+    return table_argument(tables[0], parameters.get("warehouse"), parameters.get("branch"), options)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import PutOutcome, Storage
+from paimon_cli.storage.storage import PutOutcome, Storage, why_missing
 from paimon_cli.storage.threads import together
 
 
@@ -57,7 +57,7 @@ class SchemaHistory:
         if newest is None:
             raise NotFound(
                 f"no table at {self.layout.root}",
-                "its directory has no schema/schema-* file",
+                why_missing(self.storage, self.layout.root) or "its directory has no schema/schema-* file",
                 "check the path, or create the table with `paimon-cli create`",
             )
         return newest

@@ -233,12 +233,10 @@ def suggested_options(faults: Sequence[Fault]) -> str:
     """Options of the command line with which the first of these faults may not occur, for a hint; '' if there are none."""
     texts = Counter(fault.value for fault in faults if isinstance(fault.value, str) and fault.is_parsed)
     nulls = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
-    if nulls:
-        return f"if {shown(nulls[0])} may become null: {null_value_flag(nulls[0])}"
-    amounts = pa.array([fault.value for fault in faults if fault.why in NO_NUMBERS and isinstance(fault.value, str)], pa.string())
-    forms = [form for form in USUAL_FORMS if len(amounts) and pc.all(form.matches(amounts)).as_py()]
-    if forms:
-        return f"if {shown(amounts[0].as_py())} is a number: {' or '.join(flags_of(forms))}"
+    of_nulls = f"if {shown(nulls[0])} may become null: {null_value_flag(nulls[0])}" if nulls else ""
+    of_text = [advice for advice in (of_nulls, _flags_of_numbers(faults)) if advice]
+    if of_text:
+        return "; ".join(of_text)
     if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
         return "give the zone, such as --timezone UTC"
     if any(fault.why.endswith(AFTER_QUOTE) for fault in faults):
@@ -252,6 +250,19 @@ def suggested_options(faults: Sequence[Fault]) -> str:
     if faults[0].why.endswith(KEY_IS_MISSING):
         return "--missing-columns null makes missing keys null"
     return ""
+
+
+def _flags_of_numbers(faults: Sequence[Fault]) -> str:
+    """Options with which most of the refused texts that should be numbers are some; '' if none makes more than half of them so."""
+    refused = [fault.value for fault in faults if fault.why in NO_NUMBERS and isinstance(fault.value, str)]
+    amounts = pa.array([text for text in refused if text.lower() not in USUAL_NULLS], pa.string())
+    fits = {form: form.matches(amounts) for form in USUAL_FORMS}
+    counts = {form: pc.sum(matches).as_py() or 0 for form, matches in fits.items()}
+    most = max(counts.values())
+    if 2 * most <= len(amounts):
+        return ""
+    best = [form for form, count in counts.items() if count == most]
+    return f"if {shown(amounts.filter(fits[best[0]])[0].as_py())} is a number: {' or '.join(flags_of(best))}"
 
 
 class RejectFile:

@@ -20,7 +20,7 @@ from paimon_cli.ingest.text_blocks import compression_of, uncompressed_name
 from paimon_cli.ingest.text_form import TEXT
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries
+from paimon_cli.storage.storage import LEADS_NOWHERE, MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries, why_missing
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.threads import in_parallel
 from paimon_cli.storage.whole_file import ScratchDirectory
@@ -95,6 +95,7 @@ def _format_by_name(name: str) -> str | None:
     return format if base == name or format in TEXT else None
 
 
+MEND_LINK = "mend the link, or name another file"
 SPARK_FORMATS = {DELTA: "delta", HUDI: "hudi", ICEBERG: "iceberg"}
 
 
@@ -120,9 +121,9 @@ class _Search:
                     files.append(_source_file(self._storage, file, self._format))
                 except FileNotFoundError:
                     missing = self._source if entry is named and not entry.is_directory else file.path
-                    raise NotFound(
-                        f"no input at {missing}", "there is no such file or directory", self._similar(file.path)
-                    ) from None
+                    is_link = why_missing(self._storage, file.path) == LEADS_NOWHERE
+                    why = LEADS_NOWHERE if is_link else "there is no such file or directory"
+                    raise NotFound(f"no input at {missing}", why, MEND_LINK if is_link else self._similar(file.path)) from None
                 self._check_above(file.path)
         return files
 

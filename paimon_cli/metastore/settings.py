@@ -78,14 +78,19 @@ class CatalogSettings:
     @property
     def flags(self) -> str:
         """The flags of this call that name the catalog, each after a space and without secrets, for commands in hints."""
-        own = {"warehouse": "--warehouse", PROFILE: "--profile"}
-        given = [key for key, (origin, _) in self.sources.items() if origin == FLAG and not names_secret(key)]
-        words = [word for key in given for word in _flag(own.get(key), key, shown_value(key, self.values[key]))]
+        words = flags_of({key: self.values[key] for key, (origin, _) in self.sources.items() if origin == FLAG})
         return "".join(f" {shlex.quote(word)}" for word in words)
 
     def rows(self) -> list[SettingRow]:
         """All values by key, secrets hidden."""
         return [SettingRow(key, shown_value(key, self.values[key]), *self.sources[key]) for key in sorted(self.values)]
+
+
+def flags_of(given: Mapping[str, str]) -> list[str]:
+    """The words of a command line that give these values once more, without secrets, for commands in hints."""
+    own = {"warehouse": "--warehouse", PROFILE: "--profile"}
+    shown = {key: shown_value(key, value) for key, value in given.items() if not names_secret(key)}
+    return [word for key, value in shown.items() for word in _flag(own.get(key), key, value)]
 
 
 def find_metastore(

@@ -226,8 +226,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question that begins a hint, `did you mean 'item'? `; empty if no known name is similar."""
-    found = nearest(name, known)
+    """The question that begins a hint, `did you mean 'item'? `; empty if no known name is similar.
+
+    `name` is never the answer, even if it is known: something else was wrong with it.
+    """
+    found = nearest(name, (candidate for candidate in known if candidate != name))
     return "" if found is None else f"did you mean '{found}'? "
 
 

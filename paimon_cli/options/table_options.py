@@ -100,8 +100,11 @@ class TableOptions:
         return TableOptions(self.raw, argument, self.given)
 
     def explain(self, error: UsageError, key: str) -> None:
-        """Give the error about an invalid value the command that changes it, if it is the table's own."""
-        if self.table and key not in self.given:
+        """Give the error about an invalid value its origin, and the command that changes it, if it is the table's own."""
+        if key in self.given:
+            error.details["of_call"] = True
+            error.set_hint(f"it is an option of this call, not of the table: {error.hint}, or leave it out")
+        elif self.table:
             error.details["of_table"] = self.table
             command = unset_command(self.table, key)
             said = f"restore the value with which the table was written: paimon-cli alter {self.table} set {key}=VALUE"

@@ -6,6 +6,7 @@ The functions use a capability where the store has it, and otherwise fall back t
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -252,6 +253,18 @@ def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
     if isinstance(storage, ListsInPages):
         return storage.first_entries(path, limit)
     return storage.list_directory(path)[:limit]
+
+
+NO_DIRECTORY, LEADS_NOWHERE = "there is no such directory", "it is a link whose target does not exist"
+
+
+def why_missing(storage: Storage, path: str) -> str | None:
+    """Why there is no directory at a path, in words; None if there is one, or if the store does not answer."""
+    if not storage.is_remote and os.path.islink(path) and not os.path.exists(path):
+        return LEADS_NOWHERE
+    with contextlib.suppress(StorageUnavailable):
+        return None if storage.exists(path) or first_entries(storage, path, 1) else NO_DIRECTORY
+    return None
 
 
 def ancestors(path: str) -> Iterator[str]:

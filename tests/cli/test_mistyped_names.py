@@ -74,3 +74,45 @@ def test_other_names_that_nearly_match_are_named(run: Run, folder: Path, line: s
     run("branches", "create", "shop/orders", "exp")
     run("create", "wh/shop.db/orders", "-C", "id INT")
     assert meant in run(*shlex.split(line), code=code).err
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("changelog orders", "paimon-cli changelog read orders"),
+        ("export orders", "paimon-cli export iceberg orders"),
+        ("snapshots orders", "paimon-cli snapshots ls orders"),
+        ("dv orders", "paimon-cli dv ls orders"),
+        ("db orders", "paimon-cli db --help"),
+        ("config orders", "paimon-cli config --help"),
+    ],
+)
+def test_a_table_in_place_of_the_command_of_a_group(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, hint: str
+) -> None:
+    monkeypatch.chdir(folder / "shop")
+    assert f"hint: {hint}\n" in run(*shlex.split(line), code=2).err
+
+
+def test_a_link_that_leads_nowhere_is_told(run: Run, folder: Path) -> None:
+    (folder / "d.csv").symlink_to("/nowhere/d.csv")
+    for command in ("write shop/orders d.csv", "describe ./d.csv"):
+        shown = run(*command.split(), code=3).err
+        assert "it is a link whose target does not exist" in shown and "did you mean" not in shown
+
+
+def test_a_directory_that_is_not_there_is_told(run: Run, folder: Path) -> None:
+    assert "there is no such directory" in run("describe", "nosuch/tiny", code=3).err
+    shown = run("describe", "shp/orders", code=3).err
+    assert "there is no such directory" in shown and "did you mean shop/orders?" in shown
+    (folder / "empty").mkdir()
+    assert "has no schema/schema-* file" in run("describe", "empty", code=3).err
+
+
+def test_decimal_commas_are_named_beside_texts_for_null(run: Run, folder: Path) -> None:
+    run("create", "prices", "-C", "id INT", "-C", "price DOUBLE")
+    (folder / "p.csv").write_text("id;price\n1;1.234,50\n2;12,00\n3;n/a\n4;?!\n")
+    shown = run("write", "prices", "p.csv", "--delimiter", ";", code=2).err
+    assert "--null-value 'n/a'; " in shown and "--decimal , --thousands ." in shown
+    (folder / "p.csv").write_text("id;price\n1;1.234,50\n2;12,00\n3;n/a\n")
+    run("write", "prices", "p.csv", "--delimiter", ";", "--null-value", "n/a", "--decimal", ",", "--thousands", ".")

@@ -105,7 +105,7 @@ def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
     users = sorted(filter(overlaps_another, compacting & writing))
     if not table.context.options.write_only and users:
         message = f"{len(users)} users compact concurrently: {', '.join(users[:5])}; their compactions may conflict"
-        command = f"paimon-cli alter {table.argument} set write-only=true"
+        command = table.altered("write-only", "true")
         figures = {"recent_commits": len(table.recent), "compacting_users": len(users)}
         yield Finding("PD014", WARNING, "compaction", message, command, figures=figures, threshold="1 user")
 
@@ -209,7 +209,8 @@ def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
         f"space {better.space_amplification}, {better.stalls} stalls"
     )
     figures = {**_figures("", as_is), **_figures("suggested_", better)}
-    command = f"paimon-cli alter {table.argument} set {better.scenario}"
+    is_overridden = bool(better.options.keys() & table.context.options.given)
+    command = "" if is_overridden else f"paimon-cli alter {table.argument} set {better.scenario}"
     threshold = f"at most {WORTH_IT:.0%} of the bytes written or the runs read"
     yield Finding("PA005", ADVICE, "triggers", message, command, figures=figures, threshold=threshold)
 

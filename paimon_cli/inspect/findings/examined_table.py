@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from paimon_cli.compact.compaction_plan import why_not_compactable
@@ -43,6 +44,13 @@ class ExaminedTable:
         self.wanted = wanted
         self.on_scenario = on_scenario
         self.damage: dict[str, PaimonError] = {}
+
+    def altered(self, key: str, value: str = "") -> str:
+        """The command that sets an option of the table, or removes it; empty if the call overrides it, and nothing would change."""
+        if key in self.context.options.given:
+            return ""
+        change = f"set {key}={shlex.quote(value)}" if value else f"unset {shlex.quote(key)}"
+        return f"paimon-cli alter {self.argument} {change}"
 
     def note_damage(self, error: PaimonError) -> str:
         """Keep the first error about a file, or of a kind without one; returns the key under which it is kept."""

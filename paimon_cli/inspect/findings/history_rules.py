@@ -97,7 +97,7 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
     if len(metas) <= most or size >= len(metas) * target // 10:
         yield Finding("", OK, "manifests", message, figures=figures)
         return
-    command = f"paimon-cli alter {table.argument} set manifest.merge-min-count=30"
+    command = table.altered("manifest.merge-min-count", "30")
     message = f"{message}: every plan reads all of them"
     yield Finding("PA004", ADVICE, "manifests", message, command, figures=figures, threshold=f"{most} small manifests")
 

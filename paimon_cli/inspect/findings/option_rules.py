@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
+from paimon_cli.catalog.option_values import NEARLY
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, OPTIONS, WARNING, Finding, rule, well
-from paimon_cli.options.option_catalog import find_option
+from paimon_cli.options.option_catalog import find_option, nearest_key
 from paimon_cli.options.option_text import counted, plain_number
 from paimon_cli.options.table_options import TYPED_OPTIONS, unset_command
 
 STOP_TRIGGER = "num-sorted-run.stop-trigger"
 SHORT_RETENTION_MILLIS = 600_000
+_ORIGINS = {"of_table", "of_call"}
+"""Details of errors about options that were read with a table."""
 OF_COLUMNS_AND_FORMATS = ("fields.", "file-index.", "parquet.", "orc.", "avro.")
 """How names of options begin that hold names of columns, or are passed on to libraries."""
 
 
-def _conflict(table: ExaminedTable, subject: str, message: str, change: str, threshold: str = "") -> Finding:
-    command = f"paimon-cli alter {table.argument} {change}"
+def _conflict(table: ExaminedTable, subject: str, message: str, change: tuple[str, str], threshold: str = "") -> Finding:
+    """The finding about options, with the key and the value that mend it; without a value the option is removed."""
+    command = table.altered(*change)
+    if not command:
+        message = f"{message}{'' if message.endswith('?') else ';'} {change[0]} is an option of this call, not of the table"
     return Finding("PD018", WARNING, subject, message, command, threshold=threshold)
 
 
@@ -38,14 +43,14 @@ def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
 
 
 def is_of_option(error: PaimonError) -> bool:
-    """Whether an option of the table that cannot be read is what stops a rule, or the opening of the table."""
-    return isinstance(error, UsageError) and "of_table" in error.details
+    """Whether an option of the table or of the call that cannot be read is what stops a rule, or the opening of the table."""
+    return isinstance(error, UsageError) and bool(_ORIGINS & error.details.keys())
 
 
 def unreadable_option(argument: str, error: PaimonError) -> Finding:
     """The finding about a value that cannot be read, from the error that names its option."""
     key = str(error.details["key"])
-    command = unset_command(argument, key) if is_of_option(error) else ""
+    command = unset_command(argument, key) if "of_table" in error.details else ""
     message = error.message if command else f"{error.message}; {error.hint}"
     return Finding("PD018", ERROR, "options", message, command, OPTIONS, {"option": key, "value": str(error.details["value"])})
 
@@ -58,7 +63,9 @@ def options_are_known(table: ExaminedTable) -> Iterator[Finding]:
     if not unknown:
         yield well("option names", f"{counted(len(raw), 'option')}, all of them known", options=len(raw))
     for key in unknown:
-        yield _conflict(table, f"option {key}", "Paimon has no option with this name", f"unset {shlex.quote(key)}")
+        meant = nearest_key(key, NEARLY)
+        question = f"; did you mean '{meant}'?" if meant else ""
+        yield _conflict(table, f"option {key}", f"Paimon has no option with this name{question}", (key, ""))
 
 
 @rule(OPTIONS, "PD018")
@@ -68,10 +75,10 @@ def retention_is_consistent(table: ExaminedTable) -> Iterator[Finding]:
     least, most = options.snapshot_num_retained_min, options.snapshot_num_retained_max
     if least > most:
         message = f"snapshot.num-retained.min={least} is above snapshot.num-retained.max={most}"
-        yield _conflict(table, "options", message, f"set snapshot.num-retained.max={least}")
+        yield _conflict(table, "options", message, ("snapshot.num-retained.max", str(least)))
     if options.snapshot_time_retained < SHORT_RETENTION_MILLIS:
         message = f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s; reads that take longer may fail"
-        yield _conflict(table, "options", message, "set snapshot.time-retained='1 h'", threshold="10 min")
+        yield _conflict(table, "options", message, ("snapshot.time-retained", "1 h"), threshold="10 min")
 
 
 @rule(OPTIONS, "PD018")
@@ -81,7 +88,7 @@ def triggers_are_consistent(table: ExaminedTable) -> Iterator[Finding]:
     stop = None if text is None else plain_number(text)
     if stop is not None and stop < trigger:
         message = f"{STOP_TRIGGER}={stop} is below the compaction trigger and has no effect"
-        yield _conflict(table, "options", message, f"unset {STOP_TRIGGER}", threshold=f"{trigger} sorted runs")
+        yield _conflict(table, "options", message, (STOP_TRIGGER, ""), threshold=f"{trigger} sorted runs")
 
 
 @rule(OPTIONS, "PD018")
@@ -91,10 +98,10 @@ def changelogs_can_be_made(table: ExaminedTable) -> Iterator[Finding]:
     vectors, producer = options.deletion_vectors_enabled, options.changelog_producer
     if vectors and options.merge_engine == "first-row":
         message = "deletion vectors cannot be combined with merge-engine=first-row"
-        yield _conflict(table, "options", message, "unset deletion-vectors.enabled")
+        yield _conflict(table, "options", message, ("deletion-vectors.enabled", ""))
     if vectors and producer == "full-compaction":
         message = "deletion vectors need a changelog-producer of none, input or lookup"
-        yield _conflict(table, "options", message, "set changelog-producer=lookup")
+        yield _conflict(table, "options", message, ("changelog-producer", "lookup"))
     if options.write_only and producer in ("lookup", "full-compaction") and not table.was_compacted:
         message = f"write-only=true with changelog-producer={producer}: only compactions write changelogs"
         command = f"paimon-cli compact {table.argument} --dedicated --watch"

@@ -134,7 +134,7 @@ def writers_of_a_bucket_see_each_other(table: ExaminedTable) -> Iterator[Finding
     if wrong is None:
         yield Finding("", OK, "topology", f"{said}; {_why_right(table, concurrent, shared)}", figures=figures)
         return
-    command = f"paimon-cli alter {table.argument} set commit.data-conflict-check=bucket"
+    command = table.altered("commit.data-conflict-check", "bucket")
     if concurrent & writers.foreign:
         wrong += "; other engines have no such check: give each bucket one writer, or the table a sequence.field"
         command = f"paimon-cli verify {table.argument}"
