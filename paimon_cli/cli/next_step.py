@@ -20,6 +20,7 @@ from paimon_cli.errors import (
     if_damaged,
 )
 from paimon_cli.metastore.settings import PROFILE, flags_of
+from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.redaction import without_login
 
 LOOKS_AT_THE_TABLE = ((StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
@@ -54,7 +55,7 @@ def next_step(error: PaimonError, context: Any) -> str:
         return LIMITS
     if isinstance(error, StorageUnavailable) and context.info_name in MAKES_A_TABLE:
         return CHECK_PLACE
-    table = None if context.info_name in MAKES_A_TABLE else _only_table(context.params)
+    table = _only_table(context.params, is_new=context.info_name in MAKES_A_TABLE)
     if table and isinstance(error, DamagedFile) and context.info_name not in EXAMINES_DAMAGE:
         return if_damaged(table)
     commands = (name for kind, name in LOOKS_AT_THE_TABLE if isinstance(error, kind))
@@ -75,12 +76,13 @@ def table_argument(table: str, warehouse: str | None, branch: str | None, option
     return shlex.join([without_login(table), *flags_of(given), *of_branch])
 
 
-def _only_table(parameters: Mapping[str, Any]) -> str | None:
-    """The table of the command; None if it has none or several."""
+def _only_table(parameters: Mapping[str, Any], is_new: bool) -> str | None:
+    """The table of the command; None if it has none or several. `is_new`: `--option` is stored in it, not of the call."""
     tables = [parameters["table"]] if parameters.get("table") else parameters.get("tables") or []
     if len(tables) != 1:
         return None
-    options, profile = split_pairs(parameters.get("option"), "--option"), parameters.get("profile")
-    if profile is not None:
-        options[PROFILE] = profile
+    of_catalog, of_table = split_options(split_pairs(parameters.get("option"), "--option"))
+    if parameters.get("profile") is not None:
+        of_catalog[PROFILE] = parameters["profile"]
+    options = of_catalog if is_new else {**of_catalog, **of_table}
     return table_argument(tables[0], parameters.get("warehouse"), parameters.get("branch"), options)

@@ -253,7 +253,7 @@ def suggested_options(faults: Sequence[Fault]) -> str:
 
 
 def _flags_of_numbers(faults: Sequence[Fault]) -> str:
-    """Options with which most of the refused texts that should be numbers are some; '' if none makes more than half of them so."""
+    """Options with which more than half of the refused texts are the numbers that they should be; '' without such options."""
     refused = [fault.value for fault in faults if fault.why in NO_NUMBERS and isinstance(fault.value, str)]
     amounts = pa.array([text for text in refused if text.lower() not in USUAL_NULLS], pa.string())
     fits = {form: form.matches(amounts) for form in USUAL_FORMS}

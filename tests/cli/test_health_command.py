@@ -92,9 +92,7 @@ def test_commands_of_findings_keep_the_options_of_the_call(run: Run, tmp_path: P
     assert "healthy" in run("health", table.url, "--option", f"{TRIGGER}=3").out
 
 
-def test_commands_of_findings_keep_the_options_of_the_catalog(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_findings_keep_the_options_of_the_catalog(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     catalog = ("--option", "metastore=jdbc", "--option", "uri=jdbc:sqlite:c.db", "--warehouse", "jw")
     run("db", "create", "s", *catalog)

@@ -46,7 +46,7 @@ class ExaminedTable:
         self.damage: dict[str, PaimonError] = {}
 
     def altered(self, key: str, value: str = "") -> str:
-        """The command that sets an option of the table, or removes it; empty if the call overrides it, and nothing would change."""
+        """The command that sets an option of the table, or removes it; empty if the call overrides it: nothing would change."""
         if key in self.context.options.given:
             return ""
         change = f"set {key}={shlex.quote(value)}" if value else f"unset {shlex.quote(key)}"
