@@ -26,6 +26,7 @@ from paimon_cli.errors import (
     Refused,
     StorageUnavailable,
     UsageError,
+    if_damaged,
 )
 from tests.cli.calling import Run
 from tests.goldens import golden_table
@@ -108,7 +109,7 @@ def test_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseExcept
         (NotFound("x"), "paimon-cli snapshots ls --help"),
         (Conflict("x"), "run the job again: it will start from the latest snapshot"),
         (NotSupported("x"), "what this version does not support is listed in README.md, under Limits"),
-        (DamagedFile("x"), "paimon-cli verify './my t' --branch dev"),
+        (DamagedFile("x"), if_damaged("'./my t' --branch dev")),
         (StorageUnavailable("x"), "paimon-cli doctor './my t' --branch dev"),
         (StorageUnavailable("x", hint="wait"), "wait"),
     ],
