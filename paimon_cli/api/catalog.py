@@ -200,6 +200,7 @@ class Catalog(Compaction):
         """
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
+        from paimon_cli.inspect.findings.runner import is_of_call
         from paimon_cli.inspect.health_report import by_urgency, health_of, unreadable
 
         if tables and database is not None:
@@ -220,7 +221,7 @@ class Catalog(Compaction):
         rows = []
         looks = look_at_each(examined, chosen, metastore.table_seconds, 1, lambda table: table.name)
         for (name, _), row in zip(chosen, looks, strict=True):
-            if isinstance(row, NotFound) and tables:
+            if isinstance(row, PaimonError) and tables and is_of_call(row):
                 raise row
             rows.append(unreadable(name, argument(name), row) if isinstance(row, PaimonError) else row)
         return by_urgency(rows)

@@ -23,11 +23,14 @@ class History(OpenedTable):
     """The methods of `Table` about its history. They are read-only, and raise `NotFound` for a missing snapshot or schema."""
 
     def snapshots(self, *, limit: int | None = None, kind: str | None = None, user: str | None = None) -> list[SnapshotRow]:
-        """Snapshots, newest first: at most `limit`, and only of one `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`."""
+        """Snapshots, newest first: at most `limit`, and only of one `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`.
+
+        Older ones that cannot be read are left out, with a warning.
+        """
         from paimon_cli.inspect.version_report import snapshot_rows
 
         check_limit(limit)
-        found = snapshot_rows(self.catalog_table, limit, kind, user)
+        found = snapshot_rows(self.catalog_table, limit, kind, user, self._warn_of_damage)
         if not found:
             self._expect_existing()
         return found

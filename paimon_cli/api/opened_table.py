@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.errors import UsageError, in_python
+from paimon_cli.errors import PaimonError, UsageError, in_python
 from paimon_cli.storage.injected import NoTrace, Trace
 
 if TYPE_CHECKING:
@@ -177,6 +177,10 @@ class OpenedTable:
             replace(self.catalog_table, options={**self.catalog_table.options, **options}),
             self.runtime,
         )
+
+    def _warn_of_damage(self, damage: PaimonError) -> None:
+        """Warn of a file that cannot be read, which a listing leaves out."""
+        self.runtime.warn(f"{damage.message}; left out; {damage.hint or self.catalog_table.layout.if_damaged}")
 
     def check_call(self) -> None:
         """Raise `UsageError` for a read-only view, and for options that would damage the table if set for one call only.

@@ -39,10 +39,10 @@ class Tags:
         return iter(self.ls())
 
     def ls(self) -> list[TagRow]:
-        """All tags by snapshot."""
+        """All tags by snapshot. Those that cannot be read are left out, with a warning."""
         from paimon_cli.inspect.version_report import tag_rows
 
-        return tag_rows(self._table.catalog_table)
+        return tag_rows(self._table.catalog_table, self._table._warn_of_damage)
 
     def show(self, name: str) -> TagRow:
         """One tag. Raises `NotFound` if it does not exist."""

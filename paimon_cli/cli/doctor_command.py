@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,7 +18,11 @@ from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, say
-from paimon_cli.errors import FINDINGS_EXIT_CODE, PartialSuccess, UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, PaimonError, PartialSuccess, UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.inspect.findings.finding import Finding
 
 commands = top_level()
 
@@ -46,7 +50,7 @@ def doctor(
 
     results = examine_installation()
     if table is not None:
-        results += call.open(table).doctor(argument=call.pasted(table))
+        results += _judged(call, table, lambda opened, argument: opened.doctor(argument=argument))
     passed = [item for item in results if isinstance(item, Fact)]
     findings = [item for item in results if not isinstance(item, Fact)]
     if not call.is_for_people:
@@ -58,6 +62,22 @@ def doctor(
         say(counted(len(findings), "finding"))
     if findings:
         raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+T = TypeVar("T")
+
+
+def _judged(call: Call, table: str, judge: Callable[[Table, str], list[T]]) -> list[T | Finding]:
+    """What `judge` says about a table, or the finding of `health` about a table that cannot be opened."""
+    from paimon_cli.inspect.findings.runner import is_of_call, unopened
+
+    argument = call.pasted(table)
+    try:
+        return [*judge(call.open(table), argument)]
+    except PaimonError as error:
+        if is_of_call(error):
+            raise
+        return [unopened(argument, error)]
 
 
 @command(commands, "report")
@@ -161,7 +181,7 @@ def advise(
     from paimon_cli.inspect.findings.finding import WARNING, Finding, is_at_least
 
     topics = [topic.value for topic in only or ()]
-    found = call.open(table).advise(only=topics, argument=call.pasted(table))
+    found = _judged(call, table, lambda opened, argument: opened.advise(only=topics, argument=argument))
     if call.is_for_people:
         _say_advice(found)
     else:

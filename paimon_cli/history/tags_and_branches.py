@@ -6,9 +6,10 @@ See FORMAT.md, sections 1.5, 13.2 and 13.4 (Java FileSystemBranchManager, TagMan
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import read_snapshot
 from paimon_cli.metadata.snapshot import Snapshot, Tag
@@ -100,10 +101,23 @@ class TagHistory:
             raise NotFound(f"no tag '{name}' in {self.layout.version_root}", why, hint, tag=name)
         return tag
 
-    def all(self) -> dict[str, Tag]:
-        """Name -> tag, for all tags. A tag that is deleted in the meantime may be missing."""
-        found = {name: self.find(name) for name in self.names()}
-        return {name: tag for name, tag in found.items() if tag is not None}
+    def all(self, on_damage: Callable[[DamagedFile], object] | None = None) -> dict[str, Tag]:
+        """Name -> tag, for all tags. A tag that is deleted in the meantime may be missing.
+
+        `on_damage`: receives the errors of tags that cannot be read, which are left out; without it they are raised.
+        """
+        found: dict[str, Tag] = {}
+        for name in self.names():
+            try:
+                tag = self.find(name)
+            except DamagedFile as damage:
+                if on_damage is None:
+                    raise
+                on_damage(damage)
+                continue
+            if tag is not None:
+                found[name] = tag
+        return found
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,13 @@ class TagRow:
     time_retained: float | None
 
 
-def tag_rows(table: CatalogTable) -> list[TagRow]:
-    """All tags by snapshot, then name."""
-    rows = [_row(name, tag) for name, tag in table.tags.all().items()]
+OnDamage = Callable[[DamagedFile], object]
+"""Receives the error of a file that cannot be read, which a listing leaves out."""
+
+
+def tag_rows(table: CatalogTable, on_damage: OnDamage | None = None) -> list[TagRow]:
+    """All tags by snapshot, then name. `on_damage`: receives the errors of those that cannot be read; without it they are raised."""
+    rows = [_row(name, tag) for name, tag in table.tags.all(on_damage).items()]
     return sorted(rows, key=lambda row: (row.snapshot_id, row.name))
 
 
@@ -42,10 +46,10 @@ def read_tag(table: CatalogTable, name: str) -> TagRow:
     return _row(name, table.tags.get(name))
 
 
-def tags_by_snapshot(table: CatalogTable) -> Mapping[int, tuple[str, ...]]:
+def tags_by_snapshot(table: CatalogTable, on_damage: OnDamage | None = None) -> Mapping[int, tuple[str, ...]]:
     """The names of the tags of each snapshot id."""
     found: dict[int, list[str]] = defaultdict(list)
-    for row in tag_rows(table):
+    for row in tag_rows(table, on_damage):
         found[row.snapshot_id].append(row.name)
     return {snapshot_id: tuple(names) for snapshot_id, names in found.items()}
 
@@ -103,15 +107,15 @@ def snapshot_rows(
     limit: int | None = None,
     kind: str | None = None,
     user: str | None = None,
-    on_damage: Callable[[DamagedFile], object] | None = None,
+    on_damage: OnDamage | None = None,
 ) -> list[SnapshotRow]:
     """The snapshots, newest first, of one commit kind or user if given. Reads the delta lists of the selected ones only.
 
-    `on_damage`: receives the errors of snapshots that cannot be read, which are left out; without it they are raised.
+    `on_damage`: receives the errors of snapshots and tags that cannot be read, which are left out; without it they are raised.
     """
     snapshots = table.snapshots.newest_first(on_damage=on_damage)
     chosen = (s for s in snapshots if kind in (None, s.commit_kind) and user in (None, s.commit_user))
-    tags, rows = tags_by_snapshot(table), list[SnapshotRow]()
+    tags, rows = tags_by_snapshot(table, on_damage), list[SnapshotRow]()
     for snapshot in islice(chosen, limit):
         try:
             rows.append(SnapshotRow(**_columns(table, snapshot, tags)))

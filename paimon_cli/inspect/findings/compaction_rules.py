@@ -63,6 +63,8 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     name = "most_sorted_runs" if has_keys else "most_files"
     figures: dict[str, Figure] = {"due": len(table.due), "buckets": len(table.all_buckets), name: most, "trigger": trigger}
     if not due:
+        if table.needs:
+            return  # other findings call for a compaction
         why_not = table.why_not_compactable
         said = f"this version does not compact the table: {why_not}" if why_not else "no further compaction is due"
         yield Finding("", OK, "compaction", said, figures=figures)

@@ -102,6 +102,13 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
     yield Finding("PA004", ADVICE, "manifests", message, command, figures=figures, threshold=f"{most} small manifests")
 
 
+@rule(HISTORY)
+def tags_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
+    """Each tag that cannot be read is noted, so that all commands name it, also those that do not search for orphans."""
+    table.context.tags.all(on_damage=table.note_damage)
+    yield from ()
+
+
 @rule(HISTORY, "PD016")
 def consumers_are_alive(table: ExaminedTable) -> Iterator[Finding]:
     """A consumer that stopped reading keeps all later snapshots."""

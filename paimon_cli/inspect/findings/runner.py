@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from paimon_cli.errors import BeingDropped, PaimonError, TookTooLong
+from paimon_cli.errors import BeingDropped, NotFound, PaimonError, TookTooLong, UsageError
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -83,6 +83,11 @@ def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[F
 def by_topic(findings: Collection[Finding]) -> list[Finding]:
     """The findings by topic; within a topic the gravest first, and what is well last."""
     return sorted(findings, key=lambda finding: (TOPICS.index(finding.topic), -SEVERITIES.index(finding.severity)))
+
+
+def is_of_call(error: PaimonError) -> bool:
+    """Whether a table was not opened because of how it was named: there is none, or the call cannot mean one."""
+    return isinstance(error, NotFound) or (isinstance(error, UsageError) and not is_of_option(error))
 
 
 def unopened(argument: str, error: PaimonError) -> Finding:

@@ -313,6 +313,15 @@ def a_tag_and_a_branch(folder: Path) -> TableContext:
 
 
 @odd
+def a_damaged_tag(folder: Path) -> TableContext:
+    context = keyed(folder, 2)
+    for name in ("kept", "t1"):
+        Table.open(context.url).tags.create(name)
+    Path(context.layout.tag("t1")).write_text("{")
+    return context
+
+
+@odd
 def on_a_branch(folder: Path) -> TableContext:
     context = keyed(folder, 6, WRITE_ONLY)
     Table.open(context.url).branches.create("side", snapshot=6)

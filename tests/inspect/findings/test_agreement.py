@@ -187,6 +187,47 @@ def test_a_value_that_keeps_a_table_from_being_opened_is_mended_by_the_command_o
     assert call("compact", context.url, "--dry-run").code == 0
 
 
+def test_a_table_that_cannot_be_opened_is_one_finding_of_all_that_judge(tmp_path: Path) -> None:
+    context = seven_runs_over_five(tmp_path / "t")
+    path = Path(context.layout.schema(0))
+    bad_option = json.dumps(json.loads(path.read_text()) | {"options": {"target-file-size": "12 zorks"}})
+    for content, code, stops in (("{", "PD030", 10), (bad_option, "PD018", 2)):
+        path.write_text(content)
+        (row,) = call("health", context.url, "-o", "json").json["items"]
+        assert codes(row["findings"]) == [code] and call("describe", context.url).code == stops
+        for command in ("doctor", "advise"):
+            answer = call(command, context.url, "-o", "json")
+            found = of_table(answer.json["items"])
+            assert (answer.code, commands(found)) == (4, commands(row["findings"]))
+            assert found[0]["message"] == row["findings"][0]["message"]
+
+
+def test_a_call_that_means_no_table_is_no_finding_about_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("health", "doctor", "advise"):
+        assert [call(command, name).code for name in ("shop.orders", str(tmp_path / "none"))] == [2, 3]
+
+
+def test_lists_name_what_is_damaged_and_show_the_rest(tmp_path: Path) -> None:
+    for name, command, shown in (
+        ("a_damaged_older_snapshot", "snapshots ls", [7, 6, 5, 4, 3, 1]),
+        ("a_damaged_tag", "snapshots ls", [2, 1]),
+        ("a_damaged_tag", "tags ls", ["kept"]),
+    ):
+        folder = tmp_path / name
+        context = TableContext.open(str(folder)) if folder.exists() else BUILDERS[name](folder)
+        answer = call(*command.split(), context.url, "-o", "json")
+        assert [row.get("name", row.get("id")) for row in answer.json["items"]] == shown
+        assert answer.code == 0 and answer.err.startswith("warning: cannot read snapshot file ")
+        assert f"paimon-cli verify {context.url}" in answer.err
+
+
+def test_nothing_is_called_well_that_another_finding_calls_due(judged: Judged) -> None:
+    advised = judged.ask("advise").json["items"]
+    if OF_COMPACTIONS & {finding["code"] for finding in advised}:
+        assert not [found for found in advised if (found["severity"], found["subject"]) == ("ok", "compaction")]
+
+
 def test_the_service_has_work_where_findings_say_so(judged: Judged) -> None:
     request = CompactRequest("minor")
     try:
