@@ -58,7 +58,9 @@ class Compaction(OpenedCatalog):
         def planned(chosen: ChosenTable) -> tuple[Table, CompactionPlan]:
             table = self._open(self._to_commit(chosen.locate()))
             table.check_call()
-            return table, plan_compaction(table.context, request)
+            plan = plan_compaction(table.context, request)
+            table._warn_of_bucket_counts()
+            return table, plan
 
         def plans() -> Iterator[tuple[Table, CompactionPlan]]:
             rounds: list[TableRound] = []

@@ -120,7 +120,10 @@ class Inspection(OpenedTable):
         """The sorted runs of each bucket, newest first, and the next compaction (`lsm show`)."""
         from paimon_cli.inspect.lsm_report import lsm_rows
 
-        return lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket_list(bucket))
+        rows = lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket_list(bucket))
+        if snapshot is None:
+            self._warn_of_bucket_counts()
+        return rows
 
     def explain_lsm(self, *, snapshot: int | None = None) -> LsmExplanation:
         """Compare universal and leveled compaction by simulation with the table's own figures (`lsm explain`)."""

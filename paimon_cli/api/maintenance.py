@@ -137,7 +137,9 @@ class Maintenance(OpenedTable):
         from paimon_cli.jobs.compact_request import plan_compaction
 
         self.check_call()
-        return plan_compaction(self.context, compact_request(strategy, options))
+        plan = plan_compaction(self.context, compact_request(strategy, options))
+        self._warn_of_bucket_counts()
+        return plan
 
     def plan_compact_manifests(self) -> Planned[ManifestsPlan, ManifestsSummary]:
         """Plan to rewrite manifests: small ones, and those with entries of deleted files."""

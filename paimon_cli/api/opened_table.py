@@ -182,6 +182,17 @@ class OpenedTable:
         """Warn of a file that cannot be read, which a listing leaves out."""
         self.runtime.warn(f"{damage.message}; left out; {damage.hint or self.catalog_table.layout.if_damaged}")
 
+    def _warn_of_bucket_counts(self) -> None:
+        """Warn of partitions with a wrong number of buckets, which no compaction mends."""
+        from paimon_cli.inspect.findings.examined_table import MIXED_COUNTS, OTHER_COUNT, ExaminedTable
+        from paimon_cli.inspect.findings.finding import BUCKETS, ERROR, METADATA
+        from paimon_cli.inspect.findings.runner import findings_of
+
+        table = ExaminedTable(self.context, self.catalog_table.layout.argument)
+        for finding in findings_of(table, ERROR, (BUCKETS,), (METADATA,)):
+            if finding.code in (MIXED_COUNTS, OTHER_COUNT):
+                self.runtime.warn(f"{finding.message}; run: {finding.command}")
+
     def check_call(self) -> None:
         """Raise `UsageError` for a read-only view, and for options that would damage the table if set for one call only.
 

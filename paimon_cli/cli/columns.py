@@ -197,6 +197,7 @@ TITLES: dict[str, str | None] = {
     "BranchRow.name": "Branch",
     "BucketRow.advice": None,
     "BucketRow.code": None,
+    "BucketRow.findings": None,
     "BucketRow.max_level": "Top level",
     "BucketRow.reason": None,
     "BucketRow.sorted_runs": "Runs",

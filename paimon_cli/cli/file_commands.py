@@ -200,13 +200,13 @@ def list_buckets(
 
     paimon-cli buckets ls ./wh/shop.db/orders --index-stats --partition dt=2026-11-21
     """
-    from paimon_cli.inspect.bucket_report import BucketRow, IndexedBucketRow
+    from paimon_cli.inspect.bucket_report import BucketRow, IndexedBucketRow, reason_of
 
     opened = call.open(table)
     rows = opened.buckets(
         snapshot=snapshot, partition=split_partitions(partition), index_stats=index_stats, argument=call.pasted(table)
     )
-    advised = Counter((row.reason, row.advice) for row in rows if row.advice)
+    advised = Counter((reason_of(finding), finding.command) for row in rows for finding in row.findings if finding.command)
     advice = [f"{counted(number, 'bucket')}, {reason}: {command}" for (reason, command), number in advised.items()]
     footer = "\n".join([counted(len(rows), "bucket"), *advice])
     call.show(Listing("BucketList", opened.name, IndexedBucketRow if index_stats else BucketRow, rows, footer=footer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
@@ -14,8 +14,8 @@ from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.inspect.findings.bucket_rules import SIZES
-from paimon_cli.inspect.findings.examined_table import DUE, HIDDEN, POSTPONED, STALLED, ExaminedTable
-from paimon_cli.inspect.findings.finding import ADVICE, BUCKETS, COMPACTION, METADATA, Finding
+from paimon_cli.inspect.findings.examined_table import DUE, STALLED, ExaminedTable
+from paimon_cli.inspect.findings.finding import ADVICE, BUCKETS, COMPACTION, METADATA, SEVERITIES, SMALL_FILES, Finding
 from paimon_cli.inspect.findings.runner import finding_about, findings_of
 from paimon_cli.lsm.sorted_runs import count_runs, highest_level
 from paimon_cli.maintain.mark_done import done_times
@@ -23,7 +23,7 @@ from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, BucketId, Data
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 
-NO_ADVICE: Mapping[BucketId, Finding] = MappingProxyType({})
+NO_ADVICE: Mapping[BucketId, Sequence[Finding]] = MappingProxyType({})
 
 MAX_MARKS = 1000
 """The most partitions whose directories a listing searches for success files."""
@@ -35,9 +35,10 @@ class BucketRow:
 
     `rows`: counted before merging; `delete_rows`: None if a file does not record them. `sorted_runs`: what a reader merges;
     None in append tables and for postponed rows. `skew`: bytes divided by the average of the partition's buckets, including
-    empty ones. `updated`: creation time of the newest file, epoch millis of the writer's wall clock. `advice`: the command
-    that would improve the bucket; `reason`: why; `code`: of the finding that says so. `waiting_records`: those of `rows` that
-    reads do not show before a compaction. `visible_rows`: how many rows a read shows; None if only a merge can tell.
+    empty ones. `updated`: creation time of the newest file, epoch millis of the writer's wall clock. `findings`: those about
+    the bucket, the gravest first; `advice`, `reason`, `code`: the command of the first, why to run it, and its code.
+    `waiting_records`: those of `rows` that reads do not show before a compaction. `visible_rows`: how many rows a read shows;
+    None if only a merge can tell.
     """
 
     partition: str
@@ -57,6 +58,7 @@ class BucketRow:
     advice: str | None = None
     reason: str | None = None
     code: str | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,43 +94,46 @@ class PartitionRow:
 
 
 def bucket_rows(
-    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Finding] = NO_ADVICE
+    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Sequence[Finding]] = NO_ADVICE
 ) -> list[BucketRow]:
-    """The buckets by partition and number. `advice`: the finding about each bucket, as by `findings_by_bucket`."""
+    """The buckets by partition and number. `advice`: the findings about each bucket, as by `findings_by_bucket`."""
     return [row for row, _ in _rows_with_files(context, states, advice)]
 
 
 def indexed_bucket_rows(
-    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Finding] = NO_ADVICE
+    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Sequence[Finding]] = NO_ADVICE
 ) -> list[IndexedBucketRow]:
     """The buckets with their indexes. Index files are read only if the index manifest lacks the counts (Java 0.9)."""
     return [_with_indexes(context, row, state) for row, state in _rows_with_files(context, states, advice)]
 
 
-def findings_by_bucket(table: ExaminedTable) -> dict[BucketId, Finding]:
-    """The finding that calls for work on each bucket: a compaction, or else another bucket count of the whole table.
+def findings_by_bucket(table: ExaminedTable) -> dict[BucketId, list[Finding]]:
+    """The findings about each bucket, the gravest first, and last a better bucket count of the whole table.
 
     An option that cannot be read keeps all buckets from being judged, and is the finding about each.
     """
-    found = {finding.code: finding for finding in findings_of(table, ADVICE, (COMPACTION, BUCKETS), (METADATA,))}
+    found = findings_of(table, ADVICE, (COMPACTION, SMALL_FILES, BUCKETS), (METADATA,))
     try:
-        needs = table.needs
+        table.needs  # noqa: B018  (raises, once for all buckets)
     except UsageError as error:
-        return dict.fromkeys((bucket.bucket_id for bucket in table.all_buckets), finding_about(table, error))
-    advice: dict[BucketId, Finding] = {}
-    if table.is_whole and (size := next((found[code] for code in SIZES if code in found), None)) is not None:
-        advice = {bucket.bucket_id: size for bucket in table.buckets}
-    if found.keys() & {POSTPONED, HIDDEN, STALLED, DUE}:
-        advice |= {bucket_id: found[code] for bucket_id, code in needs.items() if code in found}
+        return {bucket.bucket_id: [finding_about(table, error)] for bucket in table.all_buckets}
+    advice: dict[BucketId, list[Finding]] = defaultdict(list)
+    for finding in sorted(found, key=lambda finding: -SEVERITIES.index(finding.severity)):
+        for bucket in table.concerned_by(finding.code):
+            advice[bucket.bucket_id].append(finding)
+    size = next((finding for finding in found if finding.code in SIZES), None) if table.is_whole else None
+    if size is not None:
+        for bucket in table.buckets:
+            advice[bucket.bucket_id].append(size)
     return advice
 
 
 def _rows_with_files(
-    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Finding]
+    context: TableContext, states: Iterable[BucketFiles], advice: Mapping[BucketId, Sequence[Finding]]
 ) -> Iterator[tuple[BucketRow, BucketFiles]]:
     for in_partition in _by_partition(context, states).values():
         for state, skew in zip(in_partition, skews(in_partition), strict=True):
-            yield _bucket_row(context, state, skew, advice.get(state.bucket_id)), state
+            yield _bucket_row(context, state, skew, advice.get(state.bucket_id, ())), state
 
 
 def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks: bool = False) -> list[PartitionRow]:
@@ -159,7 +164,8 @@ def _by_partition(context: TableContext, states: Iterable[BucketFiles]) -> Mappi
     return {key: sorted(found[key], key=lambda state: state.bucket) for _, key in named}
 
 
-def _bucket_row(context: TableContext, state: BucketFiles, skew: float, finding: Finding | None) -> BucketRow:
+def _bucket_row(context: TableContext, state: BucketFiles, skew: float, findings: Sequence[Finding]) -> BucketRow:
+    first = findings[0] if findings else None
     files = state.files
     merges = context.mode.has_keys and state.bucket != POSTPONE_BUCKET
     return BucketRow(
@@ -177,10 +183,16 @@ def _bucket_row(context: TableContext, state: BucketFiles, skew: float, finding:
         updated=_newest(file.creation_time_millis for file in files),
         visible_rows=visible_rows(context, state),
         waiting_records=waiting_rows(context.mode, state.bucket, files),
-        advice=None if finding is None else finding.command,
-        reason=None if finding is None else "compaction is due" if finding.code in (STALLED, DUE) else finding.message,
-        code=None if finding is None else finding.code,
+        advice=None if first is None else first.command,
+        reason=None if first is None else reason_of(first),
+        code=None if first is None else first.code,
+        findings=tuple(findings),
     )
+
+
+def reason_of(finding: Finding) -> str:
+    """What a finding says about a bucket."""
+    return "compaction is due" if finding.code in (STALLED, DUE) else finding.message
 
 
 def visible_rows(context: TableContext, state: BucketFiles) -> int | None:
@@ -233,7 +245,7 @@ def _with_indexes(context: TableContext, row: BucketRow, state: BucketFiles) -> 
     if None in counts:
         counts = [len(vector.positions) for vector in load_vectors(context, state).by_file.values()]
     return IndexedBucketRow(
-        **asdict(row),
+        **vars(row),
         hash_count=sum(hashes) if hashes else None,
         vectors=len(counts),
         vector_rows=sum(count or 0 for count in counts),

@@ -36,7 +36,7 @@ OnDamage = Callable[[DamagedFile], object]
 
 
 def tag_rows(table: CatalogTable, on_damage: OnDamage | None = None) -> list[TagRow]:
-    """All tags by snapshot, then name. `on_damage`: receives the errors of those that cannot be read; without it they are raised."""
+    """All tags by snapshot, then name. `on_damage`: receives the errors of damaged ones; without it they are raised."""
     rows = [_row(name, tag) for name, tag in table.tags.all(on_damage).items()]
     return sorted(rows, key=lambda row: (row.snapshot_id, row.name))
 

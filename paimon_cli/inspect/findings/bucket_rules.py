@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
-from paimon_cli.inspect.findings.examined_table import RECENT, ExaminedTable
+from paimon_cli.inspect.findings.examined_table import MIXED_COUNTS, OTHER_COUNT, RECENT, ExaminedTable
 from paimon_cli.inspect.findings.finding import ADVICE, BUCKETS, ERROR, OK, WARNING, Figure, Finding, rule, well
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.options.table_options import MB
@@ -99,22 +99,21 @@ def _count_is_new(table: ExaminedTable) -> bool:
     return False
 
 
-@rule(BUCKETS, "PD024")
+@rule(BUCKETS, OTHER_COUNT)
 def bucket_counts_agree(table: ExaminedTable) -> Iterator[Finding]:
     """Partitions with another bucket count than the option, which writers refuse."""
     option = table.context.options.bucket
-    others = {bucket.partition for bucket in table.buckets if bucket.total_buckets != option}
-    others -= table.mixed_partitions.keys()
-    if option > 0 and others:
+    others = {bucket.partition for bucket in table.other_counts}
+    if others:
         total = len({bucket.partition for bucket in table.buckets})
         message = f"another bucket count than bucket={option} in {len(others)} of {counted(total, 'partition')}"
         message = f"{message}; writers refuse {'it' if len(others) == 1 else 'them'}"
         command = f"paimon-cli rescale {table.argument} --buckets {option}"
         figures = {"bucket": option, "partitions": total, "partitions_with_another_count": len(others)}
-        yield Finding("PD024", ERROR, "buckets", message, command, figures=figures, threshold=f"bucket={option}")
+        yield Finding(OTHER_COUNT, ERROR, "buckets", message, command, figures=figures, threshold=f"bucket={option}")
 
 
-@rule(BUCKETS, "PD026")
+@rule(BUCKETS, MIXED_COUNTS)
 def each_partition_has_one_count(table: ExaminedTable) -> Iterator[Finding]:
     """Partitions with files of several bucket counts, so that a key may be in two buckets."""
     mixed = table.mixed_partitions
@@ -125,4 +124,4 @@ def each_partition_has_one_count(table: ExaminedTable) -> Iterator[Finding]:
         command = f"paimon-cli repair {table.argument} --apply"
         figures: dict[str, Figure] = {"partitions": len(mixed), "counts": counts}
         message = f"{message}; a key may be read twice"
-        yield Finding("PD026", ERROR, "buckets", message, command, figures=figures, threshold="1 count in a partition")
+        yield Finding(MIXED_COUNTS, ERROR, "buckets", message, command, figures=figures, threshold="1 count in a partition")

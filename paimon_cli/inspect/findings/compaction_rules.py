@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from paimon_cli.compact.compaction_plan import FULL_STRATEGY, plan_bucket
-from paimon_cli.compact.compaction_task import SkippedBucket
-from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
 from paimon_cli.inspect.findings.commit_rhythm import commit_rhythm
-from paimon_cli.inspect.findings.examined_table import DUE, HIDDEN, POSTPONED, RECENT, STALLED, ExaminedTable
+from paimon_cli.inspect.findings.examined_table import (
+    CROWDED,
+    DUE,
+    HIDDEN,
+    MANY_SMALL_FILES,
+    POSTPONED,
+    RECENT,
+    STALLED,
+    ExaminedTable,
+)
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
     COMPACTION,
@@ -27,7 +33,6 @@ from paimon_cli.inspect.findings.finding import (
 from paimon_cli.metadata.snapshot import APPEND, COMPACT
 from paimon_cli.options.option_text import counted, human_size
 
-MANY_SMALL_FILES = 10
 MIN_COMMITS = 10
 """The fewest commits from which compaction is simulated."""
 WORTH_IT = 0.8
@@ -139,7 +144,7 @@ def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: 
     return Finding(code, WARNING, subject, message, command, figures=figures, threshold="0 records")
 
 
-@rule(SMALL_FILES, "PD011")
+@rule(SMALL_FILES, CROWDED)
 def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     """Buckets with many small files that a full compaction would combine.
 
@@ -156,7 +161,7 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     }
     rhythm, said = commit_rhythm(table)
     message = f"{small} of {len(files)} files are smaller than a tenth of {human_size(target)}{said}"
-    crowded = _crowded(table, target)
+    crowded = table.crowded
     if not crowded:
         yield Finding("", OK, "small files", message, figures=figures | rhythm)
         return
@@ -167,22 +172,7 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     )
     command = f"paimon-cli compact {table.argument} --strategy full"
     threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
-    yield Finding("PD011", WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
-
-
-def _crowded(table: ExaminedTable, target: int) -> list[BucketFiles]:
-    """The buckets with many small files that a full compaction would change."""
-    latest = table.latest
-    if latest is None or table.why_not_compactable is not None:
-        return []
-
-    def is_crowded(bucket: BucketFiles) -> bool:
-        count = len(bucket.files)
-        if count <= MANY_SMALL_FILES or sum(file.file_size for file in bucket.files) >= target * count // 10:
-            return False
-        return not isinstance(plan_bucket(table.context, bucket, FULL_STRATEGY, latest.id), SkippedBucket)
-
-    return list(filter(is_crowded, table.buckets))
+    yield Finding(CROWDED, WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
 
 
 @rule(COMPACTION, "PA005", cost=REPLAY)

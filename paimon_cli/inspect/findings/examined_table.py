@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-from paimon_cli.compact.compaction_plan import why_not_compactable
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, plan_bucket, why_not_compactable
 from paimon_cli.compact.compaction_task import Decision, SkippedBucket
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
@@ -23,6 +23,10 @@ RECENT = 20
 """The number of recent commits that are examined."""
 POSTPONED, HIDDEN, STALLED, DUE = "PD023", "PD025", "PD012", "PD027"
 """Codes of the findings that call for a compaction: rows wait for their buckets, or at level 0; writers wait; triggers fire."""
+
+CROWDED, OTHER_COUNT, MIXED_COUNTS = "PD011", "PD024", "PD026"
+"""Codes of other findings about single buckets: many small files, another bucket count than the option, several counts."""
+MANY_SMALL_FILES = 10
 
 
 class ExaminedTable:
@@ -111,6 +115,13 @@ class ExaminedTable:
         return mixed_partitions(self.state.table.bucket_counts())
 
     @cached_property
+    def other_counts(self) -> list[BucketFiles]:
+        """The buckets of partitions that all have another bucket count than the option, which writers refuse."""
+        option, mixed = self.context.options.bucket, self.mixed_partitions
+        others = [bucket for bucket in self.buckets if bucket.total_buckets != option] if option > 0 else []
+        return [bucket for bucket in others if bucket.partition not in mixed]
+
+    @cached_property
     def partition_sizes(self) -> dict[bytes, int]:
         sizes: dict[bytes, int] = {}
         for bucket in self.buckets:
@@ -167,3 +178,28 @@ class ExaminedTable:
     def in_need(self, code: str) -> list[BucketFiles]:
         """The buckets that this finding counts."""
         return [bucket for bucket in self.all_buckets if self.needs.get(bucket.bucket_id) == code]
+
+    @cached_property
+    def crowded(self) -> list[BucketFiles]:
+        """The buckets with many small files that a full compaction would change."""
+        latest, target = self.latest, self.context.mode.target_file_size
+        if latest is None or self.why_not_compactable is not None:
+            return []
+
+        def is_crowded(bucket: BucketFiles) -> bool:
+            count = len(bucket.files)
+            if count <= MANY_SMALL_FILES or sum(file.file_size for file in bucket.files) >= target * count // 10:
+                return False
+            return not isinstance(plan_bucket(self.context, bucket, FULL_STRATEGY, latest.id), SkippedBucket)
+
+        return list(filter(is_crowded, self.buckets))
+
+    def concerned_by(self, code: str) -> list[BucketFiles]:
+        """The buckets that the finding with this code is about; none if it is about the table as a whole."""
+        if code == CROWDED:
+            return self.crowded
+        if code == OTHER_COUNT:
+            return self.other_counts
+        if code == MIXED_COUNTS:
+            return [bucket for bucket in self.buckets if bucket.partition in self.mixed_partitions]
+        return self.in_need(code)

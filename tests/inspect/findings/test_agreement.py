@@ -17,7 +17,7 @@ from paimon_cli import Table
 from paimon_cli.cli.app import app
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.findings.examined_table import DUE, HIDDEN, POSTPONED, STALLED
+from paimon_cli.inspect.findings.examined_table import CROWDED, DUE, HIDDEN, MIXED_COUNTS, OTHER_COUNT, POSTPONED, STALLED
 from paimon_cli.inspect.findings.finding import LISTING
 from paimon_cli.inspect.findings.runner import RULES
 from paimon_cli.jobs.compact_request import CompactRequest
@@ -128,17 +128,41 @@ def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
         assert {"PD030", "PD028", "PD018"} & found.keys() and not OF_COMPACTIONS & found.keys(), "neither healthy nor due"
         assert not {row["code"] for row in buckets.json["items"]} & OF_COMPACTIONS if not buckets.code else True
         return
-    advised = {(row["partition"], row["bucket"]): row for row in buckets.json["items"] if row["code"] in OF_COMPACTIONS}
-    hidden = {place for place, row in advised.items() if row["code"] == HIDDEN}
+    advised = {
+        (row["partition"], row["bucket"]): finding
+        for row in buckets.json["items"]
+        for finding in row["findings"]
+        if finding["code"] in OF_COMPACTIONS
+    }
+    hidden = {place for place, finding in advised.items() if finding["code"] == HIDDEN}
     assert judged.due <= advised.keys() <= judged.due | hidden
-    assert {row["code"] for row in advised.values()} == OF_COMPACTIONS & found.keys()
-    assert all(found[row["code"]]["command"] == row["advice"] for row in advised.values())
+    assert {finding["code"] for finding in advised.values()} == OF_COMPACTIONS & found.keys()
+    assert all(finding == found[finding["code"]] for finding in advised.values())
     if judged.context.schema.primary_keys:
         shown = judged.ask("lsm show").json["items"]
         picking = {(row["partition"], row["bucket"]) for row in shown if row["output_level"] is not None or row["bucket"] == -2}
         assert picking == judged.due
         assert max((row["read_amplification"] for row in shown if row["bucket"] != -2), default=0) == judged.health["most_runs"]
     assert Table.open(judged.context.url, branch=judged.context.branch).state().due == len(judged.due)
+
+
+OF_COUNTS = {OTHER_COUNT, MIXED_COUNTS}
+
+
+def test_every_command_on_buckets_has_the_findings_about_them(judged: Judged) -> None:
+    buckets, plan, found = judged.ask("buckets ls"), judged.plan, judged.health["findings"]
+    if buckets.code or plan.code not in (0, 4):
+        return
+    about = {finding["code"]: finding for finding in found if finding["code"] in OF_COMPACTIONS | OF_COUNTS | {CROWDED}}
+    rows = buckets.json["items"]
+    assert {finding["code"]: finding for row in rows for finding in row["findings"]} == about
+    assert all(row["code"] == (row["findings"][0]["code"] if row["findings"] else None) for row in rows)
+    shown = judged.ask("buckets ls", "-o", "table").out
+    assert all(finding["command"] in shown for finding in about.values())
+    for answer in (plan, *([judged.ask("lsm show")] if judged.context.schema.primary_keys else [])):
+        warned = [line for line in answer.err.splitlines() if line.startswith("warning: ")]
+        counts = [finding for code, finding in about.items() if code in OF_COUNTS]
+        assert warned == [f"warning: {f['message']}; run: {f['command']}" for f in counts]
 
 
 def test_what_keeps_commands_from_judging_is_said_alike(judged: Judged) -> None:
