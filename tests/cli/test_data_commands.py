@@ -380,7 +380,10 @@ def test_write_from_a_table_names_it_and_its_snapshot(run: Run, tmp_path: Path) 
     assert f"2 rows from {tmp_path}/s at snapshot 1 in " in run("write", *from_s, "--snapshot", "1").out
     item = run("write", *from_s, "-o", "json").json["item"]
     assert (item["source_table"], item["source_snapshot"], item["rows"]) == (f"{tmp_path}/s", 2, 1)
-    assert run("write", *from_s, "--stage", tmp_path / "stage").out and "rows" in run("stage", "show", tmp_path / "stage").out
+    assert (
+        run("write", *from_s, "--stage", tmp_path / "stage").out
+        and "stored records" in run("stage", "show", tmp_path / "stage").out
+    )
     loose = run("write", tmp_path / "t", tmp_path / "s", code=2).err
     assert f"hint: read it as a table: paimon-cli write {tmp_path}/t --from-table {tmp_path}/s" in loose
 
