@@ -16,6 +16,12 @@ from typing import Any
 FINDINGS_EXIT_CODE = 4
 """Exit code of a check or comparison that ran to its end and has findings."""
 _FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)(?: (?=[A-Z]{3,}\b))?")
+_SETTING = re.compile(
+    r"--(?:(?P<engine>engine) (?P<kind>local|spark|auto)\b"
+    r"|(?P<master>master|remote) '?(?P<url>[\w.-]+(?:\[[\w*]+\]|://[\w.:-]+)|yarn\b)'?"
+    r"|spark-conf (?P<key>spark\.[\w.]+)=(?P<value>\w+))"
+)
+"""Settings of Spark with a value, which the library takes as arguments of `Table.open` and of a `Catalog`."""
 _COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quote)")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
@@ -28,12 +34,21 @@ CALLS |= {"tables ls": "Catalog.tables", "db ls": "Catalog.databases", "alter": 
 
 
 def in_python(text: str) -> str:
-    """The text for callers of the library: `--retain-max` becomes `retain_max`, `--warehouse URI` becomes `warehouse=URI`.
+    """The text for callers of the library: `--retain-max` becomes `retain_max`, `--warehouse URI` becomes `warehouse=URI`, and
+    `--engine local` becomes `engine='local'`.
 
     A command to paste becomes a call of the library if `METHODS` has it; a text with another command is unchanged.
     """
     text = _COMMAND.sub(lambda command: _call(command["words"]) or command[0], text)
-    return text if "paimon-cli " in text else _FLAG.sub(_parameter, text)
+    return text if "paimon-cli " in text else _FLAG.sub(_parameter, _SETTING.sub(_setting, text))
+
+
+def _setting(setting: re.Match[str]) -> str:
+    if setting["engine"]:
+        return f"engine={setting['kind']!r}"
+    if setting["master"]:
+        return f"master={setting['url']!r}"
+    return f"spark_conf={ {setting['key']: setting['value']}!r}"
 
 
 def _parameter(flag: re.Match[str]) -> str:

@@ -245,10 +245,26 @@ def test_the_library_names_calls() -> None:
         ("paimon-cli drop t", "paimon-cli drop t"),
         ("paimon-cli compact t u", "paimon-cli compact t u"),
         ("add --order-by a,b", "add order_by a,b"),
+        ("run it again with --trace; --engine local needs no Spark", "run it again with trace; engine='local' needs no Spark"),
+        ("use fewer cores: --master 'local[2]'", "use fewer cores: master='local[2]'"),
+        ("such as --remote sc://localhost:15002", "such as master='sc://localhost:15002'"),
+        ("check --master and --spark-conf", "check master and spark_conf"),
     ],
 )
 def test_hints_in_the_library(command_line: str, library: str) -> None:
     assert in_python(command_line) == library
+
+
+def test_hints_about_spark_fit_into_a_notebook() -> None:
+    """There is no command line: settings are arguments of calls, which Python can read."""
+    told = [
+        (module, in_python(text)) for module, text in MESSAGES if module.startswith(("jobs/spark/", "spark/")) and "--" in text
+    ]
+    assert len(told) > 5
+    for module, text in told:
+        assert not re.search(r"(?<!\w)--[a-z]", text), f"{module}: {text}"
+        for call in re.findall(r"\b(?:engine|master|spark_conf)=\S+(?: '[^']*'})?", text):
+            assert eval(f"dict({call.rstrip('.,;')})"), f"{module}: {text}"
 
 
 def test_options_in_texts_are_there() -> None:

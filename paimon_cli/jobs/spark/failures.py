@@ -79,7 +79,7 @@ def _fault_of_python(text: str) -> PaimonError | None:
         return UsageError(
             f"the Spark executors lack the Python module '{missing[1]}'",
             "they are sent the package itself, but not its dependencies",
-            "install paimon-cli in the executors' Python, or name a Python that has it: --spark-conf spark.pyspark.python=PATH",
+            "install it in the executors' Python, or name a Python that has it: --spark-conf spark.pyspark.python=PATH",
         )
     if _OTHER_PYTHON.match(error[1]):
         return UsageError(
