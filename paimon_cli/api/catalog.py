@@ -16,12 +16,13 @@ from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import ChosenTable
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.metastore import TableIdentifier, is_name
 from paimon_cli.metastore.settings import SettingRow, read_settings
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import without_login
+from paimon_cli.storage.storage import link_target
 from paimon_cli.storage.time_bounds import look_at_each
 
 if TYPE_CHECKING:
@@ -112,7 +113,11 @@ class Catalog(Compaction):
     def plan_drop_database(self, name: str, *, cascade: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
         """Plan to drop a database. Raises `UsageError` if it has tables, unless `cascade`."""
         metastore = self._metastore
-        metastore.database(name)
+        url = metastore.database(name).url
+        storage, path = (None, "") if url is None else metastore.open_directory(url)
+        if storage is not None and (target := link_target(storage, path)) is not None:
+            why = "its tables are in another warehouse, and would be deleted there"
+            raise Refused(f"database {name} is a link to {target}", why, "remove the link, or drop the tables where they are")
         tables = [TableLocation.of(table, metastore) for table in metastore.tables(name)]
         if tables and not cascade:
             shown = ", ".join(location.name for location in tables[:MAX_NAMED])

@@ -22,7 +22,7 @@ from paimon_cli.jobs.table_change import Shield
 from paimon_cli.metadata.staged_commit import COMMITTED
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import Storage, remove_empty_directory
+from paimon_cli.storage.storage import Storage, link_target, remove_empty_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 DONE, FAILED = "done", "failed"
@@ -93,8 +93,18 @@ class LandingArea:
             if COMPLETE in names:
                 found.append(Checkpoint(entry.name, tuple(f"{entry.name}/{name}" for name in names if _counts(name)), True))
             elif storage.exists(f"{root}/{FAILED}/{entry.name}/{COMPLETE}"):
-                self._move_files(tuple(f"{entry.name}/{name}" for name in names), FAILED)  # what a kill has left
+                with contextlib.suppress(DamagedFile):  # what is no file stays where it is
+                    self._move_files(tuple(f"{entry.name}/{name}" for name in names), FAILED)  # what a kill has left
         return found
+
+    def leads_nowhere(self, checkpoint: Checkpoint) -> bool:
+        """Whether one of its files is a link without a target. Storages without links are not asked."""
+        storage, root = self._storage()
+        links = [path for name in checkpoint.files if link_target(storage, path := f"{root}/{name}") is not None]
+        try:
+            return not all(map(storage.exists, links))
+        except StorageUnavailable:
+            return True  # a link to itself
 
     def move(self, checkpoint: Checkpoint, target: str) -> None:
         """Move a checkpoint to `done` or `failed`.
@@ -229,28 +239,34 @@ class StageWatch:
             if done is None:
                 return None
             if done.error is not None:
-                self._set_aside(checkpoint)
+                self._move(checkpoint, FAILED)
             elif self.keeps:
                 self._seen.add(checkpoint.name)
             else:
-                self.area.move(checkpoint, DONE)
+                self._move(checkpoint, DONE)
         except TRY_AGAIN as error:
             return CheckpointDone(checkpoint.name, "try again", files=len(checkpoint.files), error=error)
         self.tried += 1
         self.failed += done.error is not None
         return done
 
-    def _set_aside(self, checkpoint: Checkpoint) -> None:
-        """Move a checkpoint to `failed`. What is no file, such as a named pipe, stays where it is, and is not tried again."""
+    def _move(self, checkpoint: Checkpoint, target: str) -> None:
+        """Move a checkpoint. What is no file, such as a named pipe, stays where it is, and is not tried again."""
         try:
-            self.area.move(checkpoint, FAILED)
+            if not self.area.leads_nowhere(checkpoint):
+                self.area.move(checkpoint, target)
+                return
         except DamagedFile:
-            self._seen.add(checkpoint.name)
+            pass
+        self._seen.add(checkpoint.name)
 
     def _attempt(self, checkpoint: Checkpoint) -> CheckpointDone | None:
         """Commit a checkpoint, if that can be done."""
         table, rows = "", 0
         try:
+            if self.area.leads_nowhere(checkpoint):
+                name = self.area.file(checkpoint.name)
+                raise DamagedFile(f"{name} leads nowhere", "it is a link without a target", "remove it", path=name)
             writes = [StagedWrite.read(self.area.file(name)) for name in checkpoint.files]
             summary = StageSummary(already_committed=True)
             if writes:  # all of them have moved if a kill came before the mark of the directory

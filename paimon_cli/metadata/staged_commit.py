@@ -127,8 +127,8 @@ class StagedCommit:
             if staged.state not in (STAGED, COMMITTED, ABORTED):
                 raise ValueError(f"unknown state {staged.state!r}")
             numbers = (staged.schema_id, staged.commit_identifier, staged.read_snapshot_id or 0, *staged.snapshot_ids)
-            if wrong := next((number for number in numbers if not -(2**63) <= number < 2**63), None):
-                raise ValueError(f"{wrong:.3g} is no number of 64 bits")
+            if not all(-(2**63) <= number < 2**63 for number in numbers):
+                raise ValueError("it holds a whole number of more than 64 bits")
         except (ValueError, RecursionError) as error:
             hint = "write the rows again; the files of the damaged commit will be found as orphans"
             raise DamagedFile(f"{path} does not hold a staged commit", str(error), hint, path=path) from error

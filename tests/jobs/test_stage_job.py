@@ -313,16 +313,16 @@ def test_a_stage_file_that_is_too_large_is_not_decoded(tmp_path: Path, monkeypat
         StageFile(str(tmp_path / "f")).read()
 
 
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**80])
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**80, 10**400])
 def test_numbers_that_no_snapshot_can_hold_are_refused(table: TableContext, number: int) -> None:
     """A snapshot that cannot be read would end the table for readers and writers."""
     file = stage(table, "f", [row(1, 11)])
     messages = file.read().messages
     file.write(replace(file.read(), commit_identifier=number))
-    with pytest.raises(DamagedFile, match="no number of 64 bits"):
+    with pytest.raises(DamagedFile, match="a whole number of more than 64 bits"):
         commit(table, file)
     before = files_of(table)
-    with pytest.raises(UsageError, match="nothing was committed: the snapshot could not be read"):
+    with pytest.raises(UsageError, match=r"nothing was committed: the snapshot could not be read|too long for the file system"):
         Committer(table).commit(messages, CommitIdentity("u", number))
     assert files_of(table) == before
 

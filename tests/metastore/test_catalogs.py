@@ -202,3 +202,12 @@ def test_names_that_nearly_match_are_named(call: Call) -> None:
     call("create", "shop.orders", *COLUMNS)
     assert "did you mean 'orders'?" in call("read", "shop.oders", code=3).err
     assert "did you mean 'shop'?" in call("tables", "ls", "shp", code=3).err
+
+
+def test_a_database_that_is_a_link_is_not_emptied(run: Run, tmp_path: Path) -> None:
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    run("create", elsewhere / "shop.db" / "orders", "-C", "id INT")
+    here.mkdir()
+    (here / "shop.db").symlink_to(elsewhere / "shop.db")
+    assert "is a link to" in run("db", "drop", "shop", "--cascade", "-y", "--warehouse", here, code=7).err
+    assert (elsewhere / "shop.db" / "orders" / "schema" / "schema-0").exists()
