@@ -20,7 +20,7 @@ from paimon_cli.catalog.column_changes import (
 )
 from paimon_cli.catalog.create_table import refuse_unwritable
 from paimon_cli.catalog.definition_check import check_definition
-from paimon_cli.catalog.option_values import odd_options, refuse_secrets, with_option, without_option
+from paimon_cli.catalog.option_values import is_valid, odd_options, refuse_secrets, with_option, without_option
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
@@ -138,7 +138,9 @@ def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapsh
         time_millis=now_millis,
         version=CURRENT_VERSION,
     )
-    check_definition(TableDefinition(new.fields, new.primary_keys, new.partition_keys, new.options, new.comment))
+    # An option that could not be read before is no fault of this change, which may be mending another one of that kind.
+    judged = {key: value for key, value in options.items() if old.options.get(key) != value or is_valid(key, value)}
+    check_definition(TableDefinition(new.fields, new.primary_keys, new.partition_keys, judged, new.comment))
     return new
 
 

@@ -120,7 +120,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
         return dict(options)
     _refuse_never(key)
     if has_snapshots:
-        if old is None or _is_valid(key, old):
+        if old is None or is_valid(key, old):
             _refuse_immutable(key)
         if key == "bucket":
             _check_bucket(old or "-1", value, has_keys)
@@ -156,7 +156,7 @@ def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) ->
         raise UsageError(f"option {key} is not set", hint="`options ls` lists the options that are set", option=key)
     _refuse_never(key)
     if has_snapshots:
-        if is_of_files(key) and not _is_valid(key, options[key]):
+        if is_of_files(key) and not is_valid(key, options[key]):
             why = "nobody can read its value, and its default may be wrong for the files"
             hint = f"restore the value with which the table was written: {key}=VALUE, with `set`"
             raise UsageError(f"option {key} cannot be unset", why, hint, option=key)
@@ -168,7 +168,7 @@ def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) ->
     return {other: value for other, value in options.items() if other != key}
 
 
-def _is_valid(key: str, value: str) -> bool:
+def is_valid(key: str, value: str) -> bool:
     """Whether an option has a value that can be read. If not, no file was written with it, and the right one may be set."""
     try:
         TableOptions({key: value}).check()

@@ -209,6 +209,15 @@ def test_a_text_that_is_a_bucket_key_may_become_longer() -> None:
         altered_schema(made, (AlterColumn(("k",), parse_sql_type("VARCHAR(3)")),), True, 5)
 
 
+def test_of_two_options_that_cannot_be_read_each_can_be_mended_first() -> None:
+    bad = {"target-file-size": "12 zorks", "num-sorted-run.compaction-trigger": "abc"}
+    for one, other in (tuple(bad), tuple(bad)[::-1]):
+        left = changed(UnsetOption(one), options=bad).options
+        assert one not in left and left[other] == bad[other]
+    with pytest.raises(UsageError, match="cannot be '13 zorks'"):
+        changed(SetOption("target-file-size", "13 zorks"), options=bad)
+
+
 def test_refusals_that_options_decide() -> None:
     narrow = AlterColumn(("v",), parse_sql_type("TINYINT"))
     assert columns(changed(narrow))[2] == "v TINYINT"
