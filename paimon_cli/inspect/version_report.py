@@ -13,6 +13,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -139,7 +140,7 @@ def snapshot_details(table: CatalogTable, snapshot: Snapshot) -> SnapshotDetails
         statistics=snapshot.statistics,
         attempts=snapshot.commit_attempts,
         duration_ms=snapshot.commit_duration_millis,
-        properties=snapshot.properties,
+        properties=None if snapshot.properties is None else shown_options(snapshot.properties),
         uuid=snapshot.uuid,
         version=snapshot.version,
     )

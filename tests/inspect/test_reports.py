@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound
@@ -135,3 +137,15 @@ def test_tags_with_times(tmp_path: Path) -> None:
     tag.write_text(body + ', "tagCreateTime": "yesterday" }')
     with pytest.raises(DamagedFile, match="tagCreateTime"):
         tag_rows(opened(path))
+
+
+def test_secrets_in_properties_of_a_snapshot_are_not_shown(tmp_path: Path) -> None:
+    """Another writer may have put its options there."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    write(context, [{"k": 1}])
+    path = Path(context.layout.snapshot(1))
+    content = json.loads(path.read_text())
+    content["properties"] = {"s3.secret-key": "HUNTER2", "url": "https://u:HUNTER2@h/x?sig=HUNTER2", "plain": "shown"}
+    path.write_text(json.dumps(content))
+    shown = Table.open(context.url).snapshot(1).properties
+    assert shown is not None and shown["plain"] == "shown" and "HUNTER2" not in str(shown)
