@@ -130,7 +130,9 @@ def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
 
 
 def check_table(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
-    """Raise `UsageError` if the write was staged for another table, including an earlier table at the same path."""
+    """Raise `UsageError` if the write was staged for another table, including an earlier table at the same path, and
+    `DamagedFile` if it names buckets that a table with fixed buckets cannot have.
+    """
     if context.address != staged.table:
         raise UsageError(f"{file.name} was staged for {staged.table}", f"not for {context.address}")
     try:
@@ -143,3 +145,6 @@ def check_table(context: TableContext, file: StageFile, staged: StagedCommit) ->
             f"schema {staged.schema_id}, with which its files were written, does not exist",
             "write the rows again",
         )
+    if context.options.bucket > 0 and not all(0 <= message.bucket < message.total_buckets for message in staged.messages):
+        why = "it has buckets that the table cannot have: no writer could go on after its commit"
+        raise DamagedFile(f"{file.name} does not hold a staged commit", why, "write the rows again", path=file.name)
