@@ -10,7 +10,6 @@ import numpy as np
 
 from paimon_cli.bucket.deletion_vectors import vector_files
 from paimon_cli.bucket.merged_rows import ROW_NUMBER, merge_columns, merge_section
-from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -41,10 +40,7 @@ def superseded_rows(context: TableContext, bucket: BucketFiles) -> dict[str, np.
             columns.remove(SEQUENCE_NUMBER)
         old = np.ones(ends[-1], bool)
         for merged in merge_section(context, bucket, section, columns, first_numbers=first_numbers):
-            numbers = merged.column(ROW_NUMBER).to_numpy()
-            if len(numbers) and numbers.max() >= len(old):
-                what, names = f"a data file of {context.url} is damaged", ", ".join(first_numbers)
-                raise DamagedFile(what, f"one of {names} holds more rows than its manifest says")
-            old[numbers[(merged.column(VALUE_KIND).to_numpy() & 1) == 0]] = False
+            inserted = (merged.column(VALUE_KIND).to_numpy() & 1) == 0
+            old[merged.column(ROW_NUMBER).to_numpy()[inserted]] = False
         superseded |= zip(first_numbers, np.split(old, ends[:-1]), strict=True)
     return superseded
