@@ -18,7 +18,7 @@ FINDINGS_EXIT_CODE = 4
 _FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)(?: (?=[A-Z]{3,}\b))?")
 _SETTING = re.compile(
     r"--(?:(?P<engine>engine) (?P<kind>local|spark|auto)\b"
-    r"|(?P<master>master|remote) '?(?P<url>[\w.-]+(?:\[[\w*]+\]|://[\w.:-]+)|yarn\b)'?"
+    r"|(?P<master>master|remote) '?(?P<url>[\w.-]+(?:\[[\w*]+\]|://[\w.:-]*\w)|yarn\b)'?"
     r"|spark-conf (?P<key>spark\.[\w.]+)=(?P<value>\w+))"
 )
 """Settings of Spark with a value, which the library takes as arguments of `Table.open` and of a `Catalog`."""

@@ -22,7 +22,7 @@ from paimon_cli.jobs.table_change import Shield
 from paimon_cli.metadata.staged_commit import COMMITTED
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import Storage, link_target, remove_empty_directory
+from paimon_cli.storage.storage import Storage, remove_empty_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 DONE, FAILED = "done", "failed"
@@ -96,15 +96,6 @@ class LandingArea:
                 with contextlib.suppress(DamagedFile):  # what is no file stays where it is
                     self._move_files(tuple(f"{entry.name}/{name}" for name in names), FAILED)  # what a kill has left
         return found
-
-    def leads_nowhere(self, checkpoint: Checkpoint) -> bool:
-        """Whether one of its files is a link without a target. Storages without links are not asked."""
-        storage, root = self._storage()
-        links = [path for name in checkpoint.files if link_target(storage, path := f"{root}/{name}") is not None]
-        try:
-            return not all(map(storage.exists, links))
-        except StorageUnavailable:
-            return True  # a link to itself
 
     def move(self, checkpoint: Checkpoint, target: str) -> None:
         """Move a checkpoint to `done` or `failed`.
@@ -251,22 +242,18 @@ class StageWatch:
         return done
 
     def _move(self, checkpoint: Checkpoint, target: str) -> None:
-        """Move a checkpoint. What is no file, such as a named pipe, stays where it is, and is not tried again."""
+        """Move a checkpoint. What is no file, such as a named pipe or a link without a target, stays where it is, and is not
+        tried again.
+        """
         try:
-            if not self.area.leads_nowhere(checkpoint):
-                self.area.move(checkpoint, target)
-                return
-        except DamagedFile:
-            pass
-        self._seen.add(checkpoint.name)
+            self.area.move(checkpoint, target)
+        except (DamagedFile, FileNotFoundError):
+            self._seen.add(checkpoint.name)
 
     def _attempt(self, checkpoint: Checkpoint) -> CheckpointDone | None:
         """Commit a checkpoint, if that can be done."""
         table, rows = "", 0
         try:
-            if self.area.leads_nowhere(checkpoint):
-                name = self.area.file(checkpoint.name)
-                raise DamagedFile(f"{name} leads nowhere", "it is a link without a target", "remove it", path=name)
             writes = [StagedWrite.read(self.area.file(name)) for name in checkpoint.files]
             summary = StageSummary(already_committed=True)
             if writes:  # all of them have moved if a kill came before the mark of the directory

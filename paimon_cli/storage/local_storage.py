@@ -238,8 +238,8 @@ def _sync_file(path: str, descriptor: int) -> None:
 def errors_of(path: str) -> Iterator[None]:
     """Translate errors: missing files remain `FileNotFoundError`, all other failures are `StorageUnavailable`.
 
-    What the user may not read or write is `NoAccess`, a kind of it, and file names that are too long are `UsageError`: trying
-    again cannot help.
+    Where trying again cannot help, they are others: `NoAccess` for what the user may not read or write, `UsageError` for file
+    names that are too long, `DamagedFile` for links that lead to themselves.
     """
     try:
         yield
@@ -250,6 +250,8 @@ def errors_of(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise _too_long(path) from error
+        if error.errno == errno.ELOOP:
+            raise DamagedFile(f"{path} leads nowhere", "it is, or is below, a link to itself", path=path) from error
         if error.errno in NO_ACCESS:
             raise NoAccess(f"the file system refused {path}", error.strerror or str(error), ASK_FOR_ACCESS, path=path) from error
         raise StorageUnavailable(f"the file system refused {path}", error.strerror or str(error), path=path) from error

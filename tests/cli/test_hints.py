@@ -248,6 +248,7 @@ def test_the_library_names_calls() -> None:
         ("run it again with --trace; --engine local needs no Spark", "run it again with trace; engine='local' needs no Spark"),
         ("use fewer cores: --master 'local[2]'", "use fewer cores: master='local[2]'"),
         ("such as --remote sc://localhost:15002", "such as master='sc://localhost:15002'"),
+        ("--remote sc://: no host", "remote sc://: no host"),
         ("check --master and --spark-conf", "check master and spark_conf"),
     ],
 )

@@ -93,7 +93,7 @@ def test_other_thresholds_are_refused(text: str) -> None:
 def test_local_refuses_settings_of_spark() -> None:
     for more in ({"master": "local[2]"}, {"spark_conf": {"spark.x": "1"}}):
         settings: dict[str, Any] = more
-        with pytest.raises(UsageError, match="engine local takes no"):
+        with pytest.raises(UsageError, match="engine='local' takes no master"):
             open_engine(EngineRequest("local", **settings))
 
 

@@ -181,7 +181,8 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
     except ValueError:
         host, port = None, CONNECT_PORT
     if not host:
-        raise UsageError(f"--remote {shown_address(url)}", "it names no host", "such as --remote sc://localhost:15002")
+        what = f"the address {shown_address(url)} of a Spark Connect server"
+        raise UsageError(what, "it names no host", "such as --remote sc://localhost:15002")
     try:
         socket.create_connection((host, port), CONNECT_SECONDS).close()
     except OSError as error:
