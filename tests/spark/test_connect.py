@@ -195,5 +195,5 @@ def test_a_server_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("url", ["sc://host:abc", "sc://", "sc://:15002"])
 def test_an_invalid_address(url: str) -> None:
-    with pytest.raises(UsageError, match="the address sc:.*names no host"):
+    with pytest.raises(UsageError, match=r"the address sc:.*names no host"):
         connected(url, {})
