@@ -107,6 +107,8 @@ class PaimonError(Exception):
 
     code = "PC-INTERNAL"
     exit_code = 1
+    committed: tuple[Any, ...] = ()
+    """The snapshots that the commit had published before this error: the first one of two."""
 
     def __init__(self, what: str, why: str = "", hint: str = "", **details: Any) -> None:
         super().__init__(what)
@@ -163,8 +165,10 @@ def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
 class Unpublished(KeyboardInterrupt):
     """An interrupt before the commit was published: the table is unchanged, but for the first half of a commit of two.
 
-    `details`: as those of a `PaimonError`.
+    `details`, `committed`: as those of a `PaimonError`.
     """
+
+    committed: tuple[Any, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()

@@ -135,7 +135,7 @@ def _merged_rows(
 ) -> Iterator[pa.RecordBatch]:
     merge_names = merge_columns(context, columns)
     single_run_names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
-    vectors = load_vectors(context, bucket) if context.options.deletion_vectors_enabled else NO_VECTORS
+    vectors = load_vectors(context, bucket) if context.mode.deletion_vectors else NO_VECTORS
     sections = key_sections(bucket.files, context.key_of)
     for number, section in enumerate(sections):
         if number % max(1, PIECES.files_ahead // 2) == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import cached_property
 
 from paimon_cli.errors import BeingDropped, CommitUnknown, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
@@ -68,10 +69,29 @@ ChangesOn = Callable[[Snapshot | None], SnapshotChanges]
 """Returns the changes to commit on top of the latest snapshot. Called for every attempt."""
 
 
-def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> SnapshotChanges:
+class CommitKind(Enum):
+    """What a job commits. It decides how the changes are checked, and what readers of streams see."""
+
+    WRITE = auto()
+    """New rows, and compactions of the files below them."""
+    DISTRIBUTE = auto()
+    """Rows that a compaction brings into their buckets: newer rows that others commit there meanwhile are a conflict."""
+    REPAIR = auto()
+    """Files that the table had lost. Those that they replace must be live, and the rows keep their place among the snapshots."""
+    RESTORE = auto()
+    """An older state of the table, in the same way. The snapshot is an OVERWRITE, which streams skip."""
+
+    @property
+    def is_of_old_rows(self) -> bool:
+        """Whether the rows were in the table before."""
+        return self in (CommitKind.REPAIR, CommitKind.RESTORE)
+
+
+def append_changes(messages: Sequence[CommitMessage], kind: CommitKind) -> SnapshotChanges:
     """The changes in the append halves of messages.
 
-    An APPEND; an OVERWRITE if files are deleted, or deletion vectors added (as in Java 1.3) or removed.
+    An APPEND; an OVERWRITE if an older state is restored, files are deleted, or deletion vectors are added (as in Java 1.3) or
+    removed.
     """
     deleted = _entries(DELETE, messages, lambda m: m.deleted_files)
     new_indexes = _indexes(ADD, messages, lambda m: m.new_index_files)
@@ -79,12 +99,12 @@ def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> Snap
     indexes = (*new_indexes, *deleted_indexes)
     rewrites = bool(deleted) or any(entry.index_file.index_type == DELETION_VECTORS for entry in indexes)
     return SnapshotChanges(
-        kind=OVERWRITE if rewrites else APPEND,
+        kind=OVERWRITE if rewrites or kind is CommitKind.RESTORE else APPEND,
         entries=deleted + _entries(ADD, messages, lambda m: m.new_files),
         changelog=_entries(ADD, messages, lambda m: m.changelog_files),
         new_indexes=new_indexes,
         deleted_indexes=deleted_indexes,
-        check_files=check_files or rewrites,
+        check_files=rewrites or kind.is_of_old_rows,
         read_snapshot_id=oldest_read(messages),
         read_hash_indexes=frozenset((m.partition, m.read_hash_index) for m in messages if m.read_hash_index is not None),
     )
@@ -219,7 +239,8 @@ def delete_created_files(
     Files that a snapshot names stay, because a commit of two halves may have published the first one. Must not be called after
     `CommitUnknown`, since a snapshot might still appear.
     """
-    named = files_named_since(context, messages, () if refusal is None else refusal.details.get("published_snapshots", ()))
+    published = () if refusal is None else [snapshot.id for snapshot in refusal.committed]
+    named = files_named_since(context, messages, published)
     files = [path for name, path in created_files(context, messages) if name not in named]
     delete_all(context.storage, files)
     return len(files)

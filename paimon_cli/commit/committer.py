@@ -14,11 +14,13 @@ as a whole or not at all, wherever it is interrupted.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from paimon_cli.commit.commit_messages import (
     ChangesOn,
+    CommitKind,
     SnapshotChanges,
     append_changes,
     compact_changes,
@@ -47,7 +49,6 @@ from paimon_cli.commit.prepared_snapshot import (
     DeltaManifests,
     MetadataWriter,
     manifests_worth_rewriting,
-    merging_fully,
     prepare_snapshot,
 )
 from paimon_cli.commit.snapshot_publish import announce, is_same_table, publish, was_dropped
@@ -55,7 +56,7 @@ from paimon_cli.errors import BeingDropped, DamagedFile, PaimonError, Refused, S
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
-from paimon_cli.metadata.snapshot import OVERWRITE, Snapshot
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMMIT
 
@@ -79,62 +80,64 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class CommitStep:
-    """One snapshot to create. `changes_on`: its changes, given the latest snapshot. `data_checks`: its data conflict checks.
-    `rewrites_manifests`: it changes no data files.
+    """One snapshot to create.
+
+    `changes`: what it changes, or how that follows from the latest snapshot, for each attempt. `data_checks`: its data conflict
+    checks. `is_numbered`: it adds new rows, which `sequence.snapshot-ordering` orders by snapshots. `rewrites_manifests`: it
+    changes no data files, but merges all manifests that can be merged.
     """
 
-    changes_on: ChangesOn
+    changes: SnapshotChanges | ChangesOn
     data_checks: Sequence[CheckData] = ()
+    is_numbered: bool = False
     rewrites_manifests: bool = False
+
+    def changes_on(self, latest: Snapshot | None) -> SnapshotChanges:
+        """The changes on top of the latest snapshot."""
+        return self.changes(latest) if callable(self.changes) else self.changes
 
 
 class Committer:
-    """Turns commit messages into snapshots of one table."""
+    """Turns commit messages into snapshots of one table.
 
-    def __init__(self, context: TableContext) -> None:
+    `data_check`: the granularity of the data conflict check; by default the table's option `commit.data-conflict-check`.
+    """
+
+    def __init__(self, context: TableContext, data_check: str | None = None) -> None:
         context.check(COMMIT)
         self._context = context
-        self.published: tuple[Snapshot, ...] = ()
-        """The snapshots of the last commit, also if its second one was refused; that error shows their ids to the user."""
+        self._data_check = context.options.commit_data_conflict_check if data_check is None else data_check
 
     def commit(
         self,
         messages: Sequence[CommitMessage],
         identity: CommitIdentity,
+        kind: CommitKind = CommitKind.WRITE,
         *,
         watermark: int | None = None,
-        check_append_files: bool = False,
-        keeps_numbers: bool = False,
-        restores: bool = False,
-        rows_are_new: bool = False,
         work_begin_millis: int | None = None,
     ) -> CommitResult:
         """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
         Raises `FilesConflict` or `DataConflict` if other commits contradict this one (the caller then deletes its data files, see
-        `commit_messages`), `StorageUnavailable` if all attempts lost the race, `CommitUnknown` if the outcome is unknown.
-        `keeps_numbers`: the files were committed before, and keep their position in the order of snapshots. `restores`: they
-        bring an older state back, in an OVERWRITE snapshot, which streams skip. `rows_are_new`: the compact halves contain rows
-        that were not in their buckets before, so that newer rows of other commits are a conflict.
+        `commit_messages`), `StorageUnavailable` if all attempts lost the race, `CommitUnknown` if the outcome is unknown. If only
+        the second snapshot was refused, `committed` of the error is the first one.
         `work_begin_millis`: when the job started, to be recorded in the snapshots.
         """
         context, steps = self._context, list[CommitStep]()
-        append, compact = append_changes(messages, check_append_files), compact_changes(messages)
-        if restores:
-            append = replace(append, kind=OVERWRITE)
+        append, compact = append_changes(messages, kind), compact_changes(messages)
         appends, compacts = not append.is_empty, not compact.is_empty
         if appends or (not compacts and context.options.commit_force_create_snapshot):
             checks = []
             if appends and (meets_distributed_rows(context, messages) or self._checks_data):
-                checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id))
-            if keeps_numbers:
-                steps.append(CommitStep(lambda latest: append, checks))
-            else:
+                checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id, self._data_check))
+            if not kind.is_of_old_rows:
                 checks += self._checks_of_homes(identity, messages)
-                steps.append(CommitStep(self._ordered(lambda latest: append), checks))
+            steps.append(CommitStep(append, checks, is_numbered=not kind.is_of_old_rows))
         if compacts:
-            checks = [check_of_buckets(context, identity, messages, compact.read_snapshot_id)] if rows_are_new else []
-            steps.append(CommitStep(lambda latest: compact, checks))
+            brings_rows = kind is CommitKind.DISTRIBUTE
+            checks = [check_of_buckets(context, identity, messages, compact.read_snapshot_id)] if brings_rows else []
+            steps.append(CommitStep(compact, checks))
         return self._commit(steps, identity, watermark, work_begin_millis)
 
     def overwrite(
@@ -157,14 +160,11 @@ class Committer:
         checks = self._checks_of_homes(identity, messages)
         if self._checks_data:
             checks.insert(0, check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed))
-        step = CommitStep(
-            self._ordered(
-                lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest, keeps_postponed)
-            ),
-            checks,
+        changes = functools.partial(
+            overwrite_changes, self._context, messages, replaced_partitions, keeps_postponed=keeps_postponed
         )
-        compact = compact_changes(messages)
-        steps = [step] if compact.is_empty else [step, CommitStep(lambda latest: compact)]
+        step, compact = CommitStep(changes, checks, is_numbered=True), compact_changes(messages)
+        steps = [step] if compact.is_empty else [step, CommitStep(compact)]
         return self._commit(steps, identity, watermark)
 
     def compact_manifests(self, identity: CommitIdentity) -> CommitResult:
@@ -173,18 +173,18 @@ class Committer:
         It has no conflicts with other commits: it starts again on top of their snapshots.
         """
         begin = self._context.clock.now_millis()
-        step = CommitStep(lambda latest: compact_changes([]), rewrites_manifests=True)
-        return Committer(merging_fully(self._context))._commit([step], identity, None, begin)
+        return self._commit([CommitStep(compact_changes([]), rewrites_manifests=True)], identity, None, begin)
 
     def is_committed(self, identity: CommitIdentity) -> bool:
         """Whether an earlier run made this commit (Java filterCommitted). Always false for identities that are never repeated."""
         return Deduplication(self._context, identity).already_committed()
 
-    def _ordered(self, changes_on: ChangesOn) -> ChangesOn:
+    def _changes(self, step: CommitStep, latest: Snapshot | None) -> SnapshotChanges:
         """The changes, in which new files get the id of their snapshot if the table has `sequence.snapshot-ordering`."""
-        if not self._context.options.sequence_snapshot_ordering:
-            return changes_on
-        return lambda latest: changes_on(latest).numbered_by_snapshot(1 if latest is None else latest.id + 1)
+        changes = step.changes_on(latest)
+        if not (step.is_numbered and self._context.options.sequence_snapshot_ordering):
+            return changes
+        return changes.numbered_by_snapshot(1 if latest is None else latest.id + 1)
 
     def _commit(
         self,
@@ -193,7 +193,6 @@ class Committer:
         watermark: int | None,
         work_begin_millis: int | None = None,
     ) -> CommitResult:
-        self.published = ()
         with _unpublished():
             deduplication = Deduplication(self._context, identity)
             is_committed = deduplication.already_committed()
@@ -204,9 +203,9 @@ class Committer:
             try:
                 result = result.followed_by(self._publish(step, deduplication, watermark, work_begin_millis))
             except (PaimonError, Unpublished) as refusal:
+                refusal.committed = result.snapshots
                 refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
                 raise
-            self.published = result.snapshots
             if result.already_committed:
                 break
         return result
@@ -227,7 +226,7 @@ class Committer:
                 with discarded_on(writer, *failures), intents.withdrawn_on(*failures), _unpublished():
                     seen = context.snapshots.seen()
                     latest = seen if attempt == 1 and seen and context.storage.is_remote else context.snapshots.latest()
-                    changes = step.changes_on(latest)
+                    changes = self._changes(step, latest)
                     self._check_table(changes, latest, seen)
                     is_committed = deduplication.committed_since_begin(latest, changes.kind)
                     if is_committed or self._is_needless(step, changes, latest):
@@ -240,7 +239,7 @@ class Committer:
                         writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
                     facts = CommitFacts(deduplication.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
-                    prepared = prepare_snapshot(context, latest, delta, facts, writer)
+                    prepared = prepare_snapshot(context, latest, delta, facts, writer, step.rewrites_manifests)
                     _check_readable(prepared.snapshot)
                     if prepared.snapshot.schema_id != context.schema.id:
                         check_vectors_switch(context, changes, prepared.snapshot.schema_id)
@@ -279,7 +278,7 @@ class Committer:
             latest=None if latest is None else latest.id,
             added=len(added),
             deleted=len(changes.entries) - len(added),
-            data_conflict_check=self._context.options.commit_data_conflict_check if step.data_checks else OFF,
+            data_conflict_check=self._data_check if step.data_checks else OFF,
         ):
             if any(entry.is_postponed for entry in added):
                 check_postponed(self._context)
@@ -301,7 +300,7 @@ class Committer:
 
     @property
     def _checks_data(self) -> bool:
-        return self._context.options.commit_data_conflict_check != OFF
+        return self._data_check != OFF
 
     def _is_needless(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None) -> bool:
         if step.rewrites_manifests:

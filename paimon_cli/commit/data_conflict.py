@@ -66,14 +66,18 @@ class Written(Protocol):
 
 
 def check_of_messages(
-    context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage], read_snapshot_id: int | None
+    context: TableContext,
+    identity: CommitIdentity,
+    messages: Sequence[CommitMessage],
+    read_snapshot_id: int | None,
+    granularity: str,
 ) -> CheckData:
-    """The check for the append halves of messages, at the granularity of `commit.data-conflict-check`.
+    """The check for the append halves of messages.
 
-    If that is off, only postponed rows that were moved into the buckets since then are a conflict: they are older than ours, but
-    may have higher sequence numbers. `read_snapshot_id`: None if the table was empty, so that all later commits count.
+    If the granularity is `off`, only postponed rows that were moved into the buckets since then are a conflict: they are older
+    than ours, but may have higher sequence numbers. `read_snapshot_id`: None if the table was empty, so that all later commits
+    count.
     """
-    granularity = context.options.commit_data_conflict_check
     written = [message for message in messages if message.has_append]
     if granularity == OFF:
         buckets = {message.bucket_id for message in written if message.bucket != POSTPONE_BUCKET}

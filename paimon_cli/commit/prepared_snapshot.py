@@ -19,7 +19,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property, may_hold_any
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, WORK_PROPERTY, Snapshot
-from paimon_cli.options.table_options import MANIFEST_THRESHOLD
 
 
 class MetadataWriter:
@@ -89,20 +88,20 @@ _KEPT_RATIO = 2
 
 
 def merge_manifests(
-    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter, fully: bool = False
 ) -> list[ManifestFileMeta]:
-    """Merge manifests into fewer with the same live files, oldest first, if that is worth it."""
-    full = _full_compaction(context, manifests, writer)
+    """Merge manifests into fewer with the same live files, oldest first, if that is worth it; `fully`: however small they are."""
+    full = _full_compaction(context, manifests, writer, 1 if fully else context.options.manifest_full_compaction_threshold_size)
     return _minor_compaction(context, manifests, writer) if full is None else full
 
 
 def _full_compaction(
-    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter, threshold: int
 ) -> list[ManifestFileMeta] | None:
-    """Rewrite the manifests of `manifests_to_rewrite`; None if they are smaller than the threshold of a full compaction."""
+    """Rewrite the manifests of `manifests_to_rewrite`; None if those that a rewrite changes have less than `threshold` bytes."""
     target = context.options.manifest_target_file_size
     size = sum(meta.file_size for meta in manifests if _changes(meta, target))
-    if size < context.options.manifest_full_compaction_threshold_size:
+    if size < threshold:
         return None
     rewritten = manifests_to_rewrite(context, manifests)
     if not rewritten:
@@ -130,11 +129,6 @@ def manifests_to_rewrite(context: TableContext, manifests: Sequence[ManifestFile
 
 def _changes(meta: ManifestFileMeta, target_size: int) -> bool:
     return bool(meta.num_deleted_files) or meta.file_size < target_size
-
-
-def merging_fully(context: TableContext) -> TableContext:
-    """The table with an option that makes a commit merge all manifests that it can."""
-    return replace(context, options=context.options.with_overrides({MANIFEST_THRESHOLD: "1 b"}))
 
 
 def manifests_worth_rewriting(context: TableContext, latest: Snapshot | None) -> list[ManifestFileMeta]:
@@ -241,12 +235,20 @@ class CommitFacts:
 
 
 def prepare_snapshot(
-    context: TableContext, latest: Snapshot | None, delta: DeltaManifests, facts: CommitFacts, writer: MetadataWriter
+    context: TableContext,
+    latest: Snapshot | None,
+    delta: DeltaManifests,
+    facts: CommitFacts,
+    writer: MetadataWriter,
+    merges_fully: bool = False,
 ) -> PreparedSnapshot:
-    """Write what depends on `latest`, which are the base list and the index manifest, and build the snapshot on top of it."""
+    """Write what depends on `latest`, which are the base list and the index manifest, and build the snapshot on top of it.
+
+    `merges_fully`: whether all manifests are merged that can be.
+    """
     before, changes = len(writer.written), delta.changes
     previous = context.manifests.manifests_of(latest) if latest else []
-    base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer), "base")
+    base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer, merges_fully), "base")
     delta_list, delta_size = delta.delta
     changelog_list, changelog_size = delta.changelog
     index_manifest = _index_manifest(context, latest, changes, writer)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from enum import Enum, auto
 
 from paimon_cli.errors import BeingDropped, CommitUnknown, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -16,6 +17,19 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome, publish_snapshot, remove_empty_directory
 
 _TRIES = 5
+
+
+class Fate(Enum):
+    """What became of a snapshot whose put has succeeded: it may have come too late."""
+
+    CONTINUES = auto()
+    """It continues the history of the table."""
+    OUTDATED = auto()
+    """Its number had been published, by others, and had expired before the put."""
+    ROLLED_BACK = auto()
+    """A rollback had removed the snapshot that it was built on."""
+    DROPPED = auto()
+    """The table had been dropped; another one may have its place."""
 
 
 def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = None) -> bool:
@@ -30,7 +44,8 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
         try:
             # Repeating the put is safe until its number has expired: before that, only one of them can succeed.
             if attempt and _has_expired(context, snapshot):
-                return _shown_by_history(context, snapshot)
+                _expect_shown(context, snapshot)
+                return True
             with context.trace.timed("snapshot", file=path.rpartition("/")[2], bytes=len(content)) as facts:
                 outcome = publish_snapshot(context.storage, path, content, None if base is None else base.uuid)
                 facts["outcome"] = outcome.name.lower()
@@ -42,15 +57,15 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
         if published is not None and published != content:
             return False
         if published is not None:
-            try:
-                is_ours = _is_in_history(context, snapshot, base)
-            except BeingDropped as drop:
-                if attempt:  # an earlier put may have succeeded before the drop
-                    raise _unknown(context, snapshot, drop.why) from None
-                raise
-            if attempt and not is_ours:  # an earlier put may have succeeded, and expired
-                raise _unknown(context, snapshot, "its number has expired since the first attempt")
-            return is_ours
+            fate = _settled(context, snapshot, base)
+            if fate is Fate.CONTINUES:
+                return True
+            if attempt:  # an earlier put may have succeeded before the drop, or the expiry
+                why = was_dropped(context).why if fate is Fate.DROPPED else "its number has expired since the first attempt"
+                raise _unknown(context, snapshot, why)
+            if fate is Fate.DROPPED:
+                raise was_dropped(context)
+            return False
         context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)
     raise _unknown(context, snapshot, "the storage gave no clear answer and does not show the snapshot file")
 
@@ -77,9 +92,13 @@ def _read_back(context: TableContext, path: str, content: bytes) -> bytes | None
     return published if published == content or not content.startswith(published) else None
 
 
-def _is_in_history(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
+def _settled(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> Fate:
+    """The fate of our snapshot. It is deleted again unless it continues the history."""
     try:
-        return _continues_history(context, snapshot, base)
+        fate = _fate(context, snapshot, base)
+        if fate is not Fate.CONTINUES:
+            _withdraw(context, snapshot, fate)
+        return fate
     except StorageUnavailable as error:
         raise _unknown(context, snapshot, f"it was published, but then the storage failed: {error}") from error
 
@@ -90,8 +109,8 @@ def _has_expired(context: TableContext, snapshot: Snapshot) -> bool:
     return newest is not None and newest > snapshot.id and not context.snapshots.exists(snapshot.id)
 
 
-def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
-    """Whether our snapshot continues the history. False if its number was published and expired before our put.
+def _fate(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> Fate:
+    """What became of our snapshot. Raises `CommitUnknown` if that cannot be told.
 
     As long as the predecessor exists, our number cannot have expired, because expiry starts with the oldest snapshot.
     """
@@ -99,34 +118,48 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
     try:
         found = context.snapshots.find(before) if before else None
     except DamagedFile:
-        return True  # it exists, but it cannot be read
+        return Fate.CONTINUES  # it exists, but it cannot be read
     if found is not None and (base is None or found == base):
-        return True
+        return Fate.CONTINUES
     newest = context.snapshots.latest_id()
-    if found is not None or newest is None or newest <= snapshot.id:
-        _check_table(context, snapshot)
+    if (found is not None or newest is None or newest <= snapshot.id) and not is_same_table(context):
+        # A drop deletes the schemas before the file that keeps others from publishing (`maintain.end_of_history`), so our put
+        # came after that. A new table may have a snapshot with the number of our predecessor.
+        return Fate.DROPPED
     if before and (_is_rolled_back(context, before) if found is None else _is_replaced(context, snapshot, before)):
-        return _withdrawn(context, snapshot)
+        return Fate.ROLLED_BACK
     if newest is None or newest <= snapshot.id:
-        return True
+        return Fate.CONTINUES
     try:
         successor = context.snapshots.find(snapshot.id + 1)
     except BeingDropped as drop:  # its put came just before the end of the history, or long after it
         raise _unknown(context, snapshot, drop.message) from None
     if successor is None:
-        return _has_expired_regularly(context, snapshot)
+        return _fate_below_a_gap(context, snapshot)
     try:
         inherited = {meta.file_name for meta in context.manifests.manifests_of(successor)}
         own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
     except (SnapshotGone, DamagedFile):
         if context.storage.exists(context.layout.snapshot(successor.id)):
             raise _unknown(context, snapshot, f"its manifests or those of snapshot {successor.id} cannot be read") from None
-        return _has_expired_regularly(context, snapshot)
+        return _fate_below_a_gap(context, snapshot)
     if own <= inherited:
-        return True
+        return Fate.CONTINUES
     raise _unknown(
         context, snapshot, f"snapshot {successor.id} was published meanwhile, and whether it contains this commit is not visible"
     )
+
+
+def _fate_below_a_gap(context: TableContext, snapshot: Snapshot) -> Fate:
+    """The fate of our snapshot if its successor has expired.
+
+    Expiry deletes our file before its successor, so if our file still exists, it is newer. If it is gone, the remaining history
+    must show that it was built on our snapshot, because expiry also removes resurrected snapshots.
+    """
+    if context.storage.exists(context.layout.snapshot(snapshot.id)):
+        return Fate.OUTDATED
+    _expect_shown(context, snapshot)
+    return Fate.CONTINUES
 
 
 def _is_rolled_back(context: TableContext, before: int) -> bool:
@@ -156,36 +189,22 @@ def _is_replaced(context: TableContext, snapshot: Snapshot, before: int) -> bool
     return False
 
 
-def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
-    """Delete our snapshot, because the one that it was built on was rolled back. Always returns false.
+def _withdraw(context: TableContext, snapshot: Snapshot, fate: Fate) -> None:
+    """Delete our snapshot, which does not continue the history.
 
     A rollback that removes ours as well deletes its files, too, so that they cannot be committed again; if it is refused, it puts
     ours back. `CommitUnknown` leaves the files to it.
     """
-    if not context.storage.exists(context.layout.snapshot(snapshot.id)):
-        raise _unknown(context, snapshot, "a rollback has removed it")
-    if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
-        raise _unknown(context, snapshot, "the history was rolled back meanwhile, and another commit already builds on this one")
-    context.storage.delete(context.layout.snapshot(snapshot.id))
-    return False
-
-
-def _check_table(context: TableContext, snapshot: Snapshot) -> None:
-    """Delete our snapshot, whose predecessor is gone, and raise `BeingDropped` if the table does not exist any more.
-
-    A drop deletes the schemas before the file that keeps others from publishing (`maintain.end_of_history`), so our snapshot was
-    published after that if a schema is missing, or is that of a new table. The new one may have a snapshot with the number of our
-    predecessor.
-    """
-    if is_same_table(context):
-        return
-    path = context.layout.snapshot(snapshot.id)
-    if not context.storage.exists(path):
-        raise _unknown(context, snapshot, "the table was dropped or renamed meanwhile")
-    if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
-        raise _unknown(context, snapshot, "the table was dropped meanwhile, and a commit to a new one already builds on this one")
+    path, gone, what = context.layout.snapshot(snapshot.id), "a rollback has removed it", "the history was rolled back meanwhile"
+    if fate is Fate.DROPPED:
+        gone, what = "the table was dropped or renamed meanwhile", "the table was dropped meanwhile"
+    if fate is not Fate.OUTDATED:
+        if not context.storage.exists(path):
+            raise _unknown(context, snapshot, gone)
+        if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
+            on = "a commit to a new one already builds" if fate is Fate.DROPPED else "another commit already builds"
+            raise _unknown(context, snapshot, f"{what}, and {on} on this one")
     context.storage.delete(path)
-    raise was_dropped(context)
 
 
 def is_same_table(context: TableContext) -> bool:
@@ -206,21 +225,8 @@ def was_dropped(context: TableContext) -> BeingDropped:
     )
 
 
-def _has_expired_regularly(context: TableContext, snapshot: Snapshot) -> bool:
-    """Whether our snapshot was part of the history and has expired; false if our file was created after that expiry.
-
-    Expiry deletes our file before its successor, so if our file still exists, it is newer. If it is gone, the remaining history
-    must show that it was built on our snapshot, because expiry also removes resurrected snapshots.
-    """
-    path = context.layout.snapshot(snapshot.id)
-    if context.storage.exists(path):
-        context.storage.delete(path)
-        return False
-    return _shown_by_history(context, snapshot)
-
-
-def _shown_by_history(context: TableContext, snapshot: Snapshot) -> bool:
-    """True if the remaining snapshots were built on ours, which is gone. Raises `CommitUnknown` if that is not visible."""
+def _expect_shown(context: TableContext, snapshot: Snapshot) -> None:
+    """Raise `CommitUnknown` unless the remaining snapshots show that they were built on ours, which is gone."""
     try:
         oldest = context.snapshots.earliest_id()
         remaining = None if oldest is None else context.snapshots.find(oldest)
@@ -228,11 +234,9 @@ def _shown_by_history(context: TableContext, snapshot: Snapshot) -> bool:
         own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
     except (NotFound, DamagedFile):
         own, inherited = {snapshot.delta_manifest_list}, set()
-    if own <= inherited:
-        return True
-    raise _unknown(
-        context, snapshot, "it no longer exists, expired or removed as dead, and the remaining snapshots do not show its changes"
-    )
+    if not own <= inherited:
+        why = "it no longer exists, expired or removed as dead, and the remaining snapshots do not show its changes"
+        raise _unknown(context, snapshot, why)
 
 
 def _unknown(context: TableContext, snapshot: Snapshot, why: str) -> CommitUnknown:

@@ -92,6 +92,8 @@ class TableContext(TableHistory):
     branch: str = MAIN_BRANCH
     shows_level_0: bool = False
     """Whether reads show rows of level 0 that plain reads skip until they are compacted."""
+    ignores_vectors: bool = False
+    """Whether reads show rows that deletion vectors mark, too."""
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
     kept: KeptFiles = field(default_factory=KeptFiles, repr=False, compare=False)
 
@@ -134,7 +136,7 @@ class TableContext(TableHistory):
     @cached_property
     def mode(self) -> TableMode:
         """What the table is: its keys, buckets, merge engine, changelog producer and deletion vectors."""
-        return TableMode.of(self.schema, self.options, self.shows_level_0)
+        return TableMode.of(self.schema, self.options, self.shows_level_0, self.ignores_vectors)
 
     def check(self, work: str) -> None:
         """Raise `NotSupported` if this version cannot do `work` on the table.
@@ -160,6 +162,10 @@ class TableContext(TableHistory):
         if not self.mode.hides_level_0:
             return self
         return replace(self, shows_level_0=True)
+
+    def with_buckets(self, buckets: int) -> TableContext:
+        """The table as it will be with this option `bucket`, for writers of new files."""
+        return replace(self, options=self.options.with_overrides({"bucket": str(buckets)}))
 
     def at_schema(self, schema_id: int) -> TableContext:
         """The table with the columns of an older schema.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
@@ -291,7 +292,7 @@ def _distribute_rows(
 
 
 def _commit_distributed(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
-    return try_commit(new_files, messages, outcome, rows_are_new=True)
+    return try_commit(new_files, messages, outcome, CommitKind.DISTRIBUTE)
 
 
 def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitMessage | FailedBucket]:

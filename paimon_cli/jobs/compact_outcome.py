@@ -9,6 +9,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.compaction_task import CompactionTask
@@ -109,13 +110,13 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
 
 
 def try_commit(
-    new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome, rows_are_new: bool = False
+    new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome, kind: CommitKind = CommitKind.WRITE
 ) -> Conflict | None:
     """Commit the messages. Returns a conflict, which leaves the new files for another attempt; raises any other refusal."""
     context = new_files.context
     identity, began = fresh_identity(context), new_files.began_millis
     commit = Committer(context).commit
-    publish = functools.partial(commit, messages, identity, rows_are_new=rows_are_new, work_begin_millis=began)
+    publish = functools.partial(commit, messages, identity, kind, work_begin_millis=began)
     try:
         result = new_files.commit(messages, publish, keep_on=Conflict)
     except Conflict as conflict:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.bucket.hash_index import write_key_hashes
 from paimon_cli.bucket.stamped_files import new_stamp
-from paimon_cli.commit.commit_messages import removed_on_refusal
+from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
+from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
@@ -21,7 +22,6 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.stale_buckets import move_stale_files
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 
 USER = "paimon-cli-repair"
 
@@ -46,11 +46,7 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
         context.storage.overwrite(path, str(number).encode())
     if plan.messages:
         identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
-        made += (
-            Committer(context)
-            .commit(list(plan.messages.values()), identity, check_append_files=True, keeps_numbers=True)
-            .snapshots
-        )
+        made += Committer(context).commit(list(plan.messages.values()), identity, CommitKind.REPAIR).snapshots
     if plan.hash_indexes:
         made += _rebuild_hash_indexes(context, plan.hash_indexes, plan.snapshot_id).snapshots
     for found in plan.stale:
@@ -59,17 +55,12 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
             raise Conflict("another job has committed since the plan", "it may have changed the files to move", "plan again")
         made += move_stale_files(context, latest, found).snapshots
     for lost in plan.lost:
-        made += (
-            Committer(context)
-            .commit(_messages(lost), fresh_identity(context), check_append_files=True, keeps_numbers=True)
-            .snapshots
-        )
+        made += Committer(context).commit(_messages(lost), fresh_identity(context), CommitKind.REPAIR).snapshots
     return RepairSummary(plan.changes, tuple(made))
 
 
 def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex], read_snapshot_id: int | None) -> CommitResult:
     """Write the indexes and commit them. Raises `Conflict` if an index or the files of a bucket changed since the plan."""
-    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     messages: list[CommitMessage] = []
     with removed_on_refusal(context, messages):
         for index in indexes:
@@ -84,7 +75,7 @@ def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex]
                 )
             )
         identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
-        return Committer(checked).commit(messages, identity, check_append_files=True)
+        return Committer(context, PARTITION).commit(messages, identity, CommitKind.REPAIR)
 
 
 def restore_snapshot(context: TableContext, number: int) -> Snapshot:

@@ -13,6 +13,7 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.errors import Conflict, PaimonError, Refused, UsageError
@@ -28,7 +29,6 @@ from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.metadata.table_mode import RESCALE, BucketMode
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan
@@ -112,7 +112,7 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
             f"rescale the whole table: paimon-cli rescale {context.layout.argument} --buckets N",
         )
     total = present if buckets is None else buckets
-    check_writable_table(_with_buckets(context, total))
+    check_writable_table(context.with_buckets(total))
     snapshot = context.snapshots.latest()
     chosen = PartitionSpec.parse_any(context, partitions)
     if mixed := [partition for partition in _mixed(context, snapshot) if chosen.matches(partition)]:
@@ -126,12 +126,6 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))
     differs = total != present and not postpones
     return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions))
-
-
-def _with_buckets(context: TableContext, buckets: int) -> TableContext:
-    """The table as the rewrite sees it: with the new bucket count, and a conflict check per partition."""
-    options = {"bucket": str(buckets), DATA_CONFLICT_CHECK: "partition"}
-    return replace(context, options=context.options.with_overrides(options))
 
 
 def _partitions_to_move(
@@ -195,7 +189,7 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
         splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
         engine.prepare(Work.of(file for split in splits for file in split.files), progress)
         shown = _shown_rows(context, splits, engine, progress)
-    scaled, stamp = _with_buckets(context, plan.buckets), new_stamp(context)
+    scaled, stamp = context.with_buckets(plan.buckets), new_stamp(context)
     job = WritePlan(
         context=scaled,
         incoming=RowsOfTable(context),
@@ -254,7 +248,7 @@ def _commit(
     new_files: NewFiles, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot
 ) -> tuple[Snapshot, ...]:
     context = new_files.context
-    committer = Committer(context)
+    committer = Committer(context, PARTITION)
     publish = functools.partial(
         committer.overwrite,
         messages,
@@ -267,7 +261,7 @@ def _commit(
         return new_files.commit(messages, publish).snapshots
     except Conflict as conflict:
         conflict.set_hint("stop the writers of these partitions, or run the command again")
-        if committer.published:
+        if conflict.committed:
             conflict.set_hint(f"the rows are rescaled; readers see them after: paimon-cli compact {context.layout.argument}")
         raise
 

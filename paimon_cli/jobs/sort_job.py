@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +58,6 @@ def sort_partitions(
 ) -> list[CommitMessage]:
     """Rewrite the files of the tasks, one task per partition, in sorted order. If it fails, no new file remains."""
     context = new_files.context
-    if memory is not None:
-        context = replace(context, options=context.options.with_overrides({"write-buffer-size": f"{memory} b"}))
     splits = numbered_splits(split for task in tasks for split in _splits(context, task))
     ranges = {task.partition: max(1, -(-task.size // context.mode.target_file_size)) for task in tasks}
     bounds = _bounds(context, order, splits, ranges, engine, progress)
@@ -72,6 +70,7 @@ def sort_partitions(
         file_stamp=new_files.stamp,
         order=order,
         bounds=bounds,
+        memory=memory,
     )
     with new_files.deleted_on_failure():
         made: dict[bytes, list[DataFileMeta]] = {}

@@ -29,7 +29,6 @@ from paimon_cli.jobs.writer_order import REFUSE, check_disjoint, in_order, repla
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.storage import delete_all
 
 ALIKE = ("schema_id", "overwrite", "dynamic_overwrite", "static_partition", "data_conflict_check")
@@ -206,16 +205,12 @@ def _commit(
     identity: CommitIdentity,
 ) -> CommitResult:
     """Commit messages as one of their stage files says, which are alike in this."""
-    check = {DATA_CONFLICT_CHECK: staged.data_conflict_check}
-    dynamic = {"dynamic-partition-overwrite": str(staged.dynamic_overwrite).lower()}
-    context = replace(context, options=context.options.with_overrides({**check, **dynamic}))
+    committer = Committer(context, staged.data_conflict_check)
     if not staged.overwrite:
-        return Committer(context).commit(messages, identity)
+        return committer.commit(messages, identity)
     static = None if staged.static_partition is None else dict(pair.split("=", 1) for pair in staged.static_partition)
-    covered = overwritten(context, messages, static)
-    return Committer(context).overwrite(
-        messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read_snapshot_id or None
-    )
+    covered = overwritten(context, messages, static, staged.dynamic_overwrite)
+    return committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read_snapshot_id or None)
 
 
 def check_alike(writes: Sequence[StagedWrite]) -> None:

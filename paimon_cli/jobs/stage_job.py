@@ -95,7 +95,8 @@ def stage_write(
     with undone_on_failure(undo):
         _refuse_repeated(context, identity)  # the later commit looks no further back than the snapshot that was read
         if request.overwrite:
-            overwritten(context, messages, request.static_partition)  # refuses rows outside the partition now, not at the commit
+            # Rows outside the partition are refused now, not at the commit.
+            overwritten(context, messages, request.static_partition, context.options.dynamic_partition_overwrite)
         staged = StagedCommit(
             table=context.address,
             schema_id=context.schema.id,

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import NotSupported
@@ -78,8 +79,7 @@ def move_stale_files(context: TableContext, snapshot: Snapshot, found: StalePart
     Raises `Conflict` if another job has written to its buckets meanwhile, `NotSupported` if the rows cannot be put in order.
     """
     assert found.buckets is not None, "the plan leaves such partitions to the user"
-    options = {"bucket": str(found.buckets)}
-    context = replace(context, options=context.options.with_overrides(options)).with_level_0()
+    context = context.with_buckets(found.buckets).with_level_0()
     state = bucket_files(context, snapshot, FileFilter({found.partition}.__contains__))
     new_files = NewFiles(context, new_stamp(context))
     keyed = bool(context.schema.primary_keys)
@@ -99,7 +99,7 @@ def move_stale_files(context: TableContext, snapshot: Snapshot, found: StalePart
         messages = [replace(message, new_files=(), compact_after=message.new_files) for message in written]
         messages += _removals(new_files, found.stale, state, snapshot)
     committer, identity = Committer(context), fresh_identity(context)
-    return new_files.commit(messages, lambda: committer.commit(messages, identity, rows_are_new=True))
+    return new_files.commit(messages, lambda: committer.commit(messages, identity, CommitKind.DISTRIBUTE))
 
 
 def _splits(found: StalePartition, state: LazyBuckets) -> Iterator[Split]:

@@ -27,7 +27,7 @@ from typing import TypeVar
 from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.commit_messages import delete_created_files, removed_on_refusal
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import CommitResult
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import (
     Conflict,
@@ -117,7 +117,7 @@ class NewFiles:
         return result
 
     def commit_halves(
-        self, committer: Committer, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult]
+        self, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult]
     ) -> tuple[CommitResult, PaimonError | None]:
         """Commit new rows, then the compactions of their writers.
 
@@ -127,9 +127,9 @@ class NewFiles:
         try:
             return self.commit(messages, publish), None
         except (Conflict, StorageUnavailable) as refusal:
-            if not committer.published:
+            if not refusal.committed:
                 raise
-            return CommitResult(committer.published, len(committer.published)), refusal
+            return CommitResult(refusal.committed, len(refusal.committed)), refusal
 
     def delete_created(self, messages: Sequence[CommitMessage], failure: PaimonError | None = None) -> None:
         """Delete the files of messages that were not committed, because of `failure` or because another run made the commit."""

@@ -45,7 +45,6 @@ from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta,
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT, BucketMode
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -112,17 +111,17 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     started = context.clock.now_millis()
     context.check(CHANGE_ROWS)
     check_writable_table(context)
-    checked = _under_check(context)
-    identity = identity_of(checked, request.commit_user, request.commit_id, request.assume_new)
-    if Committer(checked).is_committed(identity):
+    seen = context.with_level_0()  # also rows that readers do not see yet: the update comes after them
+    identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
+    if Committer(seen).is_committed(identity):
         return _already_committed(context, request, engine, progress)
-    new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None
-    change = RowChange(parse_predicate(request.where, checked.schema), new_values)
+    new_values = parse_set_clause(request.assignments, seen.schema) if request.assignments else None
+    change = RowChange(parse_predicate(request.where, seen.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     strategy = strategy_of(context, request.commit_id)
     inline = strategy if request.compaction == INLINE_COMPACTION and compacts_while_changing(context) else None
-    attempt = functools.partial(_attempt, checked, change, identity, inline, engine, progress)
-    summary, attempts = again_on_conflict(checked, attempt, hint, request.max_attempts)
+    attempt = functools.partial(_attempt, seen, change, identity, inline, engine, progress)
+    summary, attempts = again_on_conflict(seen, attempt, hint, request.max_attempts)
     summary = _compacted(context, request, summary, inline, engine, progress)
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
@@ -169,16 +168,13 @@ def _already_committed(context: TableContext, request: UpdateRequest, engine: En
     )
 
 
-def _under_check(context: TableContext) -> TableContext:
-    """The context with a data conflict check, by bucket if the table's own setting is `off`, which applies only to writes.
+def _data_check(context: TableContext) -> str:
+    """The granularity of the data conflict check: by bucket if the table's own setting is `off`, which applies only to writes.
 
-    It also reads level-0 rows that readers do not see yet, because the update comes after them. An append table needs no check:
-    the commit verifies that the files and vectors that were read are still current.
+    An append table needs no check: the commit verifies that the files and vectors that were read are still current.
     """
-    context = context.with_level_0()
-    if not context.mode.has_keys or context.options.commit_data_conflict_check != OFF:
-        return context
-    return replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: BUCKET}))
+    own = context.options.commit_data_conflict_check
+    return BUCKET if own == OFF and context.mode.has_keys else own
 
 
 def _attempt(
@@ -200,8 +196,8 @@ def _attempt(
     new_files.delete_repeated(engine, messages)
     if not messages:
         return UpdateSummary()
-    committer = Committer(context)
-    result, refusal = new_files.commit_halves(committer, messages, lambda: committer.commit(messages, identity))
+    committer = Committer(context, _data_check(context))
+    result, refusal = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)
     files = [file for message in messages for file in message.new_files]

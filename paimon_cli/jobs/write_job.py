@@ -284,10 +284,11 @@ def commit_rows(
     def publish() -> CommitResult:
         if not request.overwrite:
             return committer.commit(messages, identity)
-        covered, read = overwritten(plan.context, messages, request.static_partition), plan.read_snapshot_id
+        is_dynamic, read = plan.context.options.dynamic_partition_overwrite, plan.read_snapshot_id
+        covered = overwritten(plan.context, messages, request.static_partition, is_dynamic)
         return committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
 
-    return NewFiles(plan.context, plan.file_stamp).commit_halves(committer, messages, publish)
+    return NewFiles(plan.context, plan.file_stamp).commit_halves(messages, publish)
 
 
 def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: Progress) -> BadInput:

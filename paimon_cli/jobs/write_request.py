@@ -224,16 +224,16 @@ def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int
 
 
 def overwritten(
-    context: TableContext, messages: Sequence[CommitMessage], static_partition: PartitionValues | None
+    context: TableContext, messages: Sequence[CommitMessage], static_partition: PartitionValues | None, is_dynamic: bool
 ) -> PartitionSpec:
-    """The partitions that an overwrite replaces: the static one, those that get rows (dynamic overwrite), or all.
+    """The partitions that an overwrite replaces: the static one, those that get rows (`is_dynamic`), or all.
 
     Raises `BadInput` if a row is outside the static partition.
     """
     with_rows = [message for message in messages if not _only_deletes(context, message)]
     if static_partition is None:
-        dynamic = replaces_named_partitions(context)
-        return PartitionSpec.exactly({m.partition for m in with_rows}) if dynamic else PartitionSpec.everything()
+        partitions = {message.partition for message in with_rows}
+        return PartitionSpec.exactly(partitions) if is_dynamic and context.schema.partition_keys else PartitionSpec.everything()
     spec = PartitionSpec.parse(context, static_partition)
     for message in with_rows:
         if not spec.matches(message.partition):

@@ -218,7 +218,7 @@ class Actor:
             with removed_on_refusal(self.context, self.messages):
                 result = committer.commit(self.messages, CommitIdentity(self.name))
         except Conflict as conflict:
-            if committer.published:
+            if conflict.committed:
                 self.record("committed its rows; the compaction that followed is lost", str(conflict))
                 return True
             self.record(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))

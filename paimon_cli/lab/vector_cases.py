@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from paimon_cli.commit.commit_messages import SnapshotChanges, compact_changes
+from paimon_cli.commit.commit_messages import CommitKind, SnapshotChanges, compact_changes
 from paimon_cli.commit.committer import CommitResult, CommitStep, Committer
 from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
@@ -56,9 +55,17 @@ TWICE = in_turn(
 class DataFilesCommitter(Committer):
     """Commits compactions without checking deletion vectors, so the last commit to a bucket replaces its vectors."""
 
-    def commit(self, messages: Sequence[CommitMessage], identity: CommitIdentity, **options: Any) -> CommitResult:
-        compact = compact_changes(messages)
-        return self._commit([CommitStep(functools.partial(self._replacing, compact))], identity, None)
+    def commit(
+        self,
+        messages: Sequence[CommitMessage],
+        identity: CommitIdentity,
+        kind: CommitKind = CommitKind.WRITE,
+        *,
+        watermark: int | None = None,
+        work_begin_millis: int | None = None,
+    ) -> CommitResult:
+        changes = functools.partial(self._replacing, compact_changes(messages))
+        return self._commit([CommitStep(changes)], identity, watermark, work_begin_millis)
 
     def _replacing(self, compact: SnapshotChanges, latest: Snapshot | None) -> SnapshotChanges:
         touched = {entry.bucket_id for entry in (*compact.new_indexes, *compact.deleted_indexes)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataType, TimestampType
@@ -17,7 +18,6 @@ from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import natural_order
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.injected import local_wall_clock
 
 UPDATE_TIME = "update-time"
@@ -100,9 +100,8 @@ def expire_partitions(
 
 def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_snapshot_id: int | None) -> CommitResult:
     """Drop these partitions. Raises `DataConflict` if another commit wrote to one of them after `read_snapshot_id`."""
-    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     chosen = PartitionSpec.exactly(set(partitions))
-    return Committer(checked).overwrite(
+    return Committer(context, PARTITION).overwrite(
         [], fresh_identity(context), replaced_partitions=chosen.matches, read_snapshot_id=read_snapshot_id
     )
 

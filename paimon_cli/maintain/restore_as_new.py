@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from paimon_cli.commit.commit_messages import removed_on_refusal
+from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.pieces import PIECES
 
 
@@ -64,13 +64,12 @@ def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[Buck
 
     Raises `Conflict` if another commit wrote to these partitions; the copies are then deleted.
     """
-    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     messages: list[CommitMessage] = []
     with removed_on_refusal(context, messages):
         for difference in found:
             _copy_into(context, difference, latest, messages)
         identity = fresh_identity(context)
-        return Committer(checked).commit(messages, identity, check_append_files=True, keeps_numbers=True, restores=True)
+        return Committer(context, PARTITION).commit(messages, identity, CommitKind.RESTORE)
 
 
 def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:

@@ -73,13 +73,15 @@ class TableMode:
     """Whether the newest row of a key wins, but deletes are ignored."""
 
     @classmethod
-    def of(cls, schema: TableSchema, options: TableOptions, shows_level_0: bool = False) -> TableMode:
+    def of(
+        cls, schema: TableSchema, options: TableOptions, shows_level_0: bool = False, ignores_vectors: bool = False
+    ) -> TableMode:
         return cls(
             bool(schema.primary_keys),
             _bucket_mode(schema, options.bucket),
             options.merge_engine,
             options.changelog_producer,
-            options.deletion_vectors_enabled,
+            options.deletion_vectors_enabled and not ignores_vectors,
             options.deletion_vectors_merge_on_read,
             shows_level_0,
             options.bucket,

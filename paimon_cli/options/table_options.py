@@ -20,7 +20,6 @@ BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
 """Values of `bucket-function.type`: the hash of the binary row, an integer modulo the bucket count, the hash of Hive."""
 NULLABLE_KEYS = "primary-key.nullable"
 VECTORS_ENABLED = "deletion-vectors.enabled"
-MANIFEST_THRESHOLD = "manifest.full-compaction-threshold-size"
 SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
 MAX_BUCKETS = 2**31 - 1
@@ -244,7 +243,7 @@ class TableOptions:
     commit_data_conflict_check = TypedOption(DATA_CONFLICT_CHECK, "off", read.one_of(*DATA_CONFLICT_CHECKS))
     commit_force_create_snapshot = TypedOption("commit.force-create-snapshot", False, read.boolean)
     manifest_target_file_size = TypedOption("manifest.target-file-size", 8 * MB, _positive_size)
-    manifest_full_compaction_threshold_size = TypedOption(MANIFEST_THRESHOLD, 16 * MB, read.parse_size)
+    manifest_full_compaction_threshold_size = TypedOption("manifest.full-compaction-threshold-size", 16 * MB, read.parse_size)
     manifest_merge_min_count = TypedOption("manifest.merge-min-count", 30, read.integer(1))
     snapshot_num_retained_min = TypedOption("snapshot.num-retained.min", 10, read.integer(1))
     snapshot_num_retained_max = TypedOption("snapshot.num-retained.max", 2**31 - 1, read.integer(1))

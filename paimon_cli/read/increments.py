@@ -170,10 +170,9 @@ def increment_context(context: TableContext, mode: str) -> TableContext:
     that a stream has shown, which includes level 0 unless the changelog is of compactions.
     """
     if mode in (DELTA, ARRIVALS):
-        return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
-    if mode == CHANGES and context.options.changelog_producer in (INPUT, NO_CHANGELOG):
-        return replace(context, options=context.options.with_overrides({"deletion-vectors.merge-on-read": "true"}))
-    return context
+        return replace(context, ignores_vectors=True)
+    is_of_commits = context.options.changelog_producer in (INPUT, NO_CHANGELOG)
+    return context.with_level_0() if mode == CHANGES and context.mode.deletion_vectors and is_of_commits else context
 
 
 def plan_increment(context: TableContext, changes: IncrementRange, mode: str, predicate: Predicate | None) -> ScanPlan:

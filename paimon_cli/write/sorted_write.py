@@ -133,10 +133,18 @@ class RangeRouter(UnawareRouter):
 
 @dataclass(frozen=True)
 class SortedWritePlan(WritePlan):
-    """A write whose buckets are ranges of sorted keys. `bounds`: by partition; a partition without bounds is one range."""
+    """A write whose buckets are ranges of sorted keys.
+
+    `bounds`: by partition; a partition without bounds is one range. `memory`: replaces the option `write-buffer-size` (bytes).
+    """
 
     order: SortOrder = field(default_factory=lambda: SortOrder(()))
     bounds: Mapping[bytes, Keys] = field(default_factory=dict)
+    memory: int | None = None
+
+    @property
+    def buffer_size(self) -> int:
+        return super().buffer_size if self.memory is None else self.memory
 
     @property
     def sort_keys(self) -> tuple[str, ...]:

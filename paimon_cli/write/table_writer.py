@@ -87,7 +87,7 @@ class TableWriter:
         self._threads = threads
         self._router = plan.router()
         self._postpones = plan.postpones
-        self._memory = WriteBuffer(plan.context, postpones=self._postpones, sort_keys=plan.sort_keys)
+        self._memory = WriteBuffer(plan.context, plan.buffer_size, postpones=self._postpones, sort_keys=plan.sort_keys)
         self._compactions = None
         if (compaction := plan.compaction) is not None:
             executor = executor or self._executor(compaction.beside)
@@ -128,7 +128,7 @@ class TableWriter:
         return batch.num_rows, list(self._routed(batch)) if batch.nbytes <= PIECES.sort_ahead_bytes else self._routed(batch)
 
     def _routed(self, batch: pa.RecordBatch) -> Iterator[tuple[BucketId, pa.RecordBatch]]:
-        step = max(1, batch.num_rows * self._plan.context.options.write_buffer_size // max(1, batch.nbytes))
+        step = max(1, batch.num_rows * self._plan.buffer_size // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, step):
             rows = batch.slice(start, step)
             if self._postpones:

@@ -96,9 +96,9 @@ class WriteBuffer:
     `write-buffer-spill.max-disk-size` is used up.
     """
 
-    def __init__(self, context: TableContext, *, postpones: bool = False, sort_keys: tuple[str, ...] = ()) -> None:
-        """`postpones`: rows stay in the order of arrival, although they have a key. `sort_keys`: columns by which to sort an
-        append table, whose rows are not merged.
+    def __init__(self, context: TableContext, size: int, *, postpones: bool = False, sort_keys: tuple[str, ...] = ()) -> None:
+        """`size`: in bytes. `postpones`: rows stay in the order of arrival, although they have a key. `sort_keys`: columns by
+        which to sort an append table, whose rows are not merged.
         """
         self.context = context
         self.keys = sort_keys or context.schema.trimmed_primary_keys
@@ -106,6 +106,7 @@ class WriteBuffer:
         self.engine = KeepAllVersions() if sort_keys else merge_engine(context.schema, context.options)
         self.spill = SpillDirectory()
         self._options = context.options
+        self._size = size
         self._owners: list[BufferOwner] = []
         self._lock = threading.Lock()  # at the end, buckets are flushed in parallel
         self._held = self._peak = self._flushes = self._spills = self._spilled_size = self._preemptions = 0
@@ -147,7 +148,7 @@ class WriteBuffer:
 
     def _fitting(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows in pieces that fit into an empty buffer. A single row that is larger is a piece of its own."""
-        if rows.nbytes <= self._options.write_buffer_size or rows.num_rows < 2:
+        if rows.nbytes <= self._size or rows.num_rows < 2:
             yield rows
             return
         half = rows.num_rows // 2
@@ -155,7 +156,7 @@ class WriteBuffer:
         yield from self._fitting(rows.slice(half))
 
     def _make_room(self, size: int, for_owner: BufferOwner) -> None:
-        while self._held and self._held + size > self._options.write_buffer_size:
+        while self._held and self._held + size > self._size:
             largest = max(self._owners, key=lambda owner: owner.buffer.size)
             self._preemptions += largest is not for_owner
             if self._may_spill():
@@ -182,9 +183,7 @@ class WriteBuffer:
 
     @property
     def use(self) -> BufferUse:
-        return BufferUse(
-            self._options.write_buffer_size, self._peak, self._flushes, self._spills, self._spilled_size, self._preemptions
-        )
+        return BufferUse(self._size, self._peak, self._flushes, self._spills, self._spilled_size, self._preemptions)
 
     def close(self) -> None:
         """Remove all spilled runs."""

@@ -219,6 +219,11 @@ class WritePlan:
         return ()
 
     @property
+    def buffer_size(self) -> int:
+        """The memory of a task for rows that it has not written yet, in bytes."""
+        return self.context.options.write_buffer_size
+
+    @property
     def looks_up_keys(self) -> bool:
         """Whether keys may live in any partition, so that they are looked up."""
         return isinstance(self.assignment, LookupAssignment)

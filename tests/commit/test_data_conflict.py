@@ -12,7 +12,7 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import _disjoint, check_of_homes, check_of_messages
+from paimon_cli.commit.data_conflict import BUCKET, _disjoint, check_of_homes, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
@@ -335,10 +335,10 @@ def test_only_commits_of_the_same_identity_are_our_own(tmp_path: Path) -> None:
     append(context, "ours", who=CommitIdentity("job", 1))
     latest = context.snapshots.latest()
     messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),))]
-    check_of_messages(context, CommitIdentity("job", 1), messages, None)(latest)
+    check_of_messages(context, CommitIdentity("job", 1), messages, None, BUCKET)(latest)
     for other in (CommitIdentity("job", 2), CommitIdentity("other", 1)):
         with pytest.raises(DataConflict):
-            check_of_messages(context, other, messages, None)(latest)
+            check_of_messages(context, other, messages, None, BUCKET)(latest)
 
 
 def test_jobs_that_share_a_user_but_have_no_identifiers_are_unrelated(tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ def test_index_manifests_are_read_only_if_they_differ(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(ManifestReader, "index_manifest", noted)
     messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),), read_snapshot_id=2)]
-    check_of_messages(table, ME, messages, 2)(table.snapshots.latest())
+    check_of_messages(table, ME, messages, 2, BUCKET)(table.snapshots.latest())
     assert seen == []
 
 

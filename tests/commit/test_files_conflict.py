@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, FilesConflict
@@ -141,20 +142,18 @@ def test_a_file_can_be_added_once_only_where_appends_are_checked(tmp_path: Path)
     message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))
     Committer(context).commit([message], ME)
     with pytest.raises(FilesConflict, match="is already in the table"):
-        Committer(context).commit([message], ME, check_append_files=True)
+        Committer(context).commit([message], ME, CommitKind.REPAIR)
 
 
-@pytest.mark.parametrize("checked", [False, True])
-def test_the_bucket_count_of_a_partition_must_not_change(tmp_path: Path, checked: bool) -> None:
+@pytest.mark.parametrize("kind", CommitKind)
+def test_the_bucket_count_of_a_partition_must_not_change(tmp_path: Path, kind: CommitKind) -> None:
     context = make_table(tmp_path / "t", partitioned=True)
     one, two = partition("2024-01-01"), partition("2024-01-02")
     commit(context, where=one, new_files=(data_file("a"),))
     commit(context, where=two, new_files=(data_file("b"),), count=4)
     for where, count in ((one, 4), (two, 2)):
         with pytest.raises(FilesConflict, match="bucket count of dt=2024-01-0"):
-            Committer(context).commit(
-                [CommitMessage(where, 0, count, new_files=(data_file("c"),))], ME, check_append_files=checked
-            )
+            Committer(context).commit([CommitMessage(where, 0, count, new_files=(data_file("c"),))], ME, kind)
     commit(context, where=one, new_files=(data_file("d"),))
     commit(context, where=two, new_files=(data_file("e"),), count=4)
 
@@ -254,28 +253,28 @@ def test_every_conflict_has_a_reason(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     there = data_file("there", level=3)
     compact(context, [], [there])
-    for message, checked, what, why in (
+    for message, kind, what, why in (
         (
             CommitMessage(EMPTY_ROW, 0, 2, compact_after=(data_file("new", 9, 12, level=3),)),
-            False,
+            CommitKind.WRITE,
             "data file new of bucket-0 does not fit into level 3",
             "its keys overlap those of there, which another job put at the same level",
         ),
         (
             CommitMessage(EMPTY_ROW, 0, 2, (there,)),
-            True,
+            CommitKind.REPAIR,
             "data file there of bucket-0 is already in the table",
             "the same commit was probably already made",
         ),
         (
             CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"), data_file("a"))),
-            True,
+            CommitKind.REPAIR,
             "data file a of bucket-0 occurs twice in this commit",
             "two tasks worked on the same bucket",
         ),
     ):
         with pytest.raises(FilesConflict) as failure:
-            Committer(context).commit([message], ME, check_append_files=checked)
+            Committer(context).commit([message], ME, kind)
         error = failure.value
         assert (error.what, error.why) == (what, why)
         assert error.hint == "run the job again: it will start from the latest snapshot"

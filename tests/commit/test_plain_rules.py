@@ -11,6 +11,7 @@ import pytest
 
 from paimon_cli.commit import prepared_snapshot
 from paimon_cli.commit.commit_messages import (
+    CommitKind,
     SnapshotChanges,
     append_changes,
     compact_changes,
@@ -119,7 +120,7 @@ def indexes(kind: int, messages: list[CommitMessage], name: str) -> tuple[IndexM
 @pytest.mark.parametrize(("reads", "oldest"), [((4, 3), 3), ((3, 4), 3), ((None, 3), None), ((3, None), None), ((0, 2), 0)])
 def test_every_part_of_a_message_is_committed(reads: tuple[int | None, int | None], oldest: int | None) -> None:
     messages = [full_message(number, read) for number, read in enumerate(reads)]
-    assert append_changes(messages, False) == SnapshotChanges(
+    assert append_changes(messages, CommitKind.WRITE) == SnapshotChanges(
         "OVERWRITE",
         entries(DELETE, messages, "deleted_files") + entries(ADD, messages, "new_files"),
         entries(ADD, messages, "changelog_files"),
@@ -137,17 +138,24 @@ def test_every_part_of_a_message_is_committed(reads: tuple[int | None, int | Non
         check_files=True,
         read_snapshot_id=oldest,
     )
-    assert append_changes([], True).read_snapshot_id is None
+    assert append_changes([], CommitKind.REPAIR).read_snapshot_id is None
 
 
 def test_deletes_and_vectors_make_an_overwrite() -> None:
     plain = CommitMessage(DAYS[0], 0, 2, new_files=(data_file("a"),), new_index_files=(index("h"),))
-    assert (append_changes([plain], False).kind, append_changes([plain], False).check_files) == ("APPEND", False)
-    assert (append_changes([plain], True).kind, append_changes([plain], True).check_files) == ("APPEND", True)
+    assert _kind(plain) == ("APPEND", False)
+    assert _kind(plain, kind=CommitKind.DISTRIBUTE) == ("APPEND", False)
+    assert _kind(plain, kind=CommitKind.REPAIR) == ("APPEND", True)
+    assert _kind(plain, kind=CommitKind.RESTORE) == ("OVERWRITE", True)
     vectors = replace(plain, new_index_files=(index("v", "DELETION_VECTORS"),))
     restored = CommitMessage(DAYS[0], 0, 2, deleted_index_files=vectors.new_index_files)
     for one in (vectors, restored, replace(plain, deleted_files=(data_file("b"),))):
-        assert (append_changes([plain, one], False).kind, append_changes([plain, one], False).check_files) == ("OVERWRITE", True)
+        assert _kind(plain, one) == ("OVERWRITE", True)
+
+
+def _kind(*messages: CommitMessage, kind: CommitKind = CommitKind.WRITE) -> tuple[str, bool]:
+    changes = append_changes(messages, kind)
+    return changes.kind, changes.check_files
 
 
 @pytest.mark.parametrize("part", ["entries", "changelog", "new_indexes", "deleted_indexes"])

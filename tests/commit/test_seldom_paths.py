@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
+from paimon_cli.commit.commit_messages import CommitKind, SnapshotChanges, apply_index_changes
 from paimon_cli.commit.committer import Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
@@ -106,7 +106,7 @@ def test_conflicts_name_the_file_and_the_reason(tmp_path: Path) -> None:
     assert conflict.value.why == "a snapshot that has expired removed it"
     assert conflict.value.details["published_snapshots"] == []
     with pytest.raises(FilesConflict, match="data file a of bucket-0 is already in the table"):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], ME, check_append_files=True)
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], ME, CommitKind.REPAIR)
     with pytest.raises(FilesConflict, match="data file a of bucket-0 occurs twice in this commit"):
         Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),), (data_file("a"),))], ME)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
@@ -132,7 +133,7 @@ def test_the_newest_bucket_count_of_a_manifest(tmp_path: Path, monkeypatch: pyte
 
 def commit_one(context: TableContext, name: str) -> Snapshot:
     messages = [CommitMessage(DAYS[0], 0, 2, new_files=(data_file(name),), read_snapshot_id=None)]
-    return Committer(context).commit(messages, CommitIdentity("me"), check_append_files=True).snapshots[0]
+    return Committer(context).commit(messages, CommitIdentity("me"), CommitKind.REPAIR).snapshots[0]
 
 
 class NotedReads(FaultyStorage):

@@ -242,7 +242,7 @@ def numbers(count: int) -> pa.RecordBatch:
 
 def test_room_is_made_by_the_biggest(tmp_path: Path) -> None:
     context, _ = table(tmp_path, write_buffer_size="80 b", write_buffer_spillable="false")
-    pool = WriteBuffer(context)
+    pool = WriteBuffer(context, context.options.write_buffer_size)
     one, other = Owner(pool), Owner(pool)
     pool.join(one)
     pool.join(other)
@@ -262,7 +262,7 @@ def test_room_is_made_by_the_biggest(tmp_path: Path) -> None:
 def test_spilling_ends_where_the_disk_is_spent(tmp_path: Path, spent: int, may_spill: bool) -> None:
     context, _ = table(tmp_path, write_buffer_size="80 b")
     options = context.options.with_overrides({"write-buffer-spill.max-disk-size": "10 b"})
-    pool = WriteBuffer(replace(context, options=options))
+    pool = WriteBuffer(replace(context, options=options), options.write_buffer_size)
     owner = Owner(pool)
     pool.join(owner)
     pool.spill.size = spent

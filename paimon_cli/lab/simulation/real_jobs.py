@@ -179,7 +179,7 @@ def real_rescaler(user: str, buckets: int) -> Job:
             try:
                 rewrite_partitions(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
             except PaimonError as error:
-                if not error.details.get("published_snapshots"):
+                if not error.committed:
                     raise  # otherwise only the compaction after it was refused
 
         run_and_report(actor, user, {}, rescale)
