@@ -129,6 +129,11 @@ class PaimonError(Exception):
     def message(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what
 
+    @property
+    def path(self) -> str | None:
+        """The file that cannot be used; None if the error is not about one file."""
+        return self.details.get("path")
+
     def __str__(self) -> str:
         return in_python(self.message)
 

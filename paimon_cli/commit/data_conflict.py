@@ -212,7 +212,7 @@ class WrittenKeys(WrittenRanges):
     def _gone_or_damaged(self, error: DamagedFile, entries: Iterable[ManifestEntry]) -> SnapshotGone | DamagedFile:
         """The error to raise: a file of another commit may have been replaced and expired, so that the check cannot decide."""
         paths = {self._context.data_file_path(entry.partition, entry.bucket, entry.file) for entry in entries}
-        path = error.details.get("path")
+        path = error.path
         if path not in paths or self._context.storage.exists(path):
             return error
         return SnapshotGone(f"{path}, which was committed since, has expired")

@@ -67,7 +67,7 @@ class WriterCompaction:
     def _has_expired(self, context: TableContext, task: CompactionTask, error: DamagedFile) -> bool:
         """Whether the file that cannot be read was committed, and then replaced and deleted by another job."""
         paths = {context.data_file_path(task.partition, task.bucket, file): file.file_name for file in task.files}
-        path = str(error.details.get("path"))
+        path = error.path or ""
         name = paths.get(path)
         if name is None or name.startswith(stamped_prefix(context, self.file_stamp)) or context.storage.exists(path):
             return False

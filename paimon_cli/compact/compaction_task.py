@@ -87,7 +87,9 @@ class CompactionTask:
 
 @dataclass(frozen=True)
 class SkippedBucket:
-    """A bucket that needs no compaction, and why. `runs`, `files`, `size` (bytes): of the whole bucket."""
+    """A bucket that is not compacted, and why. `runs`, `files`, `size` (bytes): of the whole bucket. `waits_for_turn`: it needs a
+    compaction, but other tables come first.
+    """
 
     partition: bytes
     bucket: int
@@ -96,6 +98,7 @@ class SkippedBucket:
     state: PickState = UNKNOWN
     files: int = 0
     size: int = 0
+    waits_for_turn: bool = False
 
     @property
     def bucket_id(self) -> BucketId:

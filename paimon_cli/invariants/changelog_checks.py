@@ -171,7 +171,7 @@ def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
     try:
         found = _wrong(context.at_schema(replay.schema_id), replay)
     except (DamagedFile, NotFound) as error:
-        yield Violation("PV031", str(error.details.get("path", where)), str(error))
+        yield Violation("PV031", error.path or where, str(error))
         return
     span = f"of snapshot {replay.last}" if replay.first == replay.last else f"of snapshots {replay.first} to {replay.last}"
     for reason, (count, key) in sorted(found.items()):

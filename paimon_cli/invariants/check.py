@@ -127,7 +127,7 @@ def _reporting_decode_errors(version: Version, violations: Iterable[Violation]) 
     try:
         yield from violations
     except DamagedFile as error:
-        yield Violation("PV026", str(error.details.get("path", version.path)), f"snapshot {version.snapshot.id}: {error}")
+        yield Violation("PV026", error.path or version.path, f"snapshot {version.snapshot.id}: {error}")
 
 
 def check_stored(version: Version, stored: StoredFiles) -> Iterator[Violation]:
@@ -162,7 +162,7 @@ def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterat
             try:
                 yield from check(version, bucket_id)
             except (DamagedFile, NotFound) as error:
-                yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
+                yield Violation("PV031", error.path or version.path, str(error))
 
 
 def check_rows(version: Version) -> Iterator[Violation]:

@@ -52,7 +52,7 @@ def changelog_files_exist(version: Version, stored: StoredFiles) -> Iterator[Vio
     try:
         entries = [e for found in manifests.entries(manifests.manifest_list(name)) for e in found]
     except (DamagedFile, NotFound) as error:
-        yield Violation("PV005", str(error.details.get("path", version.path)), f"snapshot {version.snapshot.id}: {error}")
+        yield Violation("PV005", error.path or version.path, f"snapshot {version.snapshot.id}: {error}")
         return
     for entry in entries:
         yield from _file_violations(version, entry, stored, "PV056", "PV056")

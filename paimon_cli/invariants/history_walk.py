@@ -68,8 +68,8 @@ class WalkedVersion(Version):
     def whole(self) -> Version:
         """The complete version, not only its changes. Must be called before the walk continues."""
         version = Version(self.context, self.snapshot)
-        version.__dict__["live"] = [entry for bucket in self._walk.buckets.values() for entry in bucket.values()]
-        version.__dict__["index_entries"] = self.index_entries
+        version.live = [entry for bucket in self._walk.buckets.values() for entry in bucket.values()]
+        version.index_entries = self.index_entries
         return version
 
     def base_differences(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
@@ -81,7 +81,7 @@ class FormerVersion(Version):
 
     def __init__(self, walk: HistoryWalk, last: WalkedVersion) -> None:
         super().__init__(last.context, last.snapshot)
-        self.__dict__["index_entries"] = last.index_entries
+        self.index_entries = last.index_entries
         self._walk = walk
         self.put: set[FileIdentity] = set()
         self.taken: dict[BucketId, Bucket] = {}
@@ -132,7 +132,7 @@ class HistoryWalk:
         known, order = self._manifests, self._order
         self._read([*base, *delta], version)
         self._order = [meta.file_name for meta in (*base, *delta)]
-        version.__dict__["delta"] = [entry for meta in delta for entry in self._manifests[meta.file_name].table.entries()]
+        version.delta = [entry for meta in delta for entry in self._manifests[meta.file_name].table.entries()]
         self._read_index(version)
         if self._last is None:
             self._begin(version, [meta.file_name for meta in base])
@@ -157,7 +157,7 @@ class HistoryWalk:
         version.index_changed = name != self._index[0] or self._last is None
         if version.index_changed:
             self._index = (name, [] if name is None else self.context.manifests.index_manifest(name))
-        version.__dict__["index_entries"] = self._index[1]
+        version.index_entries = self._index[1]
 
     def _begin(self, version: WalkedVersion, base: Sequence[str]) -> None:
         for entry in self._live(base):
@@ -269,5 +269,5 @@ def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersio
 
 def unreadable(context: TableContext, snapshot: Snapshot, error: PaimonError) -> Violation:
     """PV005, for the file that cannot be read."""
-    path = str(error.details.get("path", context.layout.snapshot(snapshot.id)))
+    path = error.path or context.layout.snapshot(snapshot.id)
     return Violation("PV005", path, f"snapshot {snapshot.id}: {error}")

@@ -393,7 +393,7 @@ def _plan_lost_commits(
 
 
 def _plan_by_hand(context: TableContext, plan: RepairPlan, newest: Snapshot, error: DamagedFile | NotFound) -> None:
-    path = str(error.details.get("path", context.layout.snapshot(newest.id)))
+    path = error.path or context.layout.snapshot(newest.id)
     good = next(_readable_below(context, newest.id), None)
     action = f"cannot be repaired: {error}"
     if good is None:

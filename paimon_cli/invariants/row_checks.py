@@ -212,7 +212,7 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
     try:
         found = repeated_keys(context, buckets)
     except (DamagedFile, NotFound) as error:
-        yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
+        yield Violation("PV031", error.path or version.path, str(error))
         return
     if found is not None:
         paths = " and ".join(context.bucket_path(*bucket_id) for bucket_id in found.bucket_ids)

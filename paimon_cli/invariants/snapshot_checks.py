@@ -82,7 +82,7 @@ def metadata_is_readable(version: Version) -> Iterator[Violation]:
         try:
             getattr(version, read)
         except (DamagedFile, NotFound) as error:
-            yield Violation("PV005", str(error.details.get("path", version.path)), f"snapshot {version.snapshot.id}: {error}")
+            yield Violation("PV005", error.path or version.path, f"snapshot {version.snapshot.id}: {error}")
             return
 
 
@@ -275,7 +275,7 @@ def branches_are_readable(context: TableContext) -> Iterator[Violation]:
         except NotSupported:
             continue
         except (DamagedFile, NotFound) as error:
-            yield Violation("PV053", str(error.details.get("path", root)), f"branch {name}: {error}")
+            yield Violation("PV053", error.path or root, f"branch {name}: {error}")
             continue
         for violation in broken:
             yield Violation("PV053", violation.path, f"branch {name}: {violation.message}")

@@ -23,7 +23,6 @@ from paimon_cli.write.sorted_write import SortOrder
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MIN_MEMORY = 1 << 20
-OTHERS_WAIT = "other tables are waiting for their turn"
 
 States = dict[BucketId, PickState]
 """What a process remembers about a table's buckets from one plan to the next."""
@@ -227,6 +226,7 @@ def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[De
     picked = (d for d in decisions if not isinstance(d, SkippedBucket))
     by_urgency = sorted(picked, key=lambda task: (-task.runs_before, task.size))
     later: dict[BucketId, str] = {}
+    others_wait: set[BucketId] = set()
     size = count = 0
     for task in by_urgency:
         if limits.max_buckets is not None and count >= limits.max_buckets:
@@ -234,18 +234,21 @@ def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[De
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
             later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
         elif limits.turn_bytes is not None and count and size + task.size > limits.turn_bytes:
-            later[task.bucket_id] = f"{task.reason}, but {OTHERS_WAIT}"
+            later[task.bucket_id] = f"{task.reason}, but other tables are waiting for their turn"
+            others_wait.add(task.bucket_id)
         else:
             size, count = size + task.size, count + 1
-    return tuple(_left_for_later(d, later[d.bucket_id]) if d.bucket_id in later else d for d in decisions)
+    return tuple(
+        _left_for_later(d, later[d.bucket_id], d.bucket_id in others_wait) if d.bucket_id in later else d for d in decisions
+    )
 
 
-def _left_for_later(decision: Decision, reason: str) -> Decision:
+def _left_for_later(decision: Decision, reason: str, waits_for_turn: bool) -> Decision:
     if isinstance(decision, SkippedBucket):
         return decision
-    return SkippedBucket(
-        decision.partition, decision.bucket, decision.runs_before, reason, files=len(decision.files), size=decision.size
-    )
+    runs, files = decision.runs_before, len(decision.files)
+    left = SkippedBucket(decision.partition, decision.bucket, runs, reason, files=files, size=decision.size)
+    return replace(left, waits_for_turn=waits_for_turn)
 
 
 def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:

@@ -14,7 +14,7 @@ from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, Sk
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
-from paimon_cli.jobs.compact_request import OTHERS_WAIT, CompactionPlan, CompactRequest, Standing, States, plan_compaction
+from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, Standing, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import ExpireRequest, clean_orphans, deletion, plan_expire, search_orphans
 from paimon_cli.jobs.table_change import Shield
@@ -170,7 +170,9 @@ def take(
         summary = run_compact(
             context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
         )
-        turn.is_unfinished = any(OTHERS_WAIT in decision.reason for decision in summary.plan.decisions)
+        turn.is_unfinished = any(
+            isinstance(decision, SkippedBucket) and decision.waits_for_turn for decision in summary.plan.decisions
+        )
     if turn.expires:
         planned = within(plan_seconds, lambda: plan_expire(context, ExpireRequest(), progress), turn.table)
         expired = planned.run(deletion(context, engine, progress))

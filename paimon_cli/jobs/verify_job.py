@@ -301,7 +301,7 @@ def _inside(
 def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[Violation]:
     """Run one task on an engine. `rows`: check the rows as well."""
     version = Version(context, task.snapshot)
-    version.__dict__["live"], version.__dict__["index_entries"] = list(task.entries), list(task.indexes)
+    version.live, version.index_entries = list(task.entries), list(task.indexes)
     if task.bucket_id is not None:
         return list(check.check_bucket(version, task.bucket_id, rows=rows))
     return [violation for entry in task.entries for violation in check.check_file(version, entry, rows=rows)]

@@ -58,7 +58,7 @@ class ExaminedTable:
 
     def note_damage(self, error: PaimonError) -> str:
         """Keep the first error about a file, or of a kind without one; returns the key under which it is kept."""
-        cause = str(error.details.get("path") or error.message)
+        cause = error.path or error.message
         self.damage.setdefault(cause, error)
         return cause
 

@@ -6,6 +6,7 @@ versions, the final table by all of them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 from paimon_cli.commit.commit_records import records_of
@@ -56,8 +57,7 @@ class Oracle:
 
     def fork(self, disk: SimDisk) -> Oracle:
         """A copy of the oracle for a fork of the run."""
-        fork = Oracle.__new__(Oracle)
-        fork.__dict__.update(self.__dict__)
+        fork = copy.copy(self)
         fork.memory, fork.violations, fork._disk = self.memory.copy(), self.violations.copy(), disk
         fork._shared, fork._tags, fork._undead = self._shared.copy(), self._tags.copy(), self._undead.copy()
         fork._newest_at_begin = self._newest_at_begin.copy()
