@@ -49,7 +49,7 @@ class Stage:
         with runtime.engine_running(request.parallelism) as engine:
             staged, found = stage_write(self._table.context, request, StageFile(file), engine, runtime.new_progress())
             engine_name, reason = engine.name, engine.reason
-        files = [data_file for message in staged.messages for data_file in message.new_files]
+        files = [data_file for message in staged.messages for data_file in message.append.added]
         return WriteSummary(
             rows=sum(data_file.row_count for data_file in files),
             delete_rows=sum(data_file.delete_row_count or 0 for data_file in files),

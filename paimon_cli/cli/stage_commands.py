@@ -189,7 +189,7 @@ def staged_text(file: str, content: str) -> str:
 
 def _content(staged: Sequence[StagedCommit]) -> str:
     messages = [message for one in staged for message in one.messages]
-    files = [file for message in messages for file in message.new_files]
+    files = [file for message in messages for file in message.append.added]
     rows, size = sum(file.row_count for file in files), human_size(sum(file.file_size for file in files))
     where = f"{counted(len(files), 'file')} of {counted(len({message.bucket_id for message in messages}), 'bucket')}"
     writers = f", {counted(len(staged), 'writer')}" if len(staged) > 1 else ""

@@ -93,15 +93,15 @@ def append_changes(messages: Sequence[CommitMessage], kind: CommitKind) -> Snaps
     An APPEND; an OVERWRITE if an older state is restored, files are deleted, or deletion vectors are added (as in Java 1.3) or
     removed.
     """
-    deleted = _entries(DELETE, messages, lambda m: m.deleted_files)
-    new_indexes = _indexes(ADD, messages, lambda m: m.new_index_files)
-    deleted_indexes = _indexes(DELETE, messages, lambda m: m.deleted_index_files)
+    deleted = _entries(DELETE, messages, lambda m: m.append.removed)
+    new_indexes = _indexes(ADD, messages, lambda m: m.append.added_indexes)
+    deleted_indexes = _indexes(DELETE, messages, lambda m: m.append.removed_indexes)
     indexes = (*new_indexes, *deleted_indexes)
     rewrites = bool(deleted) or any(entry.index_file.index_type == DELETION_VECTORS for entry in indexes)
     return SnapshotChanges(
         kind=OVERWRITE if rewrites or kind is CommitKind.RESTORE else APPEND,
-        entries=deleted + _entries(ADD, messages, lambda m: m.new_files),
-        changelog=_entries(ADD, messages, lambda m: m.changelog_files),
+        entries=deleted + _entries(ADD, messages, lambda m: m.append.added),
+        changelog=_entries(ADD, messages, lambda m: m.append.changelog),
         new_indexes=new_indexes,
         deleted_indexes=deleted_indexes,
         check_files=rewrites or kind.is_of_old_rows,
@@ -112,13 +112,13 @@ def append_changes(messages: Sequence[CommitMessage], kind: CommitKind) -> Snaps
 
 def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
     """The changes in the compact halves of messages."""
-    before = _entries(DELETE, messages, lambda m: m.compact_before)
+    before = _entries(DELETE, messages, lambda m: m.compact.removed)
     return SnapshotChanges(
         kind=COMPACT,
-        entries=before + _entries(ADD, messages, lambda m: m.compact_after),
-        changelog=_entries(ADD, messages, lambda m: m.compact_changelog_files),
-        new_indexes=_indexes(ADD, messages, lambda m: m.compact_new_index_files),
-        deleted_indexes=_indexes(DELETE, messages, lambda m: m.compact_deleted_index_files),
+        entries=before + _entries(ADD, messages, lambda m: m.compact.added),
+        changelog=_entries(ADD, messages, lambda m: m.compact.changelog),
+        new_indexes=_indexes(ADD, messages, lambda m: m.compact.added_indexes),
+        deleted_indexes=_indexes(DELETE, messages, lambda m: m.compact.removed_indexes),
         check_files=True,
         read_snapshot_id=oldest_read(messages),
         read_vectors=tuple((m.bucket_id, m.read_index_files) for m in messages if m.read_index_files is not None),
@@ -140,7 +140,7 @@ def overwrite_changes(
     """
     moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION  # adds deletes in other partitions
     for message in messages:
-        if message.has_append and not (moves_rows or replaced(message.partition)):
+        if message.append and not (moves_rows or replaced(message.partition)):
             raise UsageError(
                 f"rows outside the partitions to overwrite: {partition_text(context, message.partition)}",
                 "an overwrite may only write to the partitions that it replaces",
@@ -153,8 +153,8 @@ def overwrite_changes(
     deleted = tuple(ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live)
     return SnapshotChanges(
         kind=OVERWRITE,
-        entries=deleted + _entries(ADD, messages, lambda m: m.new_files),
-        new_indexes=_indexes(ADD, messages, lambda m: m.new_index_files),
+        entries=deleted + _entries(ADD, messages, lambda m: m.append.added),
+        new_indexes=_indexes(ADD, messages, lambda m: m.append.added_indexes),
         deleted_indexes=tuple(IndexManifestEntry(DELETE, e.partition, e.bucket, e.index_file) for e in indexes),
         check_files=True,
         replaces_partitions=True,
@@ -183,7 +183,7 @@ def oldest_read(messages: Iterable[CommitMessage]) -> int | None:
 
 def meets_distributed_rows(context: TableContext, messages: Iterable[CommitMessage]) -> bool:
     """Whether the messages add to buckets of a table whose compactions bring rows into buckets, too."""
-    return postpones_buckets(context) and any(m.has_append and m.bucket != POSTPONE_BUCKET for m in messages)
+    return postpones_buckets(context) and any(m.append and m.bucket != POSTPONE_BUCKET for m in messages)
 
 
 def postpones_buckets(context: TableContext) -> bool:

@@ -294,7 +294,7 @@ class Committer:
 
     def _checks_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> list[CheckData]:
         moves_rows = self._context.mode.bucket_mode is BucketMode.CROSS_PARTITION
-        if not (moves_rows and any(message.has_append for message in messages)):
+        if not (moves_rows and any(message.append for message in messages)):
             return []
         return [check_of_homes(self._context, identity, messages)]
 

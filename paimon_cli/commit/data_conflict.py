@@ -78,7 +78,7 @@ def check_of_messages(
     than ours, but may have higher sequence numbers. `read_snapshot_id`: None if the table was empty, so that all later commits
     count.
     """
-    written = [message for message in messages if message.has_append]
+    written = [message for message in messages if message.append]
     if granularity == OFF:
         buckets = {message.bucket_id for message in written if message.bucket != POSTPONE_BUCKET}
         return DataConflictCheck(context, identity, WholeBuckets(buckets.__contains__), read_snapshot_id, True).check
@@ -113,7 +113,7 @@ def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Se
 
     At least one message adds files.
     """
-    written = [message for message in messages if message.has_append]
+    written = [message for message in messages if message.append]
     read = min((m.read_snapshot_id if m.keys_read_at is None else m.keys_read_at) or 0 for m in written)
     return DataConflictCheck(context, identity, KeysElsewhere(context, written), read, error=BucketsConflict).check
 
@@ -155,8 +155,8 @@ class WrittenRanges:
         self._whole: set[BucketId] = set()
         for message in messages:
             bucket_id = message.bucket_id
-            self._files.setdefault(bucket_id, []).extend((*message.new_files, *message.deleted_files))
-            if message.new_index_files or message.deleted_index_files or message.changelog_files or bucket_id.bucket < 0:
+            self._files.setdefault(bucket_id, []).extend((*message.append.added, *message.append.removed))
+            if message.append.added_indexes or message.append.removed_indexes or message.append.changelog or bucket_id.bucket < 0:
                 self._whole.add(bucket_id)  # their keys are not in the metadata
         self._ranges = {bucket_id: _disjoint(self._bounds(file) for file in files) for bucket_id, files in self._files.items()}
 

@@ -128,7 +128,7 @@ class MergeRewriter(Rewriter):
         with self._context.trace.timed("changelog", bucket=self._bucket_path, level=self._task.output_level) as facts:
             files = writer.close()
             facts |= file_facts("", files)
-        return replace(message, compact_changelog_files=files)
+        return replace(message, compact=replace(message.compact, changelog=files))
 
 
 class LookupRewriter(MergeRewriter):
@@ -167,13 +167,15 @@ class LookupRewriter(MergeRewriter):
         if not self._context.mode.deletion_vectors:
             return message
         vectors = self._lookup.vectors
-        kept = {file.file_name for file in message.compact_after}
-        for file in message.compact_before:
+        kept = {file.file_name for file in message.compact.added}
+        for file in message.compact.removed:
             if file.file_name not in kept:
                 vectors.drop(file.file_name)
         removed, added = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
         read = vector_file_names(task.index_files)
-        return replace(message, compact_deleted_index_files=removed, compact_new_index_files=added, read_index_files=read)
+        return replace(
+            message, compact=replace(message.compact, removed_indexes=removed, added_indexes=added), read_index_files=read
+        )
 
 
 class FullChangelogRewriter(MergeRewriter):

@@ -13,7 +13,7 @@ from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, file_facts
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, FileChanges, file_facts
 from paimon_cli.metadata.encoded_footer import FooterFrame
 
 
@@ -86,7 +86,6 @@ class Rewriter(ABC):
         return CommitMessage(
             *self._task.bucket_id,
             self._task.total_buckets,
-            compact_before=tuple(self._before),
-            compact_after=tuple(self._after),
+            compact=FileChanges(removed=tuple(self._before), added=tuple(self._after)),
             read_snapshot_id=self._task.read_snapshot_id,
         )

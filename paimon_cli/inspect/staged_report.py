@@ -132,14 +132,14 @@ def _of_writers(parts: Sequence[StagedBucket]) -> StagedBucket:
 
 
 def _bucket(context: TableContext, message: CommitMessage) -> StagedBucket:
-    added = message.new_files + message.compact_after
+    added = message.append.added + message.compact.added
     return StagedBucket(
         partition=partition_text(context, message.partition),
         bucket=message.bucket,
         files_added=len(added),
-        files_deleted=len(message.deleted_files + message.compact_before),
-        changelog_files=len(message.changelog_files + message.compact_changelog_files),
-        index_files=len(message.new_index_files + message.compact_new_index_files),
+        files_deleted=len(message.append.removed + message.compact.removed),
+        changelog_files=len(message.append.changelog + message.compact.changelog),
+        index_files=len(message.append.added_indexes + message.compact.added_indexes),
         rows=sum(file.row_count for file in added),
         size=sum(file.file_size for file in added),
     )

@@ -22,7 +22,7 @@ from paimon_cli.invariants.lost_commits import DIRECTORY, DamagedVersion, LostCo
 from paimon_cli.invariants.row_checks import file_holds_its_rows
 from paimon_cli.invariants.snapshot_checks import branches_are_readable, consumers_stand_somewhere, no_snapshot_has_come_back
 from paimon_cli.invariants.version import Version
-from paimon_cli.metadata.data_file import HASH, BucketId, CommitMessage, DataFileMeta, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import HASH, BucketId, CommitMessage, DataFileMeta, FileChanges, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 from paimon_cli.options.option_text import counted
@@ -215,9 +215,7 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
             plan.messages[bucket_id] = CommitMessage(
                 *bucket_id,
                 total,
-                deleted_files=tuple(dead),
-                deleted_index_files=tuple(old),
-                new_index_files=tuple(new),
+                append=FileChanges(removed=tuple(dead), removed_indexes=tuple(old), added_indexes=tuple(new)),
                 read_snapshot_id=version.snapshot.id,
             )
 
@@ -258,7 +256,7 @@ def _plan_file_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
     """
     for bucket_id in sorted(version.changed_buckets):
         known = plan.messages.get(bucket_id)
-        left_out = set() if known is None else {file.file_name for file in known.deleted_files}
+        left_out = set() if known is None else {file.file_name for file in known.append.removed}
         wrong: dict[DataFileMeta, str] = {}
         for entry in version.at(bucket_id):
             if entry.file.file_name in left_out or not FileFilters.has_any(entry.file):
@@ -272,7 +270,7 @@ def _plan_file_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
             total = next(e.total_buckets for e in version.at(bucket_id))
             message = known or CommitMessage(*bucket_id, total, read_snapshot_id=version.snapshot.id)
             without = tuple(map(without_index, wrong))
-            plan.messages[bucket_id] = replace(message, compact_before=tuple(wrong), compact_after=without)
+            plan.messages[bucket_id] = replace(message, compact=replace(message.compact, removed=tuple(wrong), added=without))
 
 
 def _wrong_index(version: Version, entry: ManifestEntry, read_rows: bool) -> str | None:

@@ -27,7 +27,15 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.row_change import ChangedBucket, RowChange
 from paimon_cli.lsm.append_compaction import in_order
-from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta, FileFilter, file_facts
+from paimon_cli.metadata.data_file import (
+    SOURCE_APPEND,
+    BucketId,
+    CommitMessage,
+    DataFileMeta,
+    FileChanges,
+    FileFilter,
+    file_facts,
+)
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.metadata.snapshot import Snapshot
@@ -139,10 +147,12 @@ def _changed_bucket(
     message = CommitMessage(
         *bucket.bucket_id,
         bucket.total_buckets,
-        new_files=tuple(file for part in parts for file in part.new_files),
-        deleted_files=removed,
-        new_index_files=new_index_files,
-        deleted_index_files=old_index_files,
+        append=FileChanges(
+            added=tuple(file for part in parts for file in part.new_files),
+            removed=removed,
+            added_indexes=new_index_files,
+            removed_indexes=old_index_files,
+        ),
         read_snapshot_id=read_snapshot_id,
     )
     return ChangedBucket(sum(part.rows for part in parts), message)

@@ -73,11 +73,12 @@ class CompactSummary(Summary):
         cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, engine: Engine, seconds: float
     ) -> CompactSummary:
         shown = sum(
-            waiting_rows(mode, message.bucket, message.compact_before) - waiting_rows(mode, message.bucket, message.compact_after)
+            waiting_rows(mode, message.bucket, message.compact.removed)
+            - waiting_rows(mode, message.bucket, message.compact.added)
             for message in outcome.committed
         )
-        before = [file for message in outcome.committed for file in message.compact_before]
-        after = [file for message in outcome.committed for file in message.compact_after]
+        before = [file for message in outcome.committed for file in message.compact.removed]
+        after = [file for message in outcome.committed for file in message.compact.added]
         read, written = rewritten_files(outcome.committed)
         return cls(
             buckets=sum(message.bucket != POSTPONE_BUCKET for message in outcome.committed),
@@ -102,9 +103,9 @@ def rewritten_files(messages: Iterable[CommitMessage]) -> tuple[list[DataFileMet
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
     for message in messages:
-        upgraded = {file.file_name for file in message.compact_before} & {file.file_name for file in message.compact_after}
-        before += [file for file in message.compact_before if file.file_name not in upgraded]
-        after += [file for file in message.compact_after if file.file_name not in upgraded]
+        upgraded = {file.file_name for file in message.compact.removed} & {file.file_name for file in message.compact.added}
+        before += [file for file in message.compact.removed if file.file_name not in upgraded]
+        after += [file for file in message.compact.added if file.file_name not in upgraded]
     return before, after
 
 
@@ -302,13 +303,10 @@ def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitM
         before = found.setdefault(result.bucket_id, result)
         if before is result or isinstance(before, FailedBucket):
             continue
-        found[result.bucket_id] = result if isinstance(result, FailedBucket) else _combined(before, result)
+        found[result.bucket_id] = (
+            result if isinstance(result, FailedBucket) else replace(before, compact=before.compact.followed_by(result.compact))
+        )
     return list(found.values())
-
-
-def _combined(first: CommitMessage, second: CommitMessage) -> CommitMessage:
-    before, after = first.compact_before + second.compact_before, first.compact_after + second.compact_after
-    return replace(first, compact_before=before, compact_after=after)
 
 
 def _without_vectors(
@@ -318,10 +316,10 @@ def _without_vectors(
     if task is None or not task.index_files or isinstance(result, FailedBucket):
         return result
     vectors = ChangedVectors(new_files.context, task.picked, new_files.stamp)
-    for file in result.compact_before:
+    for file in result.compact.removed:
         vectors.drop(file.file_name)
     deleted, new = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
-    return replace(result, compact_deleted_index_files=deleted, compact_new_index_files=new)
+    return replace(result, compact=replace(result.compact, removed_indexes=deleted, added_indexes=new))
 
 
 def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:

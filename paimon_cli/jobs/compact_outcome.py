@@ -91,7 +91,7 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
         return
     waiting = list(messages)
     with undone_on_failure(lambda: new_files.delete_created(waiting)):
-        bases = {m.bucket_id: _Base(m.compact_before, m.read_index_files, m.read_upper_files) for m in messages}
+        bases = {m.bucket_id: _Base(m.compact.removed, m.read_index_files, m.read_upper_files) for m in messages}
         replaced = _replaced_buckets(new_files.context, bases)
         drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
         left = [message for message in messages if message.bucket_id not in replaced]

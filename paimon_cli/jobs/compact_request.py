@@ -42,7 +42,7 @@ class RoundLimits:
     def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
         """What remains of the limits after postponed rows were distributed."""
         distributed = [message for message in messages if message.bucket == POSTPONE_BUCKET]
-        size = sum(file.file_size for message in distributed for file in message.compact_before)
+        size = sum(file.file_size for message in distributed for file in message.compact.removed)
         return RoundLimits(
             None if self.max_bytes is None else max(0, self.max_bytes - size),
             None if self.max_buckets is None else max(0, self.max_buckets - len(distributed)),

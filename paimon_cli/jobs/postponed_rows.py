@@ -25,7 +25,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.table_change import NewFiles, write_files
-from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileChanges, FileFilter, ManifestEntry
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -118,24 +118,28 @@ def distribute(
 
 def _removal(bucket: BucketFiles, snapshot: Snapshot) -> CommitMessage:
     """The message that removes the postponed files of one partition."""
-    return CommitMessage(*bucket.bucket_id, bucket.total_buckets, compact_before=bucket.files, read_snapshot_id=snapshot.id)
+    return CommitMessage(
+        *bucket.bucket_id, bucket.total_buckets, compact=FileChanges(removed=bucket.files), read_snapshot_id=snapshot.id
+    )
 
 
 def _as_compaction(context: TableContext, message: CommitMessage) -> CommitMessage:
     """A writer's message with all its files in the compact half. Files that it wrote and then compacted are deleted."""
-    new = {file.file_name: file for file in message.new_files}
-    compacted = {file.file_name for file in message.compact_after}
-    consumed = [new.pop(file.file_name) for file in message.compact_before if file.file_name in new]
+    new = {file.file_name: file for file in message.append.added}
+    compacted = {file.file_name for file in message.compact.added}
+    consumed = [new.pop(file.file_name) for file in message.compact.removed if file.file_name in new]
     obsolete = [name for file in consumed if file.file_name not in compacted for name in (file.file_name, *file.extra_files)]
     delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in obsolete])
     consumed_names = {file.file_name for file in consumed}
     return replace(
         message,
-        new_files=(),
-        changelog_files=(),
-        compact_before=tuple(file for file in message.compact_before if file.file_name not in consumed_names),
-        compact_after=(*new.values(), *message.compact_after),
-        compact_changelog_files=message.changelog_files + message.compact_changelog_files,
+        append=replace(message.append, added=(), changelog=()),
+        compact=replace(
+            message.compact,
+            removed=tuple(file for file in message.compact.removed if file.file_name not in consumed_names),
+            added=(*new.values(), *message.compact.added),
+            changelog=message.append.changelog + message.compact.changelog,
+        ),
     )
 
 
@@ -154,7 +158,7 @@ def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: 
 
 def write_postponed(plan: WritePlan, postponed: Sequence[CommitMessage], engine: Engine, progress: Progress) -> Written:
     """Write the rows of temporary postponed files to their buckets. The order of messages and files is the order of arrival."""
-    splits = waiting_splits((message.partition, file) for message in postponed for file in message.new_files)
+    splits = waiting_splits((message.partition, file) for message in postponed for file in message.append.added)
     buckets, known = plan.buckets, plan.buckets.known
     if known is not None:
         waiting: dict[bytes, list[DataFileMeta]] = {}
@@ -192,7 +196,7 @@ def plan_with_waiting_rows(
         replaces_rows=True,
     )
     messages = write_rows(plan, {}, threads=usable_cores()).messages
-    added = [ManifestEntry(ADD, *m.bucket_id, m.total_buckets, file) for m in messages for file in m.new_files]
+    added = [ManifestEntry(ADD, *m.bucket_id, m.total_buckets, file) for m in messages for file in m.append.added]
     merged = Pruning(ours, predicate)
     found = LazyBuckets(FileTable.of_entries([*table.entries(), *added]), state.index_files)
     return ours, ScanPlan(snapshot, column_splits(ours, found, merged), pruning.counts, merged.levels)

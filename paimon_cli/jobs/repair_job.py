@@ -20,7 +20,16 @@ from paimon_cli.invariants.lost_commits import LostCommit, set_aside
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.stale_buckets import move_stale_files
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import (
+    ADD,
+    DELETE,
+    BucketId,
+    CommitMessage,
+    DataFileMeta,
+    FileChanges,
+    IndexManifestEntry,
+    ManifestEntry,
+)
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 
 USER = "paimon-cli-repair"
@@ -69,8 +78,9 @@ def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex]
                 CommitMessage(
                     *index.bucket_id,
                     index.total_buckets,
-                    new_index_files=() if new is None else (new,),
-                    deleted_index_files=() if index.old is None else (index.old,),
+                    append=FileChanges(
+                        added_indexes=() if new is None else (new,), removed_indexes=() if index.old is None else (index.old,)
+                    ),
                     read_snapshot_id=read_snapshot_id,
                 )
             )
@@ -167,4 +177,7 @@ def _messages(lost: LostCommit) -> list[CommitMessage]:
     for entry in lost.entries:
         files.setdefault(entry.bucket_id, []).append(entry.file)
         bucket_counts[entry.bucket_id] = entry.total_buckets
-    return [CommitMessage(*bucket_id, bucket_counts[bucket_id], new_files=tuple(found)) for bucket_id, found in files.items()]
+    return [
+        CommitMessage(*bucket_id, bucket_counts[bucket_id], append=FileChanges(added=tuple(found)))
+        for bucket_id, found in files.items()
+    ]

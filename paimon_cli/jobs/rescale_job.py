@@ -203,7 +203,7 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
     new_files = NewFiles(scaled, job.file_stamp)
     with expiry_noticed(context, snapshot.id), new_files.deleted_on_failure():
         messages = write_files(job, engine, progress).messages
-        files = [file for message in messages for file in message.new_files]
+        files = [file for message in messages for file in message.append.added]
         rows = sum(file.row_count for file in files)
         if rows != shown:
             raise PaimonError(f"{shown} rows became {rows} when rewritten into {plan.buckets} buckets", "nothing was committed")

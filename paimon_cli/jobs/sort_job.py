@@ -24,7 +24,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import NewFiles, write_files
-from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.read.split_reader import read_split
@@ -75,7 +75,7 @@ def sort_partitions(
     with new_files.deleted_on_failure():
         made: dict[bytes, list[DataFileMeta]] = {}
         for message in write_files(plan, engine, progress).messages:
-            made.setdefault(message.partition, []).extend(message.new_files)
+            made.setdefault(message.partition, []).extend(message.append.added)
         return [_message(context, task, made.get(task.partition, [])) for task in tasks]
 
 
@@ -89,8 +89,7 @@ def _message(context: TableContext, task: CompactionTask, made: Sequence[DataFil
     return CommitMessage(
         *task.bucket_id,
         task.total_buckets,
-        compact_before=task.files,
-        compact_after=tuple(made),
+        compact=FileChanges(removed=task.files, added=tuple(made)),
         read_snapshot_id=task.read_snapshot_id,
     )
 

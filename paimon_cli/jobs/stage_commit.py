@@ -323,7 +323,7 @@ def _file_sizes(context: TableContext, messages: Iterable[CommitMessage]) -> Ite
             yield context.data_file_path(message.partition, message.bucket, file), file.file_size
             for name in file.extra_files:
                 yield context.data_file_path_of(message.partition, message.bucket, name), None
-        for index in (*message.new_index_files, *message.compact_new_index_files):
+        for index in (*message.append.added_indexes, *message.compact.added_indexes):
             yield context.layout.index(index.file_name), index.file_size
 
 

@@ -257,7 +257,7 @@ class StageWatch:
             writes = [StagedWrite.read(self.area.file(name)) for name in checkpoint.files]
             summary = StageSummary(already_committed=True)
             if writes:  # all of them have moved if a kill came before the mark of the directory
-                table, rows = writes[0].staged.table, sum(f.row_count for w in writes for m in w.messages for f in m.new_files)
+                table, rows = writes[0].staged.table, sum(f.row_count for w in writes for m in w.messages for f in m.append.added)
                 summary = self._prepared(writes)()
         except TRY_AGAIN:
             raise

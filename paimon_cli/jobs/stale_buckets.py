@@ -29,7 +29,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import NewFiles, write_files
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileChanges, FileFilter
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
@@ -96,7 +96,12 @@ def move_stale_files(context: TableContext, snapshot: Snapshot, found: StalePart
     )
     with new_files.deleted_on_failure():
         written = write_files(plan, LocalEngine(), NoProgress()).messages
-        messages = [replace(message, new_files=(), compact_after=message.new_files) for message in written]
+        messages = [
+            replace(
+                message, append=replace(message.append, added=()), compact=replace(message.compact, added=message.append.added)
+            )
+            for message in written
+        ]
         messages += _removals(new_files, found.stale, state, snapshot)
     committer, identity = Committer(context), fresh_identity(context)
     return new_files.commit(messages, lambda: committer.commit(messages, identity, CommitKind.DISTRIBUTE))
@@ -174,7 +179,7 @@ def _removals(
         vectors = dropped.setdefault(bucket_id, ChangedVectors(new_files.context, state[bucket_id], new_files.stamp))
         for file in gone:
             vectors.drop(file.file_name)
-        yield CommitMessage(*bucket_id, total, compact_before=tuple(gone), read_snapshot_id=snapshot.id)
+        yield CommitMessage(*bucket_id, total, compact=FileChanges(removed=tuple(gone)), read_snapshot_id=snapshot.id)
     for bucket_id, vectors in dropped.items():
         bucket = state[bucket_id]
         old, new = vectors.write(frozenset(file.file_name for file in bucket.files))
@@ -182,7 +187,6 @@ def _removals(
             yield CommitMessage(
                 *bucket_id,
                 bucket.total_buckets,
-                compact_deleted_index_files=old,
-                compact_new_index_files=new,
+                compact=FileChanges(removed_indexes=old, added_indexes=new),
                 read_snapshot_id=snapshot.id,
             )

@@ -143,7 +143,7 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
         written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
         plan.context.trace.show(written.steps)
         messages = written.messages
-        facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in messages)}
+        facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.append.added) for m in messages)}
     NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, messages)
     return written
 

@@ -200,16 +200,16 @@ def _attempt(
     result, refusal = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)
-    files = [file for message in messages for file in message.new_files]
+    files = [file for message in messages for file in message.append.added]
     return UpdateSummary(
         rows=sum(bucket.rows for bucket in changed),
         files=len(files),
-        removed_files=sum(len(message.deleted_files) for message in messages),
+        removed_files=sum(len(message.append.removed) for message in messages),
         size=sum(file.file_size for file in files),
         buckets=len(messages),
         snapshots=result.snapshots,
         touched=tuple(message.bucket_id for message in messages),
-        compacted=0 if refusal else sum(message.has_compact for message in messages),
+        compacted=0 if refusal else sum(bool(message.compact) for message in messages),
         compaction_lost=str(refusal) if refusal else next((b.compaction_lost for b in changed if b.compaction_lost), None),
         unseen_records=sum(bucket.unseen_records for bucket in changed),
         is_routed=is_routed,

@@ -135,7 +135,7 @@ class WriteSummary(Summary):
     def of(engine: Engine, done: _Done, source: RowSource, seconds: float) -> WriteSummary:
         written, found, refusal = done.written, done.found, done.refusal
         messages = written.messages
-        files = [file for message in messages for file in message.new_files]
+        files = [file for message in messages for file in message.append.added]
         return WriteSummary(
             rows=sum(file.row_count for file in files),
             delete_rows=sum(file.delete_row_count or 0 for file in files),
@@ -148,7 +148,7 @@ class WriteSummary(Summary):
             engine_reason=engine.reason,
             seconds=seconds,
             touched=tuple(dict.fromkeys(message.bucket_id for message in messages)),
-            compacted=0 if refusal else sum(message.has_compact for message in messages),
+            compacted=0 if refusal else sum(bool(message.compact) for message in messages),
             compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
             stalls=sum(bucket.stalls for bucket in written.buckets),
             stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,

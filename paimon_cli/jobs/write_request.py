@@ -248,7 +248,7 @@ def overwritten(
 def _only_deletes(context: TableContext, message: CommitMessage) -> bool:
     """Whether the message only deletes keys that have moved to another partition."""
     moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
-    return moves_rows and all(file.delete_row_count == file.row_count for file in message.new_files)
+    return moves_rows and all(file.delete_row_count == file.row_count for file in message.append.added)
 
 
 def replaces_named_partitions(context: TableContext) -> bool:

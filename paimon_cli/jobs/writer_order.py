@@ -21,7 +21,7 @@ from paimon_cli.commit.data_conflict import OFF, PARTITION
 from paimon_cli.errors import BucketsConflict, DataConflict, FilesConflict, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, phase
-from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
@@ -70,7 +70,7 @@ def shared_buckets(context: TableContext, writers: Sequence[WriterMessages]) -> 
         return {}
     found: dict[BucketId, list[str]] = {}
     for name, messages in writers:
-        for bucket_id in dict.fromkeys(message.bucket_id for message in messages if message.new_files):
+        for bucket_id in dict.fromkeys(message.bucket_id for message in messages if message.append.added):
             found.setdefault(bucket_id, []).append(name)
     return {bucket_id: names for bucket_id, names in found.items() if len(names) > 1}
 
@@ -112,7 +112,7 @@ def _refuse_shared_place(
         for message in messages:
             bucket_id = BucketId(message.partition, 0) if of_partition else message.bucket_id
             other = owners.setdefault(bucket_id, name)
-            if message.has_append and other != name:
+            if message.append and other != name:
                 partition = context.partition_path_of(message.partition).rstrip("/") or "the table"
                 place = partition if of_partition else context.bucket_path(*bucket_id)
                 hint = "commit them one by one: the later one is then checked against the earlier one"
@@ -156,28 +156,35 @@ class _Numbering:
         """The messages of the next writer. Those with `shifts` are only complete when their files are written again."""
         shifts: dict[BucketId, int] = {}
         for message in messages:
-            if message.bucket_id in self._next and message.new_files:
-                lowest = min(file.min_sequence_number for file in message.new_files)
+            if message.bucket_id in self._next and message.append.added:
+                lowest = min(file.min_sequence_number for file in message.append.added)
                 shifts[message.bucket_id] = max(self._next[message.bucket_id] - lowest, shifts.get(message.bucket_id, 0))
         ordered = tuple(self._shifted(message, shifts.get(message.bucket_id, 0)) for message in messages)
         for message in messages:
-            if message.bucket_id in self._next and message.new_files:
-                end = 1 + max(file.max_sequence_number for file in message.new_files) + shifts[message.bucket_id]
+            if message.bucket_id in self._next and message.append.added:
+                end = 1 + max(file.max_sequence_number for file in message.append.added) + shifts[message.bucket_id]
                 self._next[message.bucket_id] = max(end, self._next[message.bucket_id])
         return ordered
 
     def _shifted(self, message: CommitMessage, by: int) -> CommitMessage:
-        if message.bucket_id not in self._next or not message.new_files:
+        if message.bucket_id not in self._next or not message.append.added:
             return message
         if message.bucket == POSTPONE_BUCKET:
-            return replace(message, new_files=tuple(self._younger(message.bucket_id, file) for file in message.new_files))
+            return replace(
+                message,
+                append=replace(
+                    message.append, added=tuple(self._younger(message.bucket_id, file) for file in message.append.added)
+                ),
+            )
         if not by:
             return message
-        if max(file.max_sequence_number for file in message.new_files) + by > MAX_NUMBER:
+        if max(file.max_sequence_number for file in message.append.added) + by > MAX_NUMBER:
             raise NotSupported(f"sequence numbers above {MAX_NUMBER:,}", "no higher ones can be given")
         if not self._context.mode.has_keys:  # the numbers are only in the metadata
-            return replace(message, new_files=tuple(_numbered(file, by) for file in message.new_files))
-        self.shifts[_first_file(message)] = Shift(message.bucket_id, message.new_files, by)
+            return replace(
+                message, append=replace(message.append, added=tuple(_numbered(file, by) for file in message.append.added))
+            )
+        self.shifts[_first_file(message)] = Shift(message.bucket_id, message.append.added, by)
         return message
 
     def _younger(self, bucket_id: BucketId, file: DataFileMeta) -> DataFileMeta:
@@ -204,11 +211,14 @@ def _rewritten(
     tasks, sizes = list(shifts.values()), [sum(file.file_size for file in shift.files) for shift in shifts.values()]
     with phase(progress, "Numbering rows", len(tasks)) as done:
         written = dict(zip(shifts, engine.run_tasks(partial(write_shifted, context, stamp), tasks, done, sizes), strict=True))
-    return [tuple(replace(m, new_files=written.get(_first_file(m), m.new_files)) for m in messages) for messages in ordered]
+    return [
+        tuple(replace(m, append=replace(m.append, added=written.get(_first_file(m), m.append.added))) for m in messages)
+        for messages in ordered
+    ]
 
 
 def _first_file(message: CommitMessage) -> str:
-    return message.new_files[0].file_name if message.new_files else ""
+    return message.append.added[0].file_name if message.append.added else ""
 
 
 def write_shifted(context: TableContext, stamp: str, shift: Shift) -> tuple[DataFileMeta, ...]:
@@ -237,7 +247,9 @@ def replaced_messages(
 ) -> list[CommitMessage]:
     """The new files that `in_order` has written, as messages without anything else."""
     return [
-        CommitMessage(n.partition, n.bucket, n.total_buckets, n.new_files, read_snapshot_id=n.read_snapshot_id)
+        CommitMessage(
+            n.partition, n.bucket, n.total_buckets, append=FileChanges(added=n.append.added), read_snapshot_id=n.read_snapshot_id
+        )
         for o, n in _pairs(staged, ordered)
         if _first_file(o) != _first_file(n)
     ]
@@ -247,7 +259,7 @@ def superseded_files(
     context: TableContext, staged: Sequence[Sequence[CommitMessage]], ordered: Sequence[Sequence[CommitMessage]]
 ) -> list[str]:
     """Paths of the files in whose place `in_order` has written others."""
-    files = [(o, file) for o, n in _pairs(staged, ordered) if _first_file(o) != _first_file(n) for file in o.new_files]
+    files = [(o, file) for o, n in _pairs(staged, ordered) if _first_file(o) != _first_file(n) for file in o.append.added]
     return [
         context.data_file_path_of(*message.bucket_id, name)
         for message, file in files

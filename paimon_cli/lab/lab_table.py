@@ -260,7 +260,7 @@ class Writer(Actor):
         finally:
             inputs.delete(source)
         self.messages, self.stalls = written.messages, sum(bucket.stalls for bucket in written.buckets)
-        files = [file for message in self.messages for file in message.new_files]
+        files = [file for message in self.messages for file in message.append.added]
         numbers = ", ".join(f"{file.min_sequence_number} to {file.max_sequence_number}" for file in files)
         self.record(f"wrote {row_texts(rows)}", f"numbered {numbers}; no reader sees it yet")
 

@@ -15,7 +15,15 @@ from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import (
+    BucketId,
+    CommitMessage,
+    DataFileMeta,
+    DeletionVectorRange,
+    FileChanges,
+    IndexFileMeta,
+    ManifestEntry,
+)
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 
@@ -84,10 +92,9 @@ def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot,
             partition,
             bucket,
             found.total_buckets,
-            new_files=tuple(copies),
-            deleted_files=found.removed,
-            new_index_files=tuple(indexes),
-            deleted_index_files=found.removed_indexes,
+            append=FileChanges(
+                added=tuple(copies), removed=found.removed, added_indexes=tuple(indexes), removed_indexes=found.removed_indexes
+            ),
             read_snapshot_id=latest.id,
         )
     )

@@ -229,12 +229,35 @@ ALL_FILES = FileFilter()
 
 
 @dataclass(frozen=True)
+class FileChanges:
+    """What one snapshot changes in one bucket: data files, changelog files that it adds, and index files."""
+
+    added: tuple[DataFileMeta, ...] = ()
+    removed: tuple[DataFileMeta, ...] = ()
+    changelog: tuple[DataFileMeta, ...] = ()
+    added_indexes: tuple[IndexFileMeta, ...] = ()
+    removed_indexes: tuple[IndexFileMeta, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changelog or self.added_indexes or self.removed_indexes)
+
+    def followed_by(self, later: FileChanges) -> FileChanges:
+        """These changes and `later` ones as one. Both are listed; none undoes another."""
+        return FileChanges(
+            self.added + later.added,
+            self.removed + later.removed,
+            self.changelog + later.changelog,
+            self.added_indexes + later.added_indexes,
+            self.removed_indexes + later.removed_indexes,
+        )
+
+
+@dataclass(frozen=True)
 class CommitMessage:
     """All changes that one job makes to one (partition, bucket) (Java CommitMessageImpl).
 
-    The append half (`new_files`, `deleted_files`, `changelog_files`, `new_index_files`, `deleted_index_files`) becomes an
-    APPEND snapshot, the compact half a COMPACT snapshot after it. `read_snapshot_id` is the snapshot that the writer read.
-    `read_index_files`: the files of deletion vectors that the compact half is based on; None if it depends on none.
+    `append` becomes an APPEND snapshot, `compact` a COMPACT snapshot after it. `read_snapshot_id` is the snapshot that the writer
+    read. `read_index_files`: the files of deletion vectors that the compact half is based on; None if it depends on none.
     `read_upper_files`: the data files above level 0 that were searched for older rows; None if none were searched.
     `read_hash_index`: the `hash_index_state` of the partition when the buckets of the rows were assigned; None if buckets do not
     depend on an index. `keys_read_at`: the snapshot (0: the empty table) that was searched for keys in all partitions; None if
@@ -244,16 +267,8 @@ class CommitMessage:
     partition: bytes
     bucket: int
     total_buckets: int
-    new_files: tuple[DataFileMeta, ...] = ()
-    deleted_files: tuple[DataFileMeta, ...] = ()
-    changelog_files: tuple[DataFileMeta, ...] = ()
-    new_index_files: tuple[IndexFileMeta, ...] = ()
-    deleted_index_files: tuple[IndexFileMeta, ...] = ()
-    compact_before: tuple[DataFileMeta, ...] = ()
-    compact_after: tuple[DataFileMeta, ...] = ()
-    compact_changelog_files: tuple[DataFileMeta, ...] = ()
-    compact_new_index_files: tuple[IndexFileMeta, ...] = ()
-    compact_deleted_index_files: tuple[IndexFileMeta, ...] = ()
+    append: FileChanges = FileChanges()
+    compact: FileChanges = FileChanges()
     read_snapshot_id: int | None = None
     read_index_files: tuple[str, ...] | None = None
     read_upper_files: tuple[str, ...] | None = None
@@ -264,28 +279,12 @@ class CommitMessage:
     def bucket_id(self) -> BucketId:
         return BucketId(self.partition, self.bucket)
 
-    @property
-    def has_append(self) -> bool:
-        return bool(
-            self.new_files or self.deleted_files or self.changelog_files or self.new_index_files or self.deleted_index_files
-        )
-
-    @property
-    def has_compact(self) -> bool:
-        return bool(
-            self.compact_before
-            or self.compact_after
-            or self.compact_changelog_files
-            or self.compact_new_index_files
-            or self.compact_deleted_index_files
-        )
-
     def created_files(self) -> tuple[DataFileMeta, ...]:
         """The data files that were written for this message and that an abort deletes; upgraded files existed before it."""
-        before = {f.file_name for f in self.compact_before}
-        rewritten = tuple(f for f in self.compact_after if f.file_name not in before)
-        return self.new_files + self.changelog_files + rewritten + self.compact_changelog_files
+        before = {file.file_name for file in self.compact.removed}
+        rewritten = tuple(file for file in self.compact.added if file.file_name not in before)
+        return self.append.added + self.append.changelog + rewritten + self.compact.changelog
 
     def created_index_files(self) -> tuple[IndexFileMeta, ...]:
         """The index files that were written for this message and that an abort deletes."""
-        return self.new_index_files + self.compact_new_index_files
+        return self.append.added_indexes + self.compact.added_indexes

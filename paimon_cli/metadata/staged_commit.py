@@ -138,7 +138,7 @@ class StagedCommit:
 
 def check_records(messages: tuple[CommitMessage, ...], path: str) -> None:
     """Raise `DamagedFile` for records that no reader would accept in a manifest: a commit would make the table unreadable."""
-    places = [(m, (*m.created_files(), *m.deleted_files, *m.compact_before, *m.compact_after)) for m in messages]
+    places = [(m, (*m.created_files(), *m.append.removed, *m.compact.removed, *m.compact.added)) for m in messages]
     entries = [ManifestEntry(ADD, m.partition, m.bucket, m.total_buckets, file) for m, files in places for file in files]
     created = [(m, m.created_index_files()) for m in messages]
     indexes = [IndexManifestEntry(ADD, m.partition, m.bucket, file) for m, files in created for file in files]
@@ -169,7 +169,7 @@ def _digest(content: Any) -> str:
 
 def _file_names(messages: tuple[CommitMessage, ...]) -> Iterator[str]:
     for message in messages:
-        for file in (*message.created_files(), *message.deleted_files, *message.compact_before):
+        for file in (*message.created_files(), *message.append.removed, *message.compact.removed):
             yield from (file.file_name, *file.extra_files)
-        for index in (*message.new_index_files, *message.compact_new_index_files):
+        for index in (*message.append.added_indexes, *message.compact.added_indexes):
             yield index.file_name

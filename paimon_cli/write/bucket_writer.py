@@ -20,6 +20,7 @@ from paimon_cli.metadata.data_file import (
     BucketId,
     CommitMessage,
     DataFileMeta,
+    FileChanges,
     IndexFileMeta,
     file_facts,
     upper_file_names,
@@ -259,9 +260,9 @@ class BucketTree:
             return False
         if message is None:
             return False
-        self._replace(message.compact_before, message.compact_after)
-        self._replace_index_files(message.compact_deleted_index_files, message.compact_new_index_files)
-        self._compact_changes += message.compact_changelog_files
+        self._replace(message.compact.removed, message.compact.added)
+        self._replace_index_files(message.compact.removed_indexes, message.compact.added_indexes)
+        self._compact_changes += message.compact.changelog
         self.has_unseen_runs = True
         return True
 
@@ -325,13 +326,14 @@ class BucketTree:
             self._start.partition,
             self._start.bucket,
             self._start.total_buckets,
-            new_files=tuple(self._flushed),
-            changelog_files=tuple(self._input_changes),
-            compact_before=tuple(self._before.values()),
-            compact_after=tuple(self._after.values()),
-            compact_changelog_files=tuple(self._compact_changes),
-            compact_new_index_files=tuple(file for file in self._index_files if file not in start),
-            compact_deleted_index_files=tuple(file for file in start if file not in self._index_files),
+            append=FileChanges(added=tuple(self._flushed), changelog=tuple(self._input_changes)),
+            compact=FileChanges(
+                removed=tuple(self._before.values()),
+                added=tuple(self._after.values()),
+                changelog=tuple(self._compact_changes),
+                added_indexes=tuple(file for file in self._index_files if file not in start),
+                removed_indexes=tuple(file for file in start if file not in self._index_files),
+            ),
             read_snapshot_id=read_snapshot_id,
             read_index_files=vector_file_names(start) if is_compacted and mode.deletion_vectors else None,
             read_upper_files=upper_file_names(self._start.files) if is_compacted and mode.looks_up_old_rows else None,

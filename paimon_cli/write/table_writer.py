@@ -43,8 +43,9 @@ class Written:
             return self
         buckets = []
         for bucket in self.buckets:
-            index = index_files.get(bucket.message.bucket_id)
-            message = bucket.message if index is None else replace(bucket.message, new_index_files=(index,))
+            message = bucket.message
+            if (index := index_files.get(message.bucket_id)) is not None:
+                message = replace(message, append=replace(message.append, added_indexes=(index,)))
             buckets.append(replace(bucket, message=message))
         return replace(self, buckets=tuple(buckets))
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from scripts.bench.cost_growth import Growth, cpu_of, cpu_of_process, in_turn
 from scripts.bench.measure import MIN_ROUNDS
 from scripts.bench.planned_table import BUCKETS, day_entries, day_of, generate
@@ -46,7 +46,7 @@ class Table:
         self._next += 1
         (entry, *_) = day_entries(0, range(10))
         file = replace(entry.file, file_name=f"data-append-{self._next}-0.parquet", level=0)
-        self._commit(CommitMessage(entry.partition, entry.bucket, BUCKETS, new_files=(file,)))
+        self._commit(CommitMessage(entry.partition, entry.bucket, BUCKETS, append=FileChanges(added=(file,))))
 
     def compact(self) -> None:
         """Commit the replacement of one file by another with the same keys, which a later commit replaces in turn."""
@@ -55,7 +55,7 @@ class Table:
         old = self._compacted[place]
         new = replace(old.file, file_name=f"data-compact-{self._next}-0.parquet")
         self._compacted[place] = replace(old, file=new)
-        message = CommitMessage(old.partition, old.bucket, BUCKETS, compact_before=(old.file,), compact_after=(new,))
+        message = CommitMessage(old.partition, old.bucket, BUCKETS, compact=FileChanges(removed=(old.file,), added=(new,)))
         self._commit(message)
 
     def compact_first(self) -> None:

@@ -95,7 +95,7 @@ def comparison(name: str, context: TableContext, rows: int) -> Comparison:
 
     def merge() -> None:
         message = run_compaction(context, task)
-        made.extend(Path(context.data_file_path(task.partition, task.bucket, file)) for file in message.compact_after)
+        made.extend(Path(context.data_file_path(task.partition, task.bucket, file)) for file in message.compact.added)
 
     def copy() -> None:
         for path in paths:

@@ -37,7 +37,7 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, CommitMessage, FileChanges
 from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import HASHED
@@ -84,7 +84,8 @@ def fill(context: TableContext, rows: int, buckets: list[BucketId], buckets_of: 
             if end > begin:
                 writer.write(grouped.slice(begin, end - begin))
     total = context.options.bucket
-    messages = [CommitMessage(*bucket_id, total, new_files=w.close()) for bucket_id, w in zip(buckets, writers, strict=True)]
+    made = [(bucket_id, FileChanges(added=writer.close())) for bucket_id, writer in zip(buckets, writers, strict=True)]
+    messages = [CommitMessage(*bucket_id, total, append) for bucket_id, append in made]
     Committer(context).commit(messages, fresh_identity(context))
 
 

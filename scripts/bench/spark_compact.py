@@ -81,7 +81,7 @@ def comparison(context: TableContext, name: str, spark: Engine, here: Engine) ->
 
 
 def paths_of(context: TableContext, message: CommitMessage) -> list[Path]:
-    return [Path(context.data_file_path(message.partition, message.bucket, file)) for file in message.compact_after]
+    return [Path(context.data_file_path(message.partition, message.bucket, file)) for file in message.compact.added]
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from paimon_cli.commit.commit_messages import delete_created_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import FilesConflict
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, IndexFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges, IndexFileMeta
 from tests.commit.commit_tables import data_file, make_table
 
 ME = CommitIdentity("me")
@@ -34,11 +34,12 @@ def test_all_files_of_the_messages_are_deleted(tmp_path: Path) -> None:
         EMPTY_ROW,
         0,
         2,
-        new_files=(data_file("new", extra_files=("new.index",)),),
-        changelog_files=(data_file("changelog"),),
-        compact_before=(old,),
-        compact_after=(data_file("merged", level=5), old.upgraded(5)),
-        new_index_files=(IndexFileMeta("HASH", "index-1", 4, 1),),
+        append=FileChanges(
+            added=(data_file("new", extra_files=("new.index",)),),
+            changelog=(data_file("changelog"),),
+            added_indexes=(IndexFileMeta("HASH", "index-1", 4, 1),),
+        ),
+        compact=FileChanges(removed=(old,), added=(data_file("merged", level=5), old.upgraded(5))),
     )
     lay_down(tmp_path / "bucket-0", "new", "new.index", "changelog", "old", "merged", "stranger")
     lay_down(tmp_path / "index", "index-1", "index-2")
@@ -49,14 +50,13 @@ def test_all_files_of_the_messages_are_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read_snapshot_id", [None, 1])
 def test_a_half_that_was_published_stays(tmp_path: Path, read_snapshot_id: int | None) -> None:
     context = make_table(tmp_path)
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("first"),))], ME)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("first"),)))], ME)
     message = CommitMessage(
         EMPTY_ROW,
         0,
         2,
-        new_files=(data_file("new"),),
-        compact_before=(data_file("gone"),),
-        compact_after=(data_file("merged", level=5),),
+        append=FileChanges(added=(data_file("new"),)),
+        compact=FileChanges(removed=(data_file("gone"),), added=(data_file("merged", level=5),)),
         read_snapshot_id=read_snapshot_id,
     )
     lay_down(tmp_path / "bucket-0", "first", "new", "merged")
@@ -68,10 +68,10 @@ def test_a_half_that_was_published_stays(tmp_path: Path, read_snapshot_id: int |
 
 def test_a_published_file_stays_when_its_snapshot_has_expired(tmp_path: Path) -> None:
     context = make_table(tmp_path)
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("new"),), read_snapshot_id=1)
-    for content in (CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("first"),)), message):
+    message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("new"),)), read_snapshot_id=1)
+    for content in (CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("first"),))), message):
         Committer(context).commit([content], ME)
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("last"),))], ME)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("last"),)))], ME)
     for number in (1, 2):
         (tmp_path / "snapshot" / f"snapshot-{number}").unlink()
     lay_down(tmp_path / "bucket-0", "first", "new", "last")
@@ -83,12 +83,12 @@ def test_a_published_file_stays_when_its_snapshot_has_expired(tmp_path: Path) ->
 def test_a_file_of_an_expired_snapshot_stays_as_long_as_the_oldest_one_left_has_it(tmp_path: Path, expired: int) -> None:
     context = make_table(tmp_path)
     names = ("a", "b", "c", "d")
-    messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),)) for name in names]
+    messages = [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),))) for name in names]
     for message in messages:
         Committer(context).commit([message], ME)
     for number in range(1, expired + 1):
         (tmp_path / "snapshot" / f"snapshot-{number}").unlink()
     lay_down(tmp_path / "bucket-0", *names, "never")
-    unpublished = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("never"),))
+    unpublished = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("never"),)))
     assert delete_created_files(context, [*messages, unpublished]) == 1
     assert left(tmp_path) == set(names)

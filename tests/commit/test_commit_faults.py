@@ -10,17 +10,16 @@ from paimon_cli.commit.commit_messages import delete_created_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, PaimonError
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from tests.commit.commit_tables import Crash, Fault, FaultyStorage, data_file, live_names, make_table
 
-BEFORE = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("before"),))
+BEFORE = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("before"),)))
 MINE = CommitMessage(
     EMPTY_ROW,
     0,
     2,
-    new_files=(data_file("mine"),),
-    compact_before=(data_file("before"),),
-    compact_after=(data_file("merged", level=5),),
+    append=FileChanges(added=(data_file("mine"),)),
+    compact=FileChanges(removed=(data_file("before"),), added=(data_file("merged", level=5),)),
 )
 DONE = ["merged@5", "mine@0"]
 
@@ -58,7 +57,9 @@ def test_each_call_fails_once(tmp_path: Path, after: bool, crash: bool) -> None:
         for snapshot in context.snapshots.newest_first():
             counted = sum(entry.file.row_count for entry in context.manifests.live_entries(snapshot))
             assert counted == snapshot.total_record_count, place
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("next"),))], CommitIdentity("job", 2))
+        Committer(context).commit(
+            [CommitMessage(EMPTY_ROW, 1, 2, append=FileChanges(added=(data_file("next"),)))], CommitIdentity("job", 2)
+        )
         assert live_names(context) == sorted([*live, "next@0"]), place
 
 
@@ -69,7 +70,9 @@ def test_a_repeated_job_ends_with_its_rows_once(tmp_path: Path, after: bool) -> 
         folder = tmp_path / str(call)
         commit(folder, Fault(call, after, crash=True))
         context = make_table(folder)
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),))], CommitIdentity("job", 1))
+        Committer(context).commit(
+            [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("mine"),)))], CommitIdentity("job", 1)
+        )
         names = [
             entry.file.file_name for entry in context.manifests.live_entries(context.snapshots.get(context.snapshots.ids()[-1]))
         ]

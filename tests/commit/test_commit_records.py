@@ -32,7 +32,7 @@ from paimon_cli.maintain.orphans import find_orphans, list_candidates
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import Crash, data_file, live_names, make_table
@@ -75,7 +75,7 @@ class KilledStorage(LocalStorage):
 
 
 def append(context: TableContext, name: str, identity: CommitIdentity = JOB) -> CommitResult:
-    return Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))], identity)
+    return Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))], identity)
 
 
 _names = count()

@@ -12,7 +12,7 @@ from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fr
 from paimon_cli.errors import FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, FileChanges, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.injected import Step, StepTrace
@@ -35,11 +35,11 @@ ME = CommitIdentity("me")
 
 
 def append(context: TableContext, *files: DataFileMeta, bucket: int = 0, identity: CommitIdentity = ME) -> CommitResult:
-    return Committer(context).commit([CommitMessage(EMPTY_ROW, bucket, 2, new_files=files)], identity)
+    return Committer(context).commit([CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=files))], identity)
 
 
 def compaction(before: list[DataFileMeta], after: list[DataFileMeta], bucket: int = 0) -> CommitMessage:
-    return CommitMessage(EMPTY_ROW, bucket, 2, compact_before=tuple(before), compact_after=tuple(after))
+    return CommitMessage(EMPTY_ROW, bucket, 2, compact=FileChanges(removed=tuple(before), added=tuple(after)))
 
 
 def test_the_first_commit_makes_snapshot_1_with_an_empty_base(tmp_path: Path) -> None:
@@ -62,7 +62,9 @@ def test_the_first_commit_makes_snapshot_1_with_an_empty_base(tmp_path: Path) ->
 def test_append_and_compact_halves_become_two_snapshots_of_one_identity(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     new, merged = data_file("new"), data_file("merged", level=5, rows=8)
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(new,), compact_before=(new,), compact_after=(merged,))
+    message = CommitMessage(
+        EMPTY_ROW, 0, 2, append=FileChanges(added=(new,)), compact=FileChanges(removed=(new,), added=(merged,))
+    )
     result = Committer(context).commit([message], CommitIdentity("me", 7))
     assert [(s.commit_kind, s.commit_user, s.commit_identifier) for s in result.snapshots] == [
         ("APPEND", "me", 7),
@@ -78,7 +80,9 @@ def test_each_snapshot_of_a_commit_builds_on_the_one_before_it_on_object_stores(
     append(context, data_file("old"))
     context.snapshots.latest_to_plan()
     new, merged = data_file("new"), data_file("merged", level=5)
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(new,), compact_before=(new,), compact_after=(merged,))
+    message = CommitMessage(
+        EMPTY_ROW, 0, 2, append=FileChanges(added=(new,)), compact=FileChanges(removed=(new,), added=(merged,))
+    )
     result = Committer(context).commit([message], CommitIdentity("other"))
     assert ([s.id for s in result.snapshots], result.attempts) == ([2, 3], 1)
     assert append(context, data_file("newer")).attempts == 1
@@ -109,7 +113,7 @@ def test_an_empty_commit_makes_a_snapshot_where_the_table_asks_for_it(tmp_path: 
 def test_a_compaction_alone_makes_one_snapshot_whatever_the_table_asks_for(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"commit.force-create-snapshot": "true"})
     committer = Committer(context)
-    committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))], CommitIdentity("me", 1))
+    committer.commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),)))], CommitIdentity("me", 1))
     result = committer.commit([compaction([data_file("a")], [data_file("b", level=5)])], CommitIdentity("me", 2))
     assert [(snapshot.id, snapshot.commit_kind) for snapshot in result.snapshots] == [(2, "COMPACT")]
 
@@ -130,7 +134,9 @@ def test_a_publication_that_was_refused_leaves_no_manifests(tmp_path: Path, kind
     make_table(tmp_path)
     context = make_table(tmp_path, storage=ClosedStorage(kind("no snapshot today", "on purpose")))
     with pytest.raises(kind, match="no snapshot today"):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))], CommitIdentity("me"))
+        Committer(context).commit(
+            [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),)))], CommitIdentity("me")
+        )
     assert manifest_files(context) == set() and context.snapshots.latest() is None
 
 
@@ -139,7 +145,7 @@ def test_the_watermark_never_goes_back(tmp_path: Path) -> None:
     committer = Committer(context)
     marks = []
     for number, watermark in enumerate((None, 50, 20, None, 70)):
-        message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"f{number}"),))
+        message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(f"f{number}"),)))
         marks.append(committer.commit([message], ME, watermark=watermark).snapshots[0].watermark)
     assert marks == [None, 50, 50, 50, 70]
 
@@ -239,7 +245,9 @@ def test_the_timeout_ends_retries_too(tmp_path: Path) -> None:
 
 def test_changelog_files_get_a_list_of_their_own(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),), changelog_files=(data_file("changelog-a", rows=12),))
+    message = CommitMessage(
+        EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),), changelog=(data_file("changelog-a", rows=12),))
+    )
     (snapshot,) = Committer(context).commit([message], ME).snapshots
     assert snapshot.changelog_record_count == 12 and snapshot.changelog_manifest_list
     (meta,) = context.manifests.manifest_list(snapshot.changelog_manifest_list)
@@ -255,9 +263,11 @@ def test_every_file_of_a_commit_is_traced_with_what_it_is_for(tmp_path: Path) ->
         EMPTY_ROW,
         0,
         2,
-        new_files=(data_file("a"), data_file("b")),
-        changelog_files=(data_file("c"),),
-        new_index_files=(IndexFileMeta("HASH", "index-1", 4, 1), IndexFileMeta("OTHER", "index-2", 4, 1)),
+        append=FileChanges(
+            added=(data_file("a"), data_file("b")),
+            changelog=(data_file("c"),),
+            added_indexes=(IndexFileMeta("HASH", "index-1", 4, 1), IndexFileMeta("OTHER", "index-2", 4, 1)),
+        ),
     )
     (snapshot,) = append_traced(context, message, steps)
     folder = tmp_path / "t" / "manifest"
@@ -293,12 +303,12 @@ def test_deletes_make_an_overwrite_snapshot_and_are_checked(tmp_path: Path) -> N
     context = make_table(tmp_path / "t", primary_key=False)
     old = data_file("old")
     append(context, old)
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("rewritten"),), deleted_files=(old,))
+    message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("rewritten"),), removed=(old,)))
     (snapshot,) = Committer(context).commit([message], ME).snapshots
     assert snapshot.commit_kind == "OVERWRITE"
     assert live_names(context) == ["rewritten@0"]
     with pytest.raises(FilesConflict):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, deleted_files=(old,))], ME)
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(removed=(old,)))], ME)
 
 
 def hash_index(name: str, rows: int = 1) -> IndexFileMeta:
@@ -311,7 +321,7 @@ def test_index_files_replace_those_of_the_same_bucket(tmp_path: Path) -> None:
 
     def commit(bucket: int, index: IndexFileMeta) -> None:
         file = data_file(f"for-{index.file_name}")
-        committer.commit([CommitMessage(EMPTY_ROW, bucket, -1, new_files=(file,), new_index_files=(index,))], ME)
+        committer.commit([CommitMessage(EMPTY_ROW, bucket, -1, append=FileChanges(added=(file,), added_indexes=(index,)))], ME)
 
     commit(0, hash_index("i0"))
     commit(1, hash_index("i1"))
@@ -330,7 +340,7 @@ def test_two_changes_of_the_same_vectors_are_a_conflict(tmp_path: Path) -> None:
         return IndexFileMeta("DELETION_VECTORS", name, 30, 1, (DeletionVectorRange("a", 1, 22, 1),))
 
     a, b, c = data_file("a", level=5), data_file("b", 20, 29), data_file("c", 30, 39)
-    first = CommitMessage(EMPTY_ROW, 0, 2, compact_after=(a,), compact_new_index_files=(vectors("dv-1"),))
+    first = CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(added=(a,), added_indexes=(vectors("dv-1"),)))
     Committer(context).commit([first], ME)
 
     def next_vectors(before: str, name: str, file: DataFileMeta) -> CommitMessage:
@@ -338,9 +348,7 @@ def test_two_changes_of_the_same_vectors_are_a_conflict(tmp_path: Path) -> None:
             EMPTY_ROW,
             0,
             2,
-            compact_after=(file.upgraded(5),),
-            compact_new_index_files=(vectors(name),),
-            compact_deleted_index_files=(vectors(before),),
+            compact=FileChanges(added=(file.upgraded(5),), added_indexes=(vectors(name),), removed_indexes=(vectors(before),)),
         )
 
     Committer(context).commit([next_vectors("dv-1", "dv-2", b)], ME)
@@ -354,21 +362,27 @@ def test_overwrite_replaces_the_selected_partitions_only(tmp_path: Path) -> None
     committer = Committer(context)
     one, two = partition("2024-01-01"), partition("2024-01-02")
     committer.commit(
-        [CommitMessage(one, 0, 2, new_files=(data_file("a"),)), CommitMessage(two, 0, 2, new_files=(data_file("b"),))], ME
+        [
+            CommitMessage(one, 0, 2, append=FileChanges(added=(data_file("a"),))),
+            CommitMessage(two, 0, 2, append=FileChanges(added=(data_file("b"),))),
+        ],
+        ME,
     )
-    message = CommitMessage(one, 3, 4, new_files=(data_file("c", rows=1),))  # also with another bucket count
+    message = CommitMessage(one, 3, 4, append=FileChanges(added=(data_file("c", rows=1),)))  # also with another bucket count
     (snapshot,) = committer.overwrite([message], ME, replaced_partitions=lambda p: p == one).snapshots
     assert (snapshot.commit_kind, snapshot.total_record_count, snapshot.delta_record_count) == ("OVERWRITE", 11, -9)
     assert live_names(context) == ["b@0", "c@0"]
     with pytest.raises(UsageError, match="dt=2024-01-02"):
-        committer.overwrite([CommitMessage(two, 0, 2, new_files=(data_file("d"),))], ME, replaced_partitions=lambda p: p == one)
+        committer.overwrite(
+            [CommitMessage(two, 0, 2, append=FileChanges(added=(data_file("d"),)))], ME, replaced_partitions=lambda p: p == one
+        )
 
 
 def test_overwrite_removes_files_of_lost_races_too(tmp_path: Path) -> None:
     rival = make_table(tmp_path / "t")
     append(rival, data_file("before"))
     context = make_table(tmp_path / "t", storage=RacingStorage(rival, 2))
-    message = CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("mine"),))
+    message = CommitMessage(EMPTY_ROW, 1, 2, append=FileChanges(added=(data_file("mine"),)))
     result = Committer(context).overwrite([message], ME, replaced_partitions=lambda p: True)
     assert result.attempts == 3
     assert live_names(context) == ["mine@0"]
@@ -378,7 +392,7 @@ def test_overwrite_removes_files_of_lost_races_too(tmp_path: Path) -> None:
 
 def test_overwriting_with_nothing_truncates(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"bucket": "-1"})
-    message = CommitMessage(EMPTY_ROW, 0, -1, new_files=(data_file("a"),), new_index_files=(hash_index("i"),))
+    message = CommitMessage(EMPTY_ROW, 0, -1, append=FileChanges(added=(data_file("a"),), added_indexes=(hash_index("i"),)))
     Committer(context).commit([message], ME)
     (snapshot,) = Committer(context).overwrite([], ME, replaced_partitions=lambda p: True).snapshots
     assert snapshot.total_record_count == 0 and live_names(context) == []
@@ -388,9 +402,11 @@ def test_overwriting_with_nothing_truncates(tmp_path: Path) -> None:
 
 def test_two_snapshots_made_at_once_are_one_attempt(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("old"),))], ME)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("old"),)))], ME)
     old, merged = data_file("old"), data_file("merged", level=5)
-    both = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("new"),), compact_before=(old,), compact_after=(merged,))
+    both = CommitMessage(
+        EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("new"),)), compact=FileChanges(removed=(old,), added=(merged,))
+    )
     result = Committer(context).commit([both], ME)
     assert (result.attempts, [snapshot.commit_kind for snapshot in result.snapshots]) == (1, ["APPEND", "COMPACT"])
     assert [snapshot.commit_attempts for snapshot in result.snapshots] == [1, 1]
@@ -398,9 +414,11 @@ def test_two_snapshots_made_at_once_are_one_attempt(tmp_path: Path) -> None:
 
 def test_snapshots_note_their_attempts_and_duration(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
-    rival = lambda: Committer(table).commit([CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("r"),))], ME)  # noqa: E731
+    rival = lambda: Committer(table).commit([CommitMessage(EMPTY_ROW, 1, 2, append=FileChanges(added=(data_file("r"),)))], ME)  # noqa: E731
     context = replace(make_table(tmp_path / "t", storage=RivalStorage(rival)), clock=SteppingClock())
-    (snapshot,) = Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("m"),))], ME).snapshots
+    (snapshot,) = (
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("m"),)))], ME).snapshots
+    )
     assert (snapshot.commit_attempts, snapshot.id) == (2, 2)
     assert snapshot.commit_duration_millis is not None and snapshot.commit_duration_millis >= 10
     assert context.snapshots.get(2) == snapshot

@@ -24,6 +24,7 @@ from paimon_cli.metadata.data_file import (
     CommitMessage,
     DataFileMeta,
     DeletionVectorRange,
+    FileChanges,
     IndexFileMeta,
 )
 from paimon_cli.metadata.snapshot import Snapshot
@@ -44,7 +45,7 @@ def append(
     who: CommitIdentity = ME,
     where: bytes = EMPTY_ROW,
 ) -> CommitResult:
-    message = CommitMessage(where, bucket, 2, new_files=(data_file(name),), read_snapshot_id=read)
+    message = CommitMessage(where, bucket, 2, append=FileChanges(added=(data_file(name),)), read_snapshot_id=read)
     return Committer(context).commit([message], who)
 
 
@@ -92,9 +93,9 @@ def test_what_a_commit_only_compacts_is_not_written(tmp_path: Path, options: dic
     context = make_table(tmp_path / "t", options, partitioned=True)
     theirs(context, "a", where=ONE)
     theirs(context, "b", where=ONE)
-    appended = CommitMessage(TWO, 1, 2, new_files=(data_file("mine"),), read_snapshot_id=1)
+    appended = CommitMessage(TWO, 1, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=1)
     compacted = CommitMessage(
-        ONE, 0, 2, compact_before=(data_file("a"),), compact_after=(data_file("c", level=5),), read_snapshot_id=1
+        ONE, 0, 2, compact=FileChanges(removed=(data_file("a"),), added=(data_file("c", level=5),)), read_snapshot_id=1
     )
     Committer(context).commit([appended, compacted], ME)
     assert live_names(context) == ["b@0", "c@5", "mine@0"]
@@ -156,7 +157,7 @@ def test_by_range_only_overlapping_key_ranges_of_one_bucket_clash(
 
 def commit(context: TableContext, bucket: int, *files: DataFileMeta, read: int | None = None, who: CommitIdentity = ME) -> None:
     read = context.snapshots.latest_id() if who is RIVAL else read
-    Committer(context).commit([CommitMessage(EMPTY_ROW, bucket, 2, new_files=files, read_snapshot_id=read)], who)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=files), read_snapshot_id=read)], who)
 
 
 @pytest.mark.parametrize("check", ["range", "key"])
@@ -165,7 +166,9 @@ def test_what_names_no_keys_counts_as_its_whole_bucket(tmp_path: Path, check: st
     theirs(context, "read")
     commit(context, 0, data_file("rival", 100, 200), who=RIVAL)
     index = IndexFileMeta("HASH", "index-1", 10, 1)
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),), new_index_files=(index,), read_snapshot_id=1)
+    message = CommitMessage(
+        EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("mine"),), added_indexes=(index,)), read_snapshot_id=1
+    )
     with pytest.raises(DataConflict, match="bucket-0"):
         Committer(context).commit([message], ME)
 
@@ -190,7 +193,9 @@ def test_a_key_that_both_wrote_is_reported_with_its_snapshot(
     for number, where in enumerate((0, 0, 1, 0), 1):
         low = 500 if number == 4 else 0  # beyond our range
         commit(context, where, data_file(f"theirs-{number}", low, low + 9), who=RIVAL)
-    messages = [CommitMessage(EMPTY_ROW, n, 2, new_files=(data_file(f"mine-{n}"),), read_snapshot_id=1) for n in (0, 1)]
+    messages = [
+        CommitMessage(EMPTY_ROW, n, 2, append=FileChanges(added=(data_file(f"mine-{n}"),)), read_snapshot_id=1) for n in (0, 1)
+    ]
     if holder is None:
         Committer(context).commit(messages, ME)
     else:
@@ -214,7 +219,9 @@ def test_one_of_several_buckets_is_enough(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     theirs(context, "a")
     theirs(context, "b", 1)
-    messages = [CommitMessage(EMPTY_ROW, n, 2, new_files=(data_file(f"m{n}"),), read_snapshot_id=1) for n in (0, 1)]
+    messages = [
+        CommitMessage(EMPTY_ROW, n, 2, append=FileChanges(added=(data_file(f"m{n}"),)), read_snapshot_id=1) for n in (0, 1)
+    ]
     with pytest.raises(DataConflict, match="bucket-1"):
         Committer(context).commit(messages, ME)
 
@@ -223,11 +230,11 @@ def test_compactions_and_writes_do_not_disturb_each_other(tmp_path: Path) -> Non
     context = make_table(tmp_path / "t", BY_BUCKET)
     old = data_file("old")
     theirs(context, "old")
-    merged = CommitMessage(EMPTY_ROW, 0, 2, compact_before=(old,), compact_after=(old.upgraded(5),), read_snapshot_id=1)
+    merged = CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=(old,), added=(old.upgraded(5),)), read_snapshot_id=1)
     Committer(context).commit([merged], RIVAL)
     append(context, "mine", read=1)
     late = data_file("late", level=4)
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, compact_after=(late,), read_snapshot_id=1)], ME)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(added=(late,)), read_snapshot_id=1)], ME)
     assert live_names(context) == ["late@4", "mine@0", "old@5"]
 
 
@@ -235,7 +242,7 @@ def test_compactions_and_writes_do_not_disturb_each_other(tmp_path: Path) -> Non
 def test_an_overwrite_by_others_is_a_write_even_if_it_only_deletes(tmp_path: Path, name: str | None) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     theirs(context, "old")
-    messages = [] if name is None else [CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file(name),))]
+    messages = [] if name is None else [CommitMessage(EMPTY_ROW, 1, 2, append=FileChanges(added=(data_file(name),)))]
     Committer(context).overwrite(messages, RIVAL, replaced_partitions=lambda p: True, read_snapshot_id=1)
     with pytest.raises(DataConflict, match=r"snapshot 2 \(OVERWRITE, user rival\)"):
         append(context, "mine", read=1)
@@ -334,7 +341,7 @@ def test_only_commits_of_the_same_identity_are_our_own(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     append(context, "ours", who=CommitIdentity("job", 1))
     latest = context.snapshots.latest()
-    messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),))]
+    messages = [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("mine"),)))]
     check_of_messages(context, CommitIdentity("job", 1), messages, None, BUCKET)(latest)
     for other in (CommitIdentity("job", 2), CommitIdentity("other", 1)):
         with pytest.raises(DataConflict):
@@ -354,7 +361,7 @@ def test_an_overwrite_replaces_only_what_it_has_read(tmp_path: Path, options: di
     theirs(context, "one", where=ONE)
     theirs(context, "unseen", 1, where=ONE)
     theirs(context, "other", where=TWO)
-    mine = CommitMessage(ONE, 0, 2, new_files=(data_file("mine"),), read_snapshot_id=1)
+    mine = CommitMessage(ONE, 0, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=1)
     with pytest.raises(DataConflict, match="dt=2024-01-01/bucket-1"):
         Committer(context).overwrite([mine], ME, replaced_partitions=lambda p: p == ONE, read_snapshot_id=1)
     Committer(context).overwrite([mine], ME, replaced_partitions=lambda p: p == ONE, read_snapshot_id=2)
@@ -389,7 +396,9 @@ def change_vectors(
     context: TableContext, bucket: int, where: bytes, new: Sequence[IndexFileMeta], old: Sequence[IndexFileMeta]
 ) -> None:
     read = context.snapshots.latest_id()
-    message = CommitMessage(where, bucket, 2, new_index_files=tuple(new), deleted_index_files=tuple(old), read_snapshot_id=read)
+    message = CommitMessage(
+        where, bucket, 2, append=FileChanges(added_indexes=tuple(new), removed_indexes=tuple(old)), read_snapshot_id=read
+    )
     (snapshot,) = Committer(context).commit([message], RIVAL).snapshots
     assert snapshot.commit_kind == "OVERWRITE" and not context.manifests.delta_entries(snapshot)
 
@@ -445,7 +454,9 @@ def test_marks_by_a_compaction_are_no_write(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     theirs(context, "read")
     index = IndexFileMeta(DELETION_VECTORS, "index-1-0", 30, 1, (DeletionVectorRange("read", 1, 22, 1),))
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, compact_new_index_files=(index,), read_snapshot_id=1)], RIVAL)
+    Committer(context).commit(
+        [CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(added_indexes=(index,)), read_snapshot_id=1)], RIVAL
+    )
     append(context, "mine", read=1)
 
 
@@ -463,7 +474,7 @@ def test_index_manifests_are_read_only_if_they_differ(tmp_path: Path, monkeypatc
         return real(self, name)
 
     monkeypatch.setattr(ManifestReader, "index_manifest", noted)
-    messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),), read_snapshot_id=2)]
+    messages = [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=2)]
     check_of_messages(table, ME, messages, 2, BUCKET)(table.snapshots.latest())
     assert seen == []
 
@@ -488,7 +499,7 @@ def test_rows_that_lose_their_marks_are_back_in_another_bucket(tmp_path: Path) -
     change_vectors(context, 1, EMPTY_ROW, new=(), old=(index,))
     latest = context.snapshots.latest()
     for bucket in (0, 1):
-        mine = CommitMessage(EMPTY_ROW, bucket, 2, new_files=(data_file("mine"),), read_snapshot_id=2)
+        mine = CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=2)
         check = check_of_homes(context, ME, [mine])
         if bucket == 1:
             check(latest)

@@ -23,7 +23,7 @@ from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import (
@@ -57,14 +57,18 @@ class DyingStorage(LocalStorage):
 
 
 def append(context: TableContext, name: str, identity: CommitIdentity = JOB) -> CommitResult:
-    return Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))], identity)
+    return Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))], identity)
 
 
 def rewriting(name: str, before: str = "before") -> CommitMessage:
     """A commit with both halves: a new file, and the rewriting of another one."""
     merged = data_file(f"{name}-merged", level=5)
     return CommitMessage(
-        EMPTY_ROW, 0, 2, new_files=(data_file(name),), compact_before=(data_file(before),), compact_after=(merged,)
+        EMPTY_ROW,
+        0,
+        2,
+        append=FileChanges(added=(data_file(name),)),
+        compact=FileChanges(removed=(data_file(before),), added=(merged,)),
     )
 
 
@@ -131,7 +135,9 @@ def test_two_compactions_of_one_identity_are_one(tmp_path: Path) -> None:
     append(table, "before", CommitIdentity("other"))
 
     def compaction(name: str) -> CommitMessage:
-        return CommitMessage(EMPTY_ROW, 0, 2, compact_before=(data_file("before"),), compact_after=(data_file(name, level=5),))
+        return CommitMessage(
+            EMPTY_ROW, 0, 2, compact=FileChanges(removed=(data_file("before"),), added=(data_file(name, level=5),))
+        )
 
     rival = RivalStorage(lambda: Committer(table).commit([compaction("theirs")], JOB))
     result = Committer(make_table(tmp_path / "t", storage=rival)).commit([compaction("mine")], JOB)

@@ -11,7 +11,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
 
 ME, RIVAL = CommitIdentity("me"), CommitIdentity("rival")
@@ -36,10 +36,8 @@ def commit(
         where,
         0,
         count,
-        new_files,
-        deleted_files,
-        compact_before=compact_before,
-        compact_after=compact_after,
+        append=FileChanges(added=new_files, removed=deleted_files),
+        compact=FileChanges(removed=compact_before, added=compact_after),
         read_snapshot_id=read_snapshot_id,
     )
     Committer(context).commit([message], identity)
@@ -114,7 +112,7 @@ def test_key_ranges_may_overlap_in_other_buckets_and_replaced_files(tmp_path: Pa
     context = make_table(tmp_path / "t")
     old = data_file("old", level=3)
     compact(context, [], [old])
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 1, 2, compact_after=(data_file("bucket-1", level=3),))], ME)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 1, 2, compact=FileChanges(added=(data_file("bucket-1", level=3),)))], ME)
     compact(context, [old], [data_file("new", level=3)])
     assert live_names(context) == ["bucket-1@3", "new@3"]
 
@@ -139,7 +137,7 @@ def test_one_commit_must_not_name_a_file_twice(tmp_path: Path) -> None:
 
 def test_a_file_can_be_added_once_only_where_appends_are_checked(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))
+    message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),)))
     Committer(context).commit([message], ME)
     with pytest.raises(FilesConflict, match="is already in the table"):
         Committer(context).commit([message], ME, CommitKind.REPAIR)
@@ -153,7 +151,7 @@ def test_the_bucket_count_of_a_partition_must_not_change(tmp_path: Path, kind: C
     commit(context, where=two, new_files=(data_file("b"),), count=4)
     for where, count in ((one, 4), (two, 2)):
         with pytest.raises(FilesConflict, match="bucket count of dt=2024-01-0"):
-            Committer(context).commit([CommitMessage(where, 0, count, new_files=(data_file("c"),))], ME, kind)
+            Committer(context).commit([CommitMessage(where, 0, count, append=FileChanges(added=(data_file("c"),)))], ME, kind)
     commit(context, where=one, new_files=(data_file("d"),))
     commit(context, where=two, new_files=(data_file("e"),), count=4)
 
@@ -212,8 +210,8 @@ def test_a_partition_that_the_commit_does_not_touch_may_disagree(tmp_path: Path,
         commit(context, where=two, new_files=(data_file("b", 10, 19),), count=4)
     commit(context, where=one, new_files=(data_file("c"),))
     messages = [
-        CommitMessage(one, 0, 2, deleted_files=(data_file("c"),)),
-        CommitMessage(one, 0, 4, new_files=(data_file("d"),)),
+        CommitMessage(one, 0, 2, append=FileChanges(removed=(data_file("c"),))),
+        CommitMessage(one, 0, 4, append=FileChanges(added=(data_file("d"),))),
     ]
     Committer(context).commit(messages, ME)
     assert live_names(context) == ["a@0", "b@0", "d@0"]
@@ -226,13 +224,18 @@ def test_the_count_of_a_partition_is_searched_in_older_manifests(tmp_path: Path)
     context = make_table(tmp_path / "t", partitioned=True)
     days = [partition(f"2024-01-0{day}") for day in range(1, 6)]
     for written in ([1], [3], [0, 2, 4]):
-        Committer(context).commit([CommitMessage(days[day], 0, 2, (data_file(f"{day}"),)) for day in written], ME)
+        Committer(context).commit(
+            [CommitMessage(days[day], 0, 2, append=FileChanges(added=(data_file(f"{day}"),))) for day in written], ME
+        )
     for day, other in ((1, 2), (3, 2), (2, 1)):
         with pytest.raises(FilesConflict, match=rf"the bucket count of dt=2024-01-0{day + 1} has changed") as failure:
-            messages = [CommitMessage(days[day], 0, 4, (data_file("x"),)), CommitMessage(days[other], 0, 2, (data_file("y"),))]
+            messages = [
+                CommitMessage(days[day], 0, 4, append=FileChanges(added=(data_file("x"),))),
+                CommitMessage(days[other], 0, 2, append=FileChanges(added=(data_file("y"),))),
+            ]
             Committer(context).commit(messages, ME)
         assert failure.value.why == "files for 2 and for 4 buckets cannot be in one partition"
-    Committer(context).commit([CommitMessage(day, 0, 2, (data_file("z"),)) for day in days], ME)
+    Committer(context).commit([CommitMessage(day, 0, 2, append=FileChanges(added=(data_file("z"),))) for day in days], ME)
     assert len(live_names(context)) == 10
 
 
@@ -255,19 +258,19 @@ def test_every_conflict_has_a_reason(tmp_path: Path) -> None:
     compact(context, [], [there])
     for message, kind, what, why in (
         (
-            CommitMessage(EMPTY_ROW, 0, 2, compact_after=(data_file("new", 9, 12, level=3),)),
+            CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(added=(data_file("new", 9, 12, level=3),))),
             CommitKind.WRITE,
             "data file new of bucket-0 does not fit into level 3",
             "its keys overlap those of there, which another job put at the same level",
         ),
         (
-            CommitMessage(EMPTY_ROW, 0, 2, (there,)),
+            CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(there,))),
             CommitKind.REPAIR,
             "data file there of bucket-0 is already in the table",
             "the same commit was probably already made",
         ),
         (
-            CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"), data_file("a"))),
+            CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"), data_file("a")))),
             CommitKind.REPAIR,
             "data file a of bucket-0 occurs twice in this commit",
             "two tasks worked on the same bucket",

@@ -11,7 +11,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.history.file_table import FileTable
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.pieces import PIECES
@@ -35,7 +35,7 @@ def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) ->
     context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
     counts = []
     for number in range(12):
-        message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"f{number:02}"),))
+        message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(f"f{number:02}"),)))
         (snapshot,) = Committer(context).commit([message], ME).snapshots
         counts.append(len(context.manifests.manifest_list(snapshot.base_manifest_list)))
     assert counts == [0, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3]
@@ -47,10 +47,10 @@ def test_a_large_manifest_stays_until_later_ones_have_half_its_entries(tmp_path:
     context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
     committer = Committer(context)
     many = tuple(data_file(f"old{number:03}") for number in range(100))
-    committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=many)], ME)
+    committer.commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=many))], ME)
     names, behind = [], []
     for number in range(120):
-        message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"new{number:03}"),))
+        message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(f"new{number:03}"),)))
         (snapshot,) = committer.commit([message], ME).snapshots
         heavy, *light = context.manifests.manifest_list(snapshot.base_manifest_list)
         assert len(light) <= 8
@@ -74,10 +74,16 @@ def compactions(tmp_path: Path, options: dict[str, str]) -> tuple[list[int], int
     for number in range(40):
         where = partition(f"2024-01-0{number % 4 + 1}")
         file = data_file(f"f{number:02}")
-        message = CommitMessage(where, 0, 2, new_files=(file,))
+        message = CommitMessage(where, 0, 2, append=FileChanges(added=(file,)))
         if where in newest:
             merged = data_file(f"m{number:02}", level=5)
-            message = CommitMessage(where, 0, 2, new_files=(file,), compact_before=(newest[where], file), compact_after=(merged,))
+            message = CommitMessage(
+                where,
+                0,
+                2,
+                append=FileChanges(added=(file,)),
+                compact=FileChanges(removed=(newest[where], file), added=(merged,)),
+            )
             newest[where] = merged
         else:
             newest[where] = file
@@ -117,10 +123,10 @@ def test_a_full_merge_leaves_big_manifests_of_other_partitions_alone(tmp_path: P
     committer = Committer(context)
     one, two = partition("2024-01-01"), partition("2024-01-02")
     a, b = data_file("a"), data_file("b")
-    first = committer.commit([CommitMessage(one, 0, 2, new_files=(a,))], ME).snapshots[0]
-    committer.commit([CommitMessage(two, 0, 2, new_files=(b,))], ME)
-    committer.commit([CommitMessage(two, 0, 2, compact_before=(b,), compact_after=(b.upgraded(5),))], ME)
-    last = committer.commit([CommitMessage(one, 1, 2, new_files=(data_file("c"),))], ME).snapshots[0]
+    first = committer.commit([CommitMessage(one, 0, 2, append=FileChanges(added=(a,)))], ME).snapshots[0]
+    committer.commit([CommitMessage(two, 0, 2, append=FileChanges(added=(b,)))], ME)
+    committer.commit([CommitMessage(two, 0, 2, compact=FileChanges(removed=(b,), added=(b.upgraded(5),)))], ME)
+    last = committer.commit([CommitMessage(one, 1, 2, append=FileChanges(added=(data_file("c"),)))], ME).snapshots[0]
     kept = context.manifests.manifest_list(first.delta_manifest_list)[0].file_name
     base = context.manifests.manifest_list(last.base_manifest_list)
     assert kept in {meta.file_name for meta in base}
@@ -135,7 +141,7 @@ def test_delta_manifests_roll_and_their_list_entries_are_right(tmp_path: Path) -
             partition(f"2024-01-{day:02}"),
             day % 2,
             2,
-            new_files=tuple(data_file(f"{day}-{n}", level=day % 3) for n in range(250)),
+            append=FileChanges(added=tuple(data_file(f"{day}-{n}", level=day % 3) for n in range(250))),
         )
         for day in range(1, 11)
     ]
@@ -179,7 +185,7 @@ def test_a_manifest_of_the_target_size_does_not_count_as_small(tmp_path: Path) -
     context = make_table(tmp_path)
     many = tuple(data_file(f"{number * 7919 % 65537:05}") for number in range(3000))
     for files in (many, (data_file("b"),), (data_file("c"),)):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=files)], ME)
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=files))], ME)
     latest = context.snapshots.latest()
     assert latest is not None
     manifests = context.manifests.manifests_of(latest)
@@ -196,9 +202,9 @@ def test_a_compaction_of_manifests_keeps_the_files_and_everything_else_of_the_sn
     committer = Committer(context)
     old = data_file("old")
     for file in (old, data_file("new", 20, 29)):
-        message = CommitMessage(partition("2024-01-01"), 0, 2, new_files=(file,))
+        message = CommitMessage(partition("2024-01-01"), 0, 2, append=FileChanges(added=(file,)))
         committer.commit([message], CommitIdentity("writer"), watermark=7)
-    gone = CommitMessage(partition("2024-01-01"), 0, 2, compact_before=(old,), compact_after=(replace(old, level=5),))
+    gone = CommitMessage(partition("2024-01-01"), 0, 2, compact=FileChanges(removed=(old,), added=(replace(old, level=5),)))
     committer.commit([gone], ME)
     before, names = context.snapshots.latest(), live_names(context)
     (snapshot,) = committer.compact_manifests(ME).snapshots
@@ -216,7 +222,7 @@ def test_a_compaction_of_manifests_starts_again_on_top_of_another_commit(tmp_pat
     committer = Committer(context)
 
     def write(name: str) -> None:
-        committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))], CommitIdentity("writer"))
+        committer.commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))], CommitIdentity("writer"))
 
     write("a")
     write("b")
@@ -232,7 +238,7 @@ def test_manifests_of_the_full_size_are_not_copied_for_nothing(tmp_path: Path) -
     context = make_table(tmp_path, {"manifest.target-file-size": "4 kb"})
     committer = Committer(context)
     for number in range(20):
-        committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"f{number:02}"),))], ME)
+        committer.commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(f"f{number:02}"),)))], ME)
     assert committer.compact_manifests(ME).snapshots
     names = live_names(context)
     assert committer.compact_manifests(ME).snapshots == ()

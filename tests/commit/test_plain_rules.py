@@ -46,6 +46,7 @@ from paimon_cli.metadata.data_file import (
     DELETE,
     EMPTY_ROW,
     CommitMessage,
+    FileChanges,
     IndexFileMeta,
     IndexManifestEntry,
     ManifestEntry,
@@ -95,17 +96,21 @@ def full_message(number: int, read: int | None) -> CommitMessage:
         DAYS[number],
         number,
         2 + number,
-        files["new"],
-        files["deleted"],
-        files["changelog"],
-        (index(f"new-{number}"),),
-        (index(f"old-{number}"),),
-        files["before"],
-        files["after"],
-        files["compact-changelog"],
-        (index(f"compact-new-{number}"),),
-        (index(f"compact-old-{number}"),),
-        read,
+        append=FileChanges(
+            added=files["new"],
+            removed=files["deleted"],
+            changelog=files["changelog"],
+            added_indexes=(index(f"new-{number}"),),
+            removed_indexes=(index(f"old-{number}"),),
+        ),
+        compact=FileChanges(
+            removed=files["before"],
+            added=files["after"],
+            changelog=files["compact-changelog"],
+            added_indexes=(index(f"compact-new-{number}"),),
+            removed_indexes=(index(f"compact-old-{number}"),),
+        ),
+        read_snapshot_id=read,
     )
 
 
@@ -142,14 +147,14 @@ def test_every_part_of_a_message_is_committed(reads: tuple[int | None, int | Non
 
 
 def test_deletes_and_vectors_make_an_overwrite() -> None:
-    plain = CommitMessage(DAYS[0], 0, 2, new_files=(data_file("a"),), new_index_files=(index("h"),))
+    plain = CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("a"),), added_indexes=(index("h"),)))
     assert _kind(plain) == ("APPEND", False)
     assert _kind(plain, kind=CommitKind.DISTRIBUTE) == ("APPEND", False)
     assert _kind(plain, kind=CommitKind.REPAIR) == ("APPEND", True)
     assert _kind(plain, kind=CommitKind.RESTORE) == ("OVERWRITE", True)
-    vectors = replace(plain, new_index_files=(index("v", "DELETION_VECTORS"),))
-    restored = CommitMessage(DAYS[0], 0, 2, deleted_index_files=vectors.new_index_files)
-    for one in (vectors, restored, replace(plain, deleted_files=(data_file("b"),))):
+    vectors = replace(plain, append=replace(plain.append, added_indexes=(index("v", "DELETION_VECTORS"),)))
+    restored = CommitMessage(DAYS[0], 0, 2, append=FileChanges(removed_indexes=vectors.append.added_indexes))
+    for one in (vectors, restored, replace(plain, append=replace(plain.append, removed=(data_file("b"),)))):
         assert _kind(plain, one) == ("OVERWRITE", True)
 
 
@@ -171,12 +176,17 @@ def test_an_overwrite_removes_the_live_files_of_its_partitions() -> None:
     for day in (0, 1):
         for bucket in (0, 1):
             message = CommitMessage(
-                DAYS[day], bucket, 2, (data_file(f"f{day}{bucket}"),), new_index_files=(index(f"i{day}{bucket}"),)
+                DAYS[day],
+                bucket,
+                2,
+                append=FileChanges(added=(data_file(f"f{day}{bucket}"),), added_indexes=(index(f"i{day}{bucket}"),)),
             )
             committer.commit([message], ME)
     latest = context.snapshots.latest()
-    new = CommitMessage(DAYS[1], 0, 3, (data_file("new"),), new_index_files=(index("i"),), read_snapshot_id=2)
-    only_compact = CommitMessage(DAYS[0], 0, 2, compact_after=(data_file("c"),), read_snapshot_id=3)
+    new = CommitMessage(
+        DAYS[1], 0, 3, append=FileChanges(added=(data_file("new"),), added_indexes=(index("i"),)), read_snapshot_id=2
+    )
+    only_compact = CommitMessage(DAYS[0], 0, 2, compact=FileChanges(added=(data_file("c"),)), read_snapshot_id=3)
     found = overwrite_changes(context, [new, only_compact], {DAYS[1]}.__contains__, latest)
     assert [(e.kind, e.partition, e.bucket, e.total_buckets, e.file.file_name) for e in found.entries] == [
         (DELETE, DAYS[1], 0, 2, "f10"),
@@ -202,14 +212,22 @@ def test_all_fields_of_a_snapshot() -> None:
     clock = context.clock
     assert isinstance(clock, SteppingClock)
     message = CommitMessage(
-        DAYS[0], 0, 2, (data_file("a", rows=7), data_file("b", rows=5)), changelog_files=(data_file("c", rows=3),)
+        DAYS[0],
+        0,
+        2,
+        append=FileChanges(added=(data_file("a", rows=7), data_file("b", rows=5)), changelog=(data_file("c", rows=3),)),
     )
     (first,) = Committer(context).commit([message], CommitIdentity("me", 4), watermark=10).snapshots
     assert (first.id, first.schema_id, first.commit_user, first.commit_identifier, first.commit_kind) == (1, 0, "me", 4, "APPEND")
     assert (first.total_record_count, first.delta_record_count, first.changelog_record_count) == (12, 12, 3)
     assert (first.time_millis, first.watermark, first.statistics, first.index_manifest) == (clock.now, 10, None, None)
     clock.now -= 500
-    change = CommitMessage(DAYS[0], 0, 2, (data_file("d", rows=2),), (data_file("a", rows=7),), new_index_files=(index("i"),))
+    change = CommitMessage(
+        DAYS[0],
+        0,
+        2,
+        append=FileChanges(added=(data_file("d", rows=2),), removed=(data_file("a", rows=7),), added_indexes=(index("i"),)),
+    )
     with_statistics = replace(first, statistics="stats-1")
     context.storage.overwrite(context.layout.snapshot(1), with_statistics.to_json().encode())
     (second,) = Committer(context).commit([change], ME, watermark=9).snapshots
@@ -220,7 +238,11 @@ def test_all_fields_of_a_snapshot() -> None:
     clock.now += 5_000
     schema = replace(context.schema, id=1)
     SchemaHistory(context.storage, context.layout).commit(schema)
-    (third,) = Committer(context).commit([CommitMessage(DAYS[1], 0, 2, (data_file("e"),))], ME, watermark=11).snapshots
+    (third,) = (
+        Committer(context)
+        .commit([CommitMessage(DAYS[1], 0, 2, append=FileChanges(added=(data_file("e"),)))], ME, watermark=11)
+        .snapshots
+    )
     assert (third.schema_id, third.statistics, third.index_manifest, third.watermark) == (1, None, second.index_manifest, 11)
     assert (third.time_millis, third.total_record_count) == (clock.now, 17)
     for snapshot in (first, second, third):
@@ -247,7 +269,8 @@ def test_nothing_of_a_lost_attempt_is_left() -> None:
                 self.wins -= 1
                 rival = TableContext.open("/t", storage=MemoryStorage(space))
                 Committer(rival).commit(
-                    [CommitMessage(DAYS[3], 0, 2, (data_file(f"theirs-{self.wins}"),))], CommitIdentity("you")
+                    [CommitMessage(DAYS[3], 0, 2, append=FileChanges(added=(data_file(f"theirs-{self.wins}"),)))],
+                    CommitIdentity("you"),
                 )
             return super().put_if_absent(path, data)
 
@@ -255,7 +278,7 @@ def test_nothing_of_a_lost_attempt_is_left() -> None:
     steps: list[Step] = []
     context = paper_table({"manifest.merge-min-count": "2"}, storage=Rivals(space))
     context = replace(context, trace=StepTrace(context.clock, steps.append))
-    message = CommitMessage(DAYS[0], 0, 2, (data_file("mine"),), new_index_files=(index("i"),))
+    message = CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("mine"),), added_indexes=(index("i"),)))
     result = Committer(context).commit([message], ME)
     assert (result.attempts, [one.id for one in result.snapshots]) == (4, [4])
     named = set()
@@ -438,9 +461,9 @@ def test_overlapping_key_ranges(seed: int) -> None:
         for n, found in enumerate((new, deleted, other))
     ]
     messages = [
-        CommitMessage(EMPTY_ROW, 0, 2, new_files=as_files[0]),
-        CommitMessage(EMPTY_ROW, 0, 2, deleted_files=as_files[1]),
-        CommitMessage(EMPTY_ROW, 1, 2, new_files=as_files[2]),
+        CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=as_files[0])),
+        CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(removed=as_files[1])),
+        CommitMessage(EMPTY_ROW, 1, 2, append=FileChanges(added=as_files[2])),
     ]
     written = WrittenRanges(context, messages)
     for bucket, ours in ((0, new + deleted), (1, other), (2, [])):
@@ -473,7 +496,7 @@ def test_changes_that_fit(seed: int) -> None:
         meet = [b for b in base if b.bucket == one.bucket and b.file.level == one.file.level > 0]
         if not any(reach(b)[0] <= reach(one)[1] and reach(one)[0] <= reach(b)[1] for b in meet):
             base.append(one)
-    messages = [CommitMessage(EMPTY_ROW, entry.bucket, 2, (entry.file,)) for entry in base]
+    messages = [CommitMessage(EMPTY_ROW, entry.bucket, 2, append=FileChanges(added=(entry.file,))) for entry in base]
     latest = Committer(context).commit(messages, ME).snapshots[-1]
     listed = [replace(entry, kind=DELETE) for entry in dice.sample(base, dice.randint(0, len(base)))]
     listed += [some_file(f"new{number}") for number in range(dice.randint(0, 2))]
@@ -529,9 +552,9 @@ def test_the_snapshot_that_removed_a_file() -> None:
     context = paper_table()
     committer = Committer(context)
     file = data_file("a")
-    committer.commit([CommitMessage(DAYS[0], 0, 2, (file, data_file("b")))], ME)
-    committer.commit([CommitMessage(DAYS[0], 0, 2, deleted_files=(file,))], CommitIdentity("thief"))
-    committer.commit([CommitMessage(DAYS[0], 0, 2, deleted_files=(data_file("b"),))], ME)
+    committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(file, data_file("b"))))], ME)
+    committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(removed=(file,)))], CommitIdentity("thief"))
+    committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(removed=(data_file("b"),)))], ME)
     latest = context.snapshots.latest()
     entry = ManifestEntry(DELETE, DAYS[0], 0, 2, file)
     for read, expected in ((None, 2), (1, 2), (2, None), (3, None), (0, 2)):
@@ -547,7 +570,10 @@ def test_the_snapshot_that_removed_a_file() -> None:
 def test_files_that_exist_for_messages_only() -> None:
     context = paper_table()
     message = replace(
-        full_message(1, None), compact_after=(data_file("before-1"), data_file("after", extra_files=("after.x", "y")))
+        full_message(1, None),
+        compact=replace(
+            full_message(1, None).compact, added=(data_file("before-1"), data_file("after", extra_files=("after.x", "y")))
+        ),
     )
     base = f"{context.layout.root}/dt=2024-01-02/bucket-1/"
     found = created_files(context, [message])
@@ -569,12 +595,12 @@ def test_files_that_came_since_a_message_was_begun() -> None:
             DAYS[0],
             0,
             2,
-            (data_file(f"f{number}"),),
-            changelog_files=(data_file(f"c{number}"),),
-            new_index_files=(index(f"i{number}"),),
+            append=FileChanges(
+                added=(data_file(f"f{number}"),), changelog=(data_file(f"c{number}"),), added_indexes=(index(f"i{number}"),)
+            ),
         )
         committer.commit([message], ME)
-    committer.commit([CommitMessage(DAYS[0], 0, 2, deleted_files=(data_file("f3"),))], ME)
+    committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(removed=(data_file("f3"),)))], ME)
 
     def named(*reads: int | None) -> set[str]:
         return files_named_since(context, [CommitMessage(DAYS[0], 0, 2, read_snapshot_id=read) for read in reads])
@@ -755,11 +781,13 @@ def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
         others = Snapshot(number, 0, "none", "none", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=notes)
         context.storage.overwrite(context.layout.snapshot(number), others.to_json().encode())
     context.storage.write_new(context.layout.manifest("none"), encode_manifest_list([]))
-    (made,) = Committer(context).commit([CommitMessage(DAYS[0], 0, 2, (data_file("a"),))], ME).snapshots
+    (made,) = Committer(context).commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("a"),)))], ME).snapshots
     assert made.properties == {ATTEMPTS_PROPERTY: "1", DURATION_PROPERTY: "0", **(notes or {})}
     (repeatable,) = (
         Committer(context)
-        .commit([CommitMessage(DAYS[0], 0, 2, (data_file("b"),))], CommitIdentity("me", 1, assume_new=True))
+        .commit(
+            [CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("b"),)))], CommitIdentity("me", 1, assume_new=True)
+        )
         .snapshots
     )
     users = CommitUsers.from_properties(repeatable.properties)
@@ -769,7 +797,7 @@ def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
 def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With new files under new names: those of the first attempt were deleted."""
     context = paper_table()
-    Committer(context).commit([CommitMessage(DAYS[0], 0, 2, (data_file("old"),))], ME)
+    Committer(context).commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("old"),)))], ME)
     calls = []
 
     def gone_at_first(*arguments: Any) -> Any:
@@ -780,7 +808,7 @@ def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: 
 
     before = {status.name for status in context.storage.list_directory(context.layout.manifest_directory)}
     monkeypatch.setattr(prepared_snapshot, "merge_manifests", gone_at_first)
-    result = Committer(context).commit([CommitMessage(DAYS[0], 0, 2, (data_file("new"),))], ME)
+    result = Committer(context).commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("new"),)))], ME)
     assert (result.attempts, [snapshot.id for snapshot in result.snapshots]) == (2, [2])
     assert {entry.file.file_name for entry in context.manifests.live_entries(result.snapshots[0])} == {"old", "new"}
     first, second = (found - before for found in calls)

@@ -12,14 +12,14 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import data_file, live_names, make_table
 
 
 def message(name: str) -> CommitMessage:
-    return CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))
+    return CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))
 
 
 class SleepyStorage(LocalStorage):

@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files
 from tests.nightly import at_night
 
@@ -24,7 +24,9 @@ def write(folder: str, commits: int, writer: int) -> int:
     context = make_table(Path(folder), OPTIONS)
     spent = 0
     for number in range(commits):
-        message = CommitMessage(EMPTY_ROW, writer % 2, 2, new_files=(data_file(f"w{writer}-{number}", rows=writer + 1),))
+        message = CommitMessage(
+            EMPTY_ROW, writer % 2, 2, append=FileChanges(added=(data_file(f"w{writer}-{number}", rows=writer + 1),))
+        )
         spent += Committer(context).commit([message], CommitIdentity(f"writer-{writer}", number)).attempts
     return spent
 

@@ -12,7 +12,7 @@ from paimon_cli.commit.committer import Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import Conflict, DamagedFile, DataConflict, FilesConflict, Refused, StorageUnavailable
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, IndexFileMeta, IndexManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileChanges, IndexFileMeta, IndexManifestEntry
 from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, make_table, manifest_files, partition
@@ -99,16 +99,20 @@ def test_a_bucket_has_one_index_of_a_type_or_many_vectors_where_there_are_no_buc
 
 def test_conflicts_name_the_file_and_the_reason(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
-    message = CommitMessage(EMPTY_ROW, 0, 2, deleted_files=(data_file("never"),), read_snapshot_id=1)
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], ME)
+    message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(removed=(data_file("never"),)), read_snapshot_id=1)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),)))], ME)
     with pytest.raises(FilesConflict, match="data file never of bucket-0 is no longer in the table") as conflict:
         Committer(context).commit([message], ME)
     assert conflict.value.why == "a snapshot that has expired removed it"
     assert conflict.value.details["published_snapshots"] == []
     with pytest.raises(FilesConflict, match="data file a of bucket-0 is already in the table"):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], ME, CommitKind.REPAIR)
+        Committer(context).commit(
+            [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),)))], ME, CommitKind.REPAIR
+        )
     with pytest.raises(FilesConflict, match="data file a of bucket-0 occurs twice in this commit"):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),), (data_file("a"),))], ME)
+        Committer(context).commit(
+            [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),), removed=(data_file("a"),)))], ME
+        )
 
 
 def test_the_hint_is_reported_with_its_snapshot(tmp_path: Path) -> None:
@@ -116,7 +120,7 @@ def test_the_hint_is_reported_with_its_snapshot(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     context = replace(context, trace=StepTrace(context.clock, steps.append))
     for name in ("a", "b"):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file(name),))], ME)
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))], ME)
         assert Path(context.layout.latest_hint).read_text() == ("1" if name == "a" else "2")
     assert [step.facts for step in steps if step.name == "hint"] == [{"file": "LATEST", "snapshot": n} for n in (1, 2)]
     assert [step.facts["file"] for step in steps if step.name == "snapshot"] == ["snapshot-1", "snapshot-2"]
@@ -128,7 +132,9 @@ def test_identities(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     assert fresh_identity(context).user != fresh_identity(context).user and not fresh_identity(context).is_repeatable
     assert not Committer(context).is_committed(CommitIdentity("me", 0))
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], CommitIdentity("me", 3))
+    Committer(context).commit(
+        [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),)))], CommitIdentity("me", 3)
+    )
     assert [Committer(context).is_committed(CommitIdentity("me", number)) for number in (2, 3, 4)] == [True, True, False]
 
 
@@ -136,10 +142,10 @@ def test_one_bucket_and_two_do_not_go_together(tmp_path: Path) -> None:
     """Unless the change removes all files of the other count."""
     context = make_table(tmp_path / "t")
     old, other = data_file("old"), data_file("other", 20, 29)
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 1, (old, other))], ME)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 1, append=FileChanges(added=(old, other)))], ME)
     for gone, fits in (((old,), False), ((old, other), True)):
-        removal = CommitMessage(EMPTY_ROW, 0, 1, deleted_files=gone)
-        change = [removal, CommitMessage(EMPTY_ROW, 0, 2, (data_file("new", 40, 49),))]
+        removal = CommitMessage(EMPTY_ROW, 0, 1, append=FileChanges(removed=gone))
+        change = [removal, CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("new", 40, 49),)))]
         if fits:
             assert Committer(context).commit(change, ME).snapshots[0].id == 2
         else:
@@ -151,12 +157,12 @@ def test_one_bucket_and_two_do_not_go_together(tmp_path: Path) -> None:
 def test_files_whose_keys_cannot_be_read_are_damaged_or_expired(tmp_path: Path, is_there: bool) -> None:
     context = make_table(tmp_path / "t")
     for name in ("first.parquet", "theirs.parquet"):
-        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file(name),))], ME)
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))], ME)
     (tmp_path / "t" / "bucket-0").mkdir()
     for name in ("ours.parquet", "theirs.parquet") if is_there else ():
         (tmp_path / "t" / "bucket-0" / name).write_bytes(b"no parquet")
     by_key = replace(context, options=context.options.with_overrides({"commit.data-conflict-check": "key"}))
-    ours = CommitMessage(EMPTY_ROW, 0, 2, (data_file("ours.parquet"),), read_snapshot_id=1)
+    ours = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("ours.parquet"),)), read_snapshot_id=1)
     with pytest.raises(DamagedFile if is_there else DataConflict, match="theirs" if is_there else "has expired"):
         Committer(by_key).commit([ours], ME)
     assert context.snapshots.latest_id() == 2

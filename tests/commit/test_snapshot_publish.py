@@ -9,7 +9,7 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import LyingStorage, data_file, live_names, make_table, manifest_files, named_manifest_files
@@ -19,7 +19,7 @@ ME = CommitIdentity("me")
 
 
 def message(name: str) -> CommitMessage:
-    return CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))
+    return CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))
 
 
 @pytest.mark.parametrize("answer", [EXISTS, UNKNOWN])

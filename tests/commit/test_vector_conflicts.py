@@ -17,7 +17,7 @@ from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from tests.tables import compact, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
@@ -81,7 +81,7 @@ def test_a_rewrite_that_has_not_seen_a_new_vector_is_refused(tmp_path: Path) -> 
     rewrite = compacted(context, "full")
     write(context, [{"k": number, "v": "newer"} for number in range(30, 33)], compaction="none")
     marking = compacted(context)
-    assert not {file.file_name for file in marking.compact_before} & {file.file_name for file in rewrite.compact_before}
+    assert not {file.file_name for file in marking.compact.removed} & {file.file_name for file in rewrite.compact.removed}
     commit(context, marking)
     with pytest.raises(FilesConflict, match="deletion vectors of bucket-0 have changed") as conflict:
         commit(context, rewrite)
@@ -110,7 +110,7 @@ def test_marks_of_a_file_that_another_engine_has_removed_are_refused(tmp_path: P
     context = filled(tmp_path)
     marking = compacted(context)
     gone = next(file for file in buckets(context)[0].files if file.level and context.key_of(file.min_key) == (0,))
-    Committer(context).commit([CommitMessage(b"\0" * 12, 0, 1, compact_before=(gone,))], fresh_identity(context))
+    Committer(context).commit([CommitMessage(b"\0" * 12, 0, 1, compact=FileChanges(removed=(gone,)))], fresh_identity(context))
     with pytest.raises(FilesConflict, match=f"mark rows of a missing file: data file {gone.file_name}|{gone.file_name}"):
         commit(context, marking)
 
@@ -122,7 +122,7 @@ def test_a_commit_does_not_remove_a_file_and_leave_its_vector(tmp_path: Path) ->
     name = next(iter(load_vectors(context, bucket).by_file))
     file = next(file for file in bucket.files if file.file_name == name)
     with pytest.raises(FilesConflict, match="would mark rows of a missing file"):
-        commit(context, CommitMessage(bucket.partition, 0, 1, compact_before=(file,), compact_after=()))
+        commit(context, CommitMessage(bucket.partition, 0, 1, compact=FileChanges(removed=(file,), added=())))
 
 
 def test_vectors_of_other_buckets_stay(tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ def test_a_bucket_gets_no_second_file_of_vectors(tmp_path: Path) -> None:
     context = filled(tmp_path)
     first = compacted(context)
     commit(context, first)
-    (made,) = first.compact_new_index_files
+    (made,) = first.compact.added_indexes
     second = replace(made, file_name="index-other-0")
     with pytest.raises(FilesConflict, match="no longer current"):
-        commit(context, CommitMessage(first.partition, 0, 1, compact_new_index_files=(second,)))
+        commit(context, CommitMessage(first.partition, 0, 1, compact=FileChanges(added_indexes=(second,))))
 
 
 def picked(context: TableContext, file: int, level: int) -> CommitMessage:

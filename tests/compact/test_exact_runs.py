@@ -18,7 +18,7 @@ from paimon_cli.history import table_context
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import UNKNOWN, Rewrite
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, CommitMessage, FileChanges
 from paimon_cli.storage.injected import Step, StepTrace
 from tests.commit import commit_tables
 from tests.commit.commit_tables import SteppingClock, data_file
@@ -90,18 +90,18 @@ def test_a_run_reports_what_it_read_and_wrote(tmp_path: Path) -> None:
     assert pick == {"bucket": "bucket-0", "strategy": "full", "runs": 4, "picked": True, "reason": task.reason, **picked}
     message = run_compaction(context, task)
     (rewrite,) = (step.facts for step in steps if step.name == "rewrite")
-    (made,) = message.compact_after
+    (made,) = message.compact.added
     read = {"input_rows": 16, "input_bytes": size}
     wrote = {"output_files": [made.file_name], "output_rows": 5, "output_bytes": made.file_size}
     assert sorted(rewrite.pop("input_files")) == sorted(names)
     assert rewrite == {"bucket": "bucket-0", "level": 5, **read, **wrote}
     assert (made.level, made.file_source, made.delete_row_count, made.row_count) == (5, SOURCE_COMPACT, 0, 5)
     assert STAMP in made.file_name.replace("-", "")
-    assert {file.file_name for file in message.compact_before} == set(names)
+    assert {file.file_name for file in message.compact.removed} == set(names)
     assert (message.partition, message.bucket, message.total_buckets, message.read_snapshot_id) == (EMPTY_ROW, 0, 1, 4)
-    assert not message.has_append and message.has_compact
+    assert not message.append and message.compact
     steps.clear()
-    left = plan_bucket(context, replace(bucket, files=message.compact_after), "minor", 4)
+    left = plan_bucket(context, replace(bucket, files=message.compact.added), "minor", 4)
     assert isinstance(left, SkippedBucket)
     assert [step.facts for step in steps] == [
         {"bucket": "bucket-0", "strategy": "minor", "runs": 1, "picked": False, "reason": left.reason}
@@ -116,8 +116,8 @@ def test_what_only_changes_its_level_is_not_read(tmp_path: Path) -> None:
     to_a_middle = replace(task, output_level=4)
     steps.clear()
     message = run_compaction(context, to_a_middle)
-    assert [file.level for file in message.compact_before] == [3] and message.compact_after == (
-        message.compact_before[0].upgraded(4),
+    assert [file.level for file in message.compact.removed] == [3] and message.compact.added == (
+        message.compact.removed[0].upgraded(4),
     )
     assert [(step.name, step.facts) for step in steps] == [
         ("upgrade", {"bucket": "bucket-0", "file": "big", "from_level": 3, "level": 4})
@@ -145,12 +145,12 @@ def test_deletes_missing_in_metadata_do_not_reach_the_top_level(
     task = plan_bucket(context, replace(bucket, files=tuple(replace(file, level=0) for file in files)), "full", 1)
     assert isinstance(task, CompactionTask) and task.max_level == 5
     message = run_compaction(context, replace(task, files=files, output_level=output))
-    upgraded = {file.file_name for file in files} & {file.file_name for file in message.compact_after}
-    assert {file.level for file in message.compact_after} <= {output}
+    upgraded = {file.file_name for file in files} & {file.file_name for file in message.compact.added}
+    assert {file.level for file in message.compact.added} <= {output}
     if level == output:
-        assert message.compact_after == ()
+        assert message.compact.added == ()
     elif is_rewritten:
-        assert sum(file.row_count for file in message.compact_after) == 8 and len(upgraded) == len(files) - 1
+        assert sum(file.row_count for file in message.compact.added) == 8 and len(upgraded) == len(files) - 1
     else:
         assert upgraded == {file.file_name for file in files}
 
@@ -179,7 +179,7 @@ def test_a_writer_compacts_what_the_triggers_ask_for(tmp_path: Path, trigger: st
     assert (message is None) == (trigger == "5")
     assert [step.facts["strategy"] for step in steps if step.name == "pick"] == ["minor"]
     if message is not None:
-        assert message.read_snapshot_id == 9 and all(STAMP in file.file_name.replace("-", "") for file in message.compact_after)
+        assert message.read_snapshot_id == 9 and all(STAMP in file.file_name.replace("-", "") for file in message.compact.added)
         with pytest.raises(CancelledError):
             compaction(context, bucket, lambda: True)
 
@@ -208,7 +208,7 @@ def test_a_bucket_of_a_partition_is_compacted_in_its_directory(tmp_path: Path) -
     task = plan_bucket(context, bucket, "full", 2)
     assert isinstance(task, CompactionTask)
     message = run_compaction(context, task)
-    (made,) = message.compact_after
+    (made,) = message.compact.added
     assert (message.partition, message.bucket, made.row_count) == (bucket.partition, 0, 3)
     assert data_files(context) - before == {f"dt=b/bucket-0/{made.file_name}"}
     assert {step.facts["bucket"] for step in steps if step.name in ("pick", "rewrite")} == {"dt=b/bucket-0"}
@@ -241,7 +241,7 @@ def test_a_writers_compaction_of_files_that_others_replaced_and_expired_is_a_con
 
 def test_a_writers_compaction_of_a_partition_that_others_dropped_is_a_conflict(tmp_path: Path) -> None:
     context, _, bucket = partitioned(tmp_path)
-    changes = [CommitMessage(bucket.partition, 0, 1, compact_before=bucket.files)]
+    changes = [CommitMessage(bucket.partition, 0, 1, compact=FileChanges(removed=bucket.files))]
     Committer(context).commit(changes, CommitIdentity("others"))
     lost(context, bucket)
     with pytest.raises(FilesConflict, match="was compacted by another job"):
@@ -258,7 +258,7 @@ def test_a_file_that_a_writers_compaction_should_be_able_to_read_is_damaged(tmp_
         if case == "it is this writer's own":
             path.unlink()
             stamp = path.name.removeprefix("data-")[:18].replace("-", "")
-        changes = [CommitMessage(bucket.partition, 0, 1, compact_before=bucket.files)]
+        changes = [CommitMessage(bucket.partition, 0, 1, compact=FileChanges(removed=bucket.files))]
         Committer(context).commit(changes, CommitIdentity("others"))
     with pytest.raises(DamagedFile, match=path.name):
         compacted_by_a_writer(context, bucket, stamp)

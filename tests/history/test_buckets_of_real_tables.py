@@ -17,7 +17,7 @@ from paimon_cli.history.live_files import CommittedState, bucket_files, committe
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import TagHistory
-from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, CommitMessage, FileFilter
+from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, CommitMessage, FileChanges, FileFilter
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
@@ -154,7 +154,7 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_limited_number_of_entries_is_kept_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the objects of the buckets that were read last are cached; others are created again."""
     context = make_table(tmp_path, {"bucket": "4"})
-    messages = [CommitMessage(EMPTY_ROW, bucket, 4, (data_file(f"f{bucket}"),)) for bucket in range(4)]
+    messages = [CommitMessage(EMPTY_ROW, bucket, 4, append=FileChanges(added=(data_file(f"f{bucket}"),))) for bucket in range(4)]
     Committer(context).commit(messages, CommitIdentity("me"))
     monkeypatch.setattr(PIECES, "entry_cache_objects", 2)
     snapshot = context.snapshots.get(1)

@@ -19,7 +19,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, FileChanges, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 from paimon_cli.pieces import PIECES
 from tests.commit.commit_tables import FaultyStorage, data_file, make_table, partition
@@ -132,7 +132,7 @@ def test_the_newest_bucket_count_of_a_manifest(tmp_path: Path, monkeypatch: pyte
 
 
 def commit_one(context: TableContext, name: str) -> Snapshot:
-    messages = [CommitMessage(DAYS[0], 0, 2, new_files=(data_file(name),), read_snapshot_id=None)]
+    messages = [CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file(name),)), read_snapshot_id=None)]
     return Committer(context).commit(messages, CommitIdentity("me"), CommitKind.REPAIR).snapshots[0]
 
 

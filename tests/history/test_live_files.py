@@ -16,7 +16,7 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, FileFilter, ManifestFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, FileChanges, FileFilter, ManifestFileMeta
 from paimon_cli.pieces import PIECES
 from tests import tables
 from tests.commit import commit_tables
@@ -91,7 +91,7 @@ def test_manifests_of_other_buckets_are_not_read(tmp_path: Path) -> None:
     """Files in dropped manifests are not reported to the filter."""
     context = commit_tables.make_table(tmp_path / "t")
     for number in range(4):
-        message = CommitMessage(EMPTY_ROW, number, 4, new_files=(commit_tables.data_file(f"f{number}"),))
+        message = CommitMessage(EMPTY_ROW, number, 4, append=FileChanges(added=(commit_tables.data_file(f"f{number}"),)))
         Committer(context).commit([message], CommitIdentity("me"))
     snapshot = context.snapshots.latest()
     assert snapshot is not None
@@ -121,7 +121,7 @@ def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path: Path) -> Non
     context = commit_tables.make_table(tmp_path / "t")
     names = ["abcdefgh12345678", "ABCDEFGHabcdefgh", "0123456789012345"]
     for number, name in enumerate(names):
-        message = CommitMessage(EMPTY_ROW, number % 2, 2, new_files=(commit_tables.data_file(name),))
+        message = CommitMessage(EMPTY_ROW, number % 2, 2, append=FileChanges(added=(commit_tables.data_file(name),)))
         Committer(context).commit([message], CommitIdentity("me"))
     snapshot = context.snapshots.latest()
     assert snapshot is not None

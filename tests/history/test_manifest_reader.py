@@ -17,7 +17,7 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileChanges, FileFilter, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
@@ -58,7 +58,7 @@ def test_the_fold_is_set_wise() -> None:
 def commits(tmp_path: Path, count: int) -> TableContext:
     context = make_table(tmp_path)
     for number in range(count):
-        message = CommitMessage(EMPTY_ROW, number % 2, 2, new_files=(data_file(f"f{number:02}"),))
+        message = CommitMessage(EMPTY_ROW, number % 2, 2, append=FileChanges(added=(data_file(f"f{number:02}"),)))
         Committer(context).commit([message], ME)
     return context
 
@@ -121,7 +121,7 @@ class Counting(LocalStorage):
 def test_what_a_commit_added_and_deleted(tmp_path: Path) -> None:
     context = commits(tmp_path, 3)
     old = data_file("f00")
-    message = CommitMessage(EMPTY_ROW, 0, 2, compact_before=(old,), compact_after=(data_file("g", level=5),))
+    message = CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=(old,), added=(data_file("g", level=5),)))
     Committer(context).commit([message], ME)
     changes = [(entry.kind, entry.file.file_name) for entry in context.manifests.delta_entries(context.snapshots.get(4))]
     assert sorted(changes) == [(ADD, "g"), (DELETE, "f00")]

@@ -27,7 +27,7 @@ from paimon_cli.jobs.repair_job import apply_repair
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -436,7 +436,7 @@ def test_buckets_without_an_index_get_one(tmp_path: Path) -> None:
     latest = context.snapshots.latest()
     assert latest is not None
     entries = context.manifests.index_entries(latest)
-    gone = [CommitMessage(*e.bucket_id, -1, deleted_index_files=(e.index_file,)) for e in entries]
+    gone = [CommitMessage(*e.bucket_id, -1, append=FileChanges(removed_indexes=(e.index_file,))) for e in entries]
     Committer(context).commit(gone, fresh_identity(context))
     with pytest.raises(DamagedFile, match="rows but no hash index") as failure:
         tables.write(context, [{"p": "a", "k": 1}])

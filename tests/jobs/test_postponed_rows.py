@@ -36,6 +36,7 @@ from paimon_cli.metadata.data_file import (
     CommitMessage,
     DataFileMeta,
     DeletionVectorRange,
+    FileChanges,
     IndexFileMeta,
     SimpleStats,
 )
@@ -254,7 +255,7 @@ def test_a_partition_in_which_rows_were_only_marked_has_changed(tmp_path: Path) 
     first, second = (bucket for bucket in bucket_files(context, context.snapshots.latest()).values())
     vector = DeletionVectorRange(first.files[0].file_name, 1, 22, 1)
     index = IndexFileMeta(DELETION_VECTORS, "index-1-0", 30, 1, (vector,))
-    marks = CommitMessage(*first.bucket_id, 1, new_index_files=(index,), read_snapshot_id=read)
+    marks = CommitMessage(*first.bucket_id, 1, append=FileChanges(added_indexes=(index,)), read_snapshot_id=read)
     Committer(context).commit([marks], fresh_identity(context))
     ours = [CommitMessage(*bucket.bucket_id, 1, read_snapshot_id=read) for bucket in (first, second)]
     assert partitions_changed_since(context, ours) == {first.partition}

@@ -197,7 +197,7 @@ def test_numbers_of_an_append_table_are_only_metadata(tmp_path: Path) -> None:
     commit_stage(context, *files[::-1], together=Together(GIVEN))
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     numbers = {file.min_sequence_number: file.file_name for file in bucket.files}
-    staged = [file.read().messages[0].new_files[0].file_name for file in files[::-1]]
+    staged = [file.read().messages[0].append.added[0].file_name for file in files[::-1]]
     assert [numbers[n] for n in range(3)] == staged and data_files(context) == before
 
 

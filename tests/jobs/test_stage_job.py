@@ -70,7 +70,9 @@ def test_nothing_is_visible_before_the_commit(table: TableContext) -> None:
     staged = file.read()
     assert (staged.state, staged.table, staged.schema_id, staged.read_snapshot_id) == (STAGED, table.url, 0, 1)
     new = files_of(table) - before
-    assert {f"{table.partition_path_of(m.partition)}bucket-{m.bucket}/{m.new_files[0].file_name}" for m in staged.messages} == new
+    assert {
+        f"{table.partition_path_of(m.partition)}bucket-{m.bucket}/{m.append.added[0].file_name}" for m in staged.messages
+    } == new
     result = commit(table, file)
     assert [(s.id, s.commit_user, s.commit_identifier) for s in result.snapshots] == [(2, staged.commit_user, 0)]
     assert values(table) == [("a", 1, 11), ("a", 2, 20), ("a", 3, 30), ("b", 4, 40)]
@@ -331,7 +333,12 @@ def test_an_extra_file_that_is_missing_is_damage(table: TableContext) -> None:
     file = stage(table, "f", [row(1, 11)])
     staged = file.read()
     (message, *others) = staged.messages
-    first = replace(message, new_files=(replace(message.new_files[0], extra_files=("gone.index",)), *message.new_files[1:]))
+    first = replace(
+        message,
+        append=replace(
+            message.append, added=(replace(message.append.added[0], extra_files=("gone.index",)), *message.append.added[1:])
+        ),
+    )
     file.write(replace(staged, messages=(first, *others)))
     with pytest.raises(DamagedFile, match=r"gone.index of .* is missing"):
         commit(table, file)

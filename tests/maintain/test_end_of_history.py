@@ -26,7 +26,7 @@ from paimon_cli.lab.simulation.exploration import explain, explore
 from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.end_of_history import EndOfHistory
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, WrappedStorage
 from tests.commit.commit_tables import data_file
@@ -79,7 +79,7 @@ def drop(context: TableContext) -> None:
 
 
 def commit(context: TableContext, storage: LocalStorage) -> None:
-    message = CommitMessage(EMPTY_ROW, 0, 1, new_files=(data_file("new"),))
+    message = CommitMessage(EMPTY_ROW, 0, 1, append=FileChanges(added=(data_file("new"),)))
     Committer(replace(context, storage=storage)).commit([message], CommitIdentity("late"))
 
 

@@ -21,7 +21,7 @@ from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.restore_as_new import differences, restore_as_new
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, replace_tag
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, FileChanges, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
@@ -94,11 +94,20 @@ def replaced(tmp_path: Path) -> Replaced:
     later = IndexFileMeta("DELETION_VECTORS", "later", len(contents["later"]), 0, ())
     committer = Committer(context)
     with mock.patch("paimon_cli.commit.committer.check_files"):
-        committer.commit([CommitMessage(EMPTY_ROW, 1, 2, new_files=old, new_index_files=(vectors, keys))], CommitIdentity("me"))
+        committer.commit(
+            [CommitMessage(EMPTY_ROW, 1, 2, append=FileChanges(added=old, added_indexes=(vectors, keys)))], CommitIdentity("me")
+        )
     first = context.snapshots.get(1)
     new = (commit_tables.data_file("c.parquet"),)
     committer.commit(
-        [CommitMessage(EMPTY_ROW, 1, 2, (*new,), old, new_index_files=(later,), deleted_index_files=(vectors, keys))],
+        [
+            CommitMessage(
+                EMPTY_ROW,
+                1,
+                2,
+                append=FileChanges(added=(*new,), removed=old, added_indexes=(later,), removed_indexes=(vectors, keys)),
+            )
+        ],
         CommitIdentity("you"),
     )
     latest = context.snapshots.latest()
@@ -171,7 +180,9 @@ def test_buckets_that_only_one_of_the_two_states_has_differ_wholly(tmp_path: Pat
 
     def added(partition: bytes, bucket: int, name: str, *index: str) -> CommitMessage:
         files = (replace(commit_tables.data_file(name), file_size=len(name)),)
-        return CommitMessage(partition, bucket, 2, new_files=files, new_index_files=tuple(indexes[one] for one in index))
+        return CommitMessage(
+            partition, bucket, 2, append=FileChanges(added=files, added_indexes=tuple(indexes[one] for one in index))
+        )
 
     committer = Committer(context)
     committer.commit(
@@ -179,9 +190,12 @@ def test_buckets_that_only_one_of_the_two_states_has_differ_wholly(tmp_path: Pat
     )
     first = context.snapshots.get(1)
     removed = CommitMessage(
-        old, 1, 2, deleted_files=(replace(commit_tables.data_file("ccc"), file_size=3),), deleted_index_files=(indexes["old"],)
+        old,
+        1,
+        2,
+        append=FileChanges(removed=(replace(commit_tables.data_file("ccc"), file_size=3),), removed_indexes=(indexes["old"],)),
     )
-    swapped = CommitMessage(same, 1, 2, new_index_files=(indexes["by"],), deleted_index_files=(indexes["swap"],))
+    swapped = CommitMessage(same, 1, 2, append=FileChanges(added_indexes=(indexes["by"],), removed_indexes=(indexes["swap"],)))
     committer.commit([removed, swapped, added(new, 0, "dddd", "new")], CommitIdentity("you"))
     latest = context.snapshots.latest()
     assert latest is not None
@@ -215,8 +229,10 @@ def test_buckets_that_only_one_of_the_two_states_has_differ_wholly(tmp_path: Pat
 def test_an_index_without_any_file_beside_it_has_the_tables_number_of_buckets(tmp_path: Path) -> None:
     context = replace(commit_tables.make_table(tmp_path / "t", {"bucket": "5"}), read_threads=1)
     index = IndexFileMeta("HASH", "lonely", 10, 1)
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 3, 5, new_files=(commit_tables.data_file("a"),))], CommitIdentity("me"))
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 4, 5, new_index_files=(index,))], CommitIdentity("me"))
+    Committer(context).commit(
+        [CommitMessage(EMPTY_ROW, 3, 5, append=FileChanges(added=(commit_tables.data_file("a"),)))], CommitIdentity("me")
+    )
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 4, 5, append=FileChanges(added_indexes=(index,)))], CommitIdentity("me"))
     (found,) = differences(context, context.snapshots.get(2), context.snapshots.get(1))
     assert (found.total_buckets, found.removed, found.removed_indexes) == (5, (), (index,))
     (back,) = differences(context, context.snapshots.get(1), context.snapshots.get(2))

@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta, SimpleStats
+from paimon_cli.metadata.data_file import (
+    CommitMessage,
+    DataFileMeta,
+    DeletionVectorRange,
+    FileChanges,
+    IndexFileMeta,
+    SimpleStats,
+)
 from paimon_cli.metadata.staged_commit import COMMITTED, StagedCommit, record_from_json, record_to_json
 from tests.commit.commit_tables import data_file
 
@@ -65,7 +72,7 @@ STAGED = StagedCommit(
     commit_identifier=2**63 - 2,
     read_snapshot_id=None,
     data_conflict_check="bucket",
-    messages=(CommitMessage(b"\0\xff", 1, 2, new_files=(data_file("data-1.parquet"),)),),
+    messages=(CommitMessage(b"\0\xff", 1, 2, append=FileChanges(added=(data_file("data-1.parquet"),))),),
     overwrite=True,
     static_partition=("dt=a=b", "hour=7"),
 )

@@ -79,10 +79,13 @@ def a_sort_that_overwrites_what_others_have_appended() -> Patch:
     """As Paimon's Spark procedure commits it (apache/paimon #7595)."""
 
     def commit(self: Committer, messages: Sequence[CommitMessage], identity: Any, **named: Any) -> CommitResult:
-        if not any(message.compact_after for message in messages):
+        if not any(message.compact.added for message in messages):
             return real(self, messages, identity, **named)
-        sorted_files = [replace(m, new_files=m.compact_after, compact_before=(), compact_after=()) for m in messages]
-        bare = [replace(m, compact_new_index_files=(), compact_deleted_index_files=()) for m in sorted_files]
+        sorted_files = [
+            replace(m, append=replace(m.append, added=m.compact.added), compact=replace(m.compact, removed=(), added=()))
+            for m in messages
+        ]
+        bare = [replace(m, compact=replace(m.compact, added_indexes=(), removed_indexes=())) for m in sorted_files]
         return self.overwrite(bare, identity, replaced_partitions=lambda partition: True)
 
     real = Committer.commit
@@ -98,6 +101,6 @@ def a_delete_removes_what_came_meanwhile() -> Patch:
         result = real(context, bucket, parts, *others)
         assert result.message is not None
         everything = bucket_files(context, context.snapshots.latest())[bucket.bucket_id].files
-        return replace(result, message=replace(result.message, deleted_files=everything))
+        return replace(result, message=replace(result.message, append=replace(result.message.append, removed=everything)))
 
     return patch.object(append_change, "_changed_bucket", changed)

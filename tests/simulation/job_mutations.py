@@ -25,7 +25,7 @@ from tests.simulation.mutation import Patch, both, planted_in
 @planted_in("upgrades")
 def abort_deletes_upgraded_files() -> Patch:
     def all_after(self: CommitMessage) -> Any:
-        return self.new_files + self.compact_after
+        return self.append.added + self.compact.added
 
     return patch.object(CommitMessage, "created_files", all_after)
 
@@ -33,7 +33,7 @@ def abort_deletes_upgraded_files() -> Patch:
 @planted_in("compactor-compactor")
 def abort_deletes_what_was_to_be_replaced() -> Patch:
     def replaced_too(self: CommitMessage) -> Any:
-        return self.new_files + self.compact_before + self.compact_after
+        return self.append.added + self.compact.removed + self.compact.added
 
     names: Patch = patch.object(commit_messages, "files_named_since", lambda *given: set())
     return both(patch.object(CommitMessage, "created_files", replaced_too), names)

@@ -50,7 +50,7 @@ def waiting_files_that_came_meanwhile_go_too() -> Patch:
     def emptying(new_files: NewFiles, *others: Any) -> list[CommitMessage]:
         messages, now = real(new_files, *others), bucket_files(new_files.context, new_files.context.snapshots.latest())
         waiting = {place: bucket.files for place, bucket in now.items() if place.bucket == POSTPONE_BUCKET}
-        return [replace(m, compact_before=waiting.get(m.bucket_id, m.compact_before)) for m in messages]
+        return [replace(m, compact=replace(m.compact, removed=waiting.get(m.bucket_id, m.compact.removed))) for m in messages]
 
     return patch.object(compact_job, "distribute", emptying)
 

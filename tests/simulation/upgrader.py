@@ -8,7 +8,7 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.actor_jobs import end_of
-from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, FileChanges
 
 
 def upgrader(place: int) -> Job:
@@ -24,8 +24,9 @@ def upgrader(place: int) -> Job:
             EMPTY_ROW,
             0,
             context.options.bucket,
-            compact_before=tuple(lifted),
-            compact_after=tuple(file.upgraded(context.options.num_levels - 1) for file in lifted),
+            compact=FileChanges(
+                removed=tuple(lifted), added=tuple(file.upgraded(context.options.num_levels - 1) for file in lifted)
+            ),
             read_snapshot_id=snapshot.id,
         )
 

@@ -176,7 +176,7 @@ def a_rewrite_brings_marked_rows_back() -> Patch:
 @planted_in("vectors-levels")
 def abort_deletes_the_index_file_that_was_to_be_replaced() -> Patch:
     def replaced_too(self: CommitMessage) -> Any:
-        return self.new_index_files + self.compact_new_index_files + self.compact_deleted_index_files
+        return self.append.added_indexes + self.compact.added_indexes + self.compact.removed_indexes
 
     names: Patch = patch.object(commit_messages, "files_named_since", lambda *given: set())
     return both(patch.object(CommitMessage, "created_index_files", replaced_too), names)

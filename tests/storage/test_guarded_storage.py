@@ -13,7 +13,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
@@ -184,7 +184,7 @@ def open_table(tmp_path: Path, storage: Storage) -> TableContext:
 
 
 def message(name: str) -> CommitMessage:
-    return CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))
+    return CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))
 
 
 class TestCommits:

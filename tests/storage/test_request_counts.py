@@ -23,7 +23,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.bucket.data_file_reader import FilePart, read_part
 from paimon_cli.cli.app import app
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.data_file import FileChanges, ManifestEntry
 from paimon_cli.storage import guarded_storage
 from tests.storage.s3_proxy import S3Proxy, Served
 from tests.storage.s3_server import S3Server
@@ -194,7 +194,7 @@ def test_a_plan_of_a_thousand_files(s3_server: S3Server, proxy: S3Proxy) -> None
     Table.create(table, columns=["k INT NOT NULL", "v STRING"], primary_key="k", bucket=1, options=options)
     context = TableContext.open(table, storage_options=options)
     files = tuple(data_file(f"f{number}", low=number, high=number) for number in range(1000))
-    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 1, new_files=files)], fresh_identity(context))
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 1, append=FileChanges(added=files))], fresh_identity(context))
     opened = TableContext.open(table, storage_options=options)
     proxy.forget()
     latest = opened.snapshots.latest()

@@ -17,7 +17,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage_for_url import storage_for_url
 from scripts.nightly.race_put_if_absent import PROCESSES
@@ -169,7 +169,7 @@ def open_table(url: str, options: dict[str, str], tmp_path: Path) -> TableContex
 
 
 def message(name: str) -> CommitMessage:
-    return CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))
+    return CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(name),)))
 
 
 def publishes(snapshot_id: int, request: Request) -> bool:

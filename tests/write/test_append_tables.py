@@ -226,7 +226,7 @@ def test_tasks_write_the_splits_that_they_read(tmp_path: Path) -> None:
     tallies: dict[int, Any] = {}
     written = write_where_read(LocalEngine(), plan, 2, tallies, NoProgress())
     assert [tally.rows for _, tally in sorted(tallies.items())] == [10, 10, 10]
-    assert [file.row_count for message in written.messages for file in message.new_files] == [20, 10]
+    assert [file.row_count for message in written.messages for file in message.append.added] == [20, 10]
 
 
 def test_a_task_that_fails_removes_its_files(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from paimon_cli.errors import FilesConflict, StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.write.bucket_writer import BucketTree, Compactions, InThisThread
 from tests.commit.commit_tables import data_file, make_table
@@ -77,7 +77,7 @@ class Merging:
             name = f"merged-{len(self.made)}"
             self.made.append(name)
             after = [data_file(name, level=self._dice.randint(1, 5), extra_files=(f"{name}.index",))]
-        return CommitMessage(EMPTY_ROW, 0, 2, compact_before=tuple(before), compact_after=tuple(after))
+        return CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=tuple(before), added=tuple(after)))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -112,14 +112,14 @@ def test_what_is_committed_is_what_flushes_and_compactions_left(tmp_path: Path, 
     message = tree.message(7)
     levels = [file.level for file in tree._live]
     assert tree.run_count == levels.count(0) + len({level for level in levels if level})
-    assert message.new_files == tuple(flushed) and message.read_snapshot_id == 7 and message.total_buckets == 2
-    before, after = ([file.file_name for file in half] for half in (message.compact_before, message.compact_after))
+    assert message.append.added == tuple(flushed) and message.read_snapshot_id == 7 and message.total_buckets == 2
+    before, after = ([file.file_name for file in half] for half in (message.compact.removed, message.compact.added))
     known = [file.file_name for file in (*start, *flushed)]
     assert len(set(before)) == len(before) and len(set(after)) == len(after)
     assert set(before) <= set(known), "only what the table or this commit knows can go"
     left = {name for name in known if name not in before} | set(after)
     assert {file.file_name for file in tree._live} == left
-    for half in message.compact_after:
+    for half in message.compact.added:
         assert half in tree._live
     untouched = [file.file_name for file in tree._live if file.file_name in known and file.file_name not in after]
     assert untouched == [name for name in known if name in untouched], "files keep their order"
@@ -133,7 +133,7 @@ def test_a_merged_file_replaces_its_newest_input(tmp_path: Path) -> None:
     start = [data_file("old", level=5), data_file("a"), data_file("b")]
 
     def merge(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
-        return CommitMessage(EMPTY_ROW, 0, 2, compact_before=bucket.files[1:3], compact_after=(data_file("ab", level=4),))
+        return CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=bucket.files[1:3], added=(data_file("ab", level=4),)))
 
     executor = Later()
     tree = BucketTree(context, BucketFiles(EMPTY_ROW, 0, 2, tuple(start)), Compactions(context, merge, executor))

@@ -17,7 +17,7 @@ from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage, FileChanges
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
@@ -69,7 +69,7 @@ class Slow:
             return None
         made = data_file(f"merged-{len(self.offered)}", level=5)
         return CommitMessage(
-            bucket.partition, bucket.bucket, bucket.total_buckets, compact_before=bucket.files, compact_after=(made,)
+            bucket.partition, bucket.bucket, bucket.total_buckets, compact=FileChanges(removed=bucket.files, added=(made,))
         )
 
 
@@ -104,10 +104,10 @@ def test_a_write_without_pressure_is_one_flush_and_one_compaction(tmp_path: Path
     with TableWriter(plan) as writer:
         writer.write(batch(context, [3, 1, 2]))
         (bucket,) = writer.finish().buckets
-    (flushed,) = bucket.message.new_files
+    (flushed,) = bucket.message.append.added
     assert compaction.offered == [["old", flushed.file_name]] and bucket.message.read_snapshot_id == 8
-    assert [file.file_name for file in bucket.message.compact_before] == ["old", flushed.file_name]
-    assert [file.file_name for file in bucket.message.compact_after] == ["merged-1"]
+    assert [file.file_name for file in bucket.message.compact.removed] == ["old", flushed.file_name]
+    assert [file.file_name for file in bucket.message.compact.added] == ["merged-1"]
     assert (bucket.stalls, bucket.stall_millis, bucket.wait_millis) == (0, 0, 2000)
     assert (flushed.level, flushed.file_source, flushed.row_count) == (
         0,
@@ -127,9 +127,9 @@ def test_numbers_start_after_the_committed_ones(tmp_path: Path) -> None:
         with TableWriter(plan_of(context, first_sequences={(EMPTY_ROW, 0): first})) as writer:
             writer.write(batch(context, [3, 1, 2], 5))
             (bucket,) = writer.finish().buckets
-        (file,) = bucket.message.new_files
+        (file,) = bucket.message.append.added
         assert (file.min_sequence_number, file.max_sequence_number) == (first + 5, first + 7)
-        assert (bucket.wait_millis, bucket.message.compact_after, bucket.message.read_snapshot_id) == (0, (), None)
+        assert (bucket.wait_millis, bucket.message.compact.added, bucket.message.read_snapshot_id) == (0, (), None)
         assert bucket.message.total_buckets == 1
 
 
@@ -152,7 +152,7 @@ def test_a_writer_stalls_at_the_stop_trigger_for_as_long_as_the_compaction_takes
     (bucket,) = written.buckets
     flushes, stalls = of(steps, "flush"), of(steps, "stall")
     assert [flush["reason"] for flush in flushes] == ["the write buffer is full"] * (len(flushes) - 1) + ["no more rows"]
-    assert len(bucket.message.new_files) == len(flushes) == written.buffer.flushes > 4
+    assert len(bucket.message.append.added) == len(flushes) == written.buffer.flushes > 4
     compacted = len(compaction.offered)
     if beside:
         assert not stalls and compacted == len(flushes) and (bucket.stalls, bucket.stall_millis) == (0, 0)
@@ -181,9 +181,9 @@ def test_a_writer_continues_when_nothing_is_left_to_compact(tmp_path: Path) -> N
         for key in range(5):
             writer.write(batch(context, [key] * 2, 2 * key))
         (bucket,) = writer.finish().buckets
-    assert bucket.stalls == len(of(steps, "stall")) == len(bucket.message.new_files) - 2
+    assert bucket.stalls == len(of(steps, "stall")) == len(bucket.message.append.added) - 2
     assert [facts["runs_left"] for facts in of(steps, "stall")] == [facts["runs"] for facts in of(steps, "stall")]
-    assert not bucket.message.compact_before and not bucket.message.compact_after
+    assert not bucket.message.compact.removed and not bucket.message.compact.added
     sizes = [len(offered) for offered in compaction.offered]
     assert sizes == list(range(2, len(sizes) + 2)), "the same files are not offered twice"
 
@@ -200,7 +200,7 @@ def test_spills_and_preemptions_are_counted_and_reported(tmp_path: Path) -> None
     assert {facts["bucket"] for facts in spills} == {"bucket-0", "bucket-1"}
     assert use.flushes == 2 == len(of(steps, "flush")) and use.buffer_size == 300 and 0 < use.buffer_peak <= 300
     assert 0 < use.preemptions <= use.spills
-    assert sum(file.row_count for bucket in written.buckets for file in bucket.message.new_files) == 60
+    assert sum(file.row_count for bucket in written.buckets for file in bucket.message.append.added) == 60
 
 
 @dataclass(eq=False)
@@ -280,7 +280,7 @@ def test_splits_are_read_in_order_and_progress_is_heard_of(tmp_path: Path, threa
     heard: list[int] = []
     written = write_rows(plan, tallies, heard.append, threads)
     assert heard == [5, 5, 3, 3] and sorted(tallies) == [0, 1]
-    assert sum(file.row_count for bucket in written.buckets for file in bucket.message.new_files) == 16
+    assert sum(file.row_count for bucket in written.buckets for file in bucket.message.append.added) == 16
     assert sorted(message.bucket for message in written.messages) == [0, 1, 2]
     assert all(STAMP in file.replace("-", "") for file in data_files(context))
 

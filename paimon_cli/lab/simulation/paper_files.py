@@ -25,6 +25,7 @@ from paimon_cli.metadata.data_file import (
     BucketId,
     CommitMessage,
     DataFileMeta,
+    FileChanges,
     SimpleStats,
 )
 from paimon_cli.write.bucket_writer import WrittenBucket
@@ -115,11 +116,10 @@ def _compacted(context: TableContext, task: CompactionTask) -> CommitMessage:
             name = f"data-{stamp}-b{task.bucket}-{len(after)}.paper"
             after.append(write_paper_file(context, task.bucket, name, task.output_level, SOURCE_COMPACT, kept))
     return CommitMessage(
+        compact=FileChanges(removed=tuple(before), added=tuple(after)),
         partition=task.partition,
         bucket=task.bucket,
         total_buckets=task.total_buckets,
-        compact_before=tuple(before),
-        compact_after=tuple(after),
         read_snapshot_id=task.read_snapshot_id,
     )
 
@@ -165,7 +165,9 @@ class PaperEngine:
             rows = {key: (key, first + index, kind, value) for index, (key, kind, value) in enumerate(arrived)}
             name = f"data-{stamp}-b{bucket}.paper"
             file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
-            message = CommitMessage(EMPTY_ROW, bucket, plan.buckets.option, (file,), read_snapshot_id=plan.read_snapshot_id)
+            message = CommitMessage(
+                EMPTY_ROW, bucket, plan.buckets.option, append=FileChanges(added=(file,)), read_snapshot_id=plan.read_snapshot_id
+            )
             written.append(WrittenBucket(message))
         return Written(tuple(written))
 
