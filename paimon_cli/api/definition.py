@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_cli.catalog.alter_table import AlteredTable
-    from paimon_cli.catalog.column_changes import Position, SchemaChange
+    from paimon_cli.catalog.column_changes import ColumnPosition, SchemaChange
     from paimon_cli.catalog.table_definition import TableDefinition
     from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.ingest.inference import InferredColumns
@@ -297,9 +297,9 @@ class Alter:
         return altered
 
 
-def _position(first: bool, after: str | None) -> Position | None:
-    from paimon_cli.catalog.column_changes import Position
+def _position(first: bool, after: str | None) -> ColumnPosition | None:
+    from paimon_cli.catalog.column_changes import ColumnPosition
 
     if first and after is not None:
         raise UsageError("--first contradicts --after")
-    return Position(after) if first or after is not None else None
+    return ColumnPosition(after) if first or after is not None else None

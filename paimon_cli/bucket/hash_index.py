@@ -112,14 +112,14 @@ class HashIndexes:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class HashBuckets:
     """Distinct hashes in ascending order, and the bucket of each (parallel arrays)."""
 
     hashes: Hashes
     buckets: Buckets
 
     @staticmethod
-    def of(packed: npt.NDArray[np.uint64]) -> Part:
+    def of(packed: npt.NDArray[np.uint64]) -> HashBuckets:
         """From ascending numbers, each a hash with its bucket in the lowest 16 bits; of equal hashes the last counts."""
         hashes, buckets = np.empty(len(packed), np.uint32), np.empty(len(packed), np.uint16)
         for begin in range(0, len(packed), PIECES.hash_block_rows):
@@ -130,18 +130,18 @@ class Part:
         if repeats.any():
             is_last = np.append(~repeats, True)
             hashes, buckets = hashes[is_last], buckets[is_last]
-        return Part(hashes, buckets)
+        return HashBuckets(hashes, buckets)
 
     @staticmethod
-    def of_pieces(pieces: Sequence[tuple[KeyHashes, int]]) -> Part:
+    def of_pieces(pieces: Sequence[tuple[KeyHashes, int]]) -> HashBuckets:
         """From the hashes of each bucket, which may be sorted in place; of equal hashes the one in the last piece counts."""
         number_bits = max(1, (len(pieces) - 1).bit_length())
         if sum(len(hashes) for hashes, _ in pieces) < PIECES.hashes_per_range * len(pieces) << number_bits:
-            return Part.of(packed_sorted(pieces))
+            return HashBuckets.of(packed_sorted(pieces))
         return _merged_by_range([hashes.view(np.uint32) for hashes, _ in pieces], [bucket for _, bucket in pieces], number_bits)
 
-    def merged_with(self, other: Part) -> Part:
-        return Part.of(packed_sorted([(self.hashes, self.buckets), (other.hashes, other.buckets)]))
+    def merged_with(self, other: HashBuckets) -> HashBuckets:
+        return HashBuckets.of(packed_sorted([(self.hashes, self.buckets), (other.hashes, other.buckets)]))
 
     @property
     def nbytes(self) -> int:
@@ -195,7 +195,7 @@ def _range_ends(hashes: Hashes | npt.NDArray[np.uint64], range_bits: int = _RANG
     return [*np.searchsorted(hashes, starts).tolist(), len(hashes)]
 
 
-def _merged_by_range(pieces: Sequence[Hashes], buckets: Sequence[int], number_bits: int) -> Part:
+def _merged_by_range(pieces: Sequence[Hashes], buckets: Sequence[int], number_bits: int) -> HashBuckets:
     """One part of all pieces, which are sorted in place.
 
     The first `number_bits` bits of a hash are its range, so the other bits and the number of its piece fit into 32 bits: sorting
@@ -226,7 +226,7 @@ def _merged_by_range(pieces: Sequence[Hashes], buckets: Sequence[int], number_bi
         merged[begin:at] |= np.uint32(range_number << (32 - number_bits))
         packed &= number_mask
         np.take(bucket_of, packed, out=merged_buckets[begin:at], mode="clip")
-    return Part(merged[:at], merged_buckets[:at])
+    return HashBuckets(merged[:at], merged_buckets[:at])
 
 
 def packed_sorted(pieces: Sequence[tuple[Hashes | KeyHashes, Buckets | int]]) -> npt.NDArray[np.uint64]:
@@ -257,7 +257,7 @@ class PackedIndex:
         The hashes may be sorted in place.
         """
         filled = [(hashes, bucket) for hashes, bucket in pieces if len(hashes)]
-        self._parts = [Part.of_pieces(filled)] if filled else []
+        self._parts = [HashBuckets.of_pieces(filled)] if filled else []
         self._new: list[tuple[Hashes, Buckets]] = []
 
     def __len__(self) -> int:
@@ -317,7 +317,7 @@ class PackedIndex:
     def _merge_new(self) -> None:
         """Merge the hashes that were added since the last search into the parts."""
         for new in self._new:
-            self._parts.append(Part.of(packed_sorted([new])))
+            self._parts.append(HashBuckets.of(packed_sorted([new])))
             while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * min(
                 len(self._parts[-1].hashes), PIECES.max_merged_hashes
             ):

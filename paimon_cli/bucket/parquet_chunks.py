@@ -100,7 +100,7 @@ def _read(source: BinaryIO, offset: int, size: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class ColumnChunk:
     """A column chunk and the positions of its pages; without page indexes the whole chunk counts as one page.
 
     `entry`: its entry in the footer. `begin`, `end`: its bytes in the file.
@@ -113,7 +113,7 @@ class Chunk:
     locations: PageLocations
     is_paged: bool
 
-    def whole(self) -> Chunk:
+    def whole(self) -> ColumnChunk:
         """The chunk as a single page."""
         locations = (np.array([value], np.int64) for value in (self.begin, self.end - self.begin, 0))
         return replace(self, locations=PageLocations(*locations), is_paged=False)
@@ -130,7 +130,7 @@ class Chunk:
 
 def chunks_of(
     source: BinaryIO, footer: Footer, columns: Sequence[TopColumn], groups: Sequence[int] | range
-) -> dict[int, list[Chunk]]:
+) -> dict[int, list[ColumnChunk]]:
     """Row group -> the chunks of all leaves of the columns. Raises `ValueError` for page indexes that are damaged."""
     leaves = [(number, leaf) for column in columns for number, leaf in enumerate(column.leaves, column.first_leaf)]
     entries = {group: [footer.chunk(group, number) for number, _ in leaves] for group in groups}
@@ -154,7 +154,7 @@ def _has_index(entry: Struct) -> bool:
     return all(entry.value(field, 0) > 0 for field in (4, 5, 6, 7))
 
 
-def _chunk(entry: Struct, leaf: Leaf, locations: PageLocations | None, rows: int) -> Chunk:
+def _chunk(entry: Struct, leaf: Leaf, locations: PageLocations | None, rows: int) -> ColumnChunk:
     if entry.value(1) is not None or 3 not in entry:
         raise ValueError("a column is encrypted, or in another file")
     metadata = entry.required(3)
@@ -162,16 +162,16 @@ def _chunk(entry: Struct, leaf: Leaf, locations: PageLocations | None, rows: int
     begin = min(data, metadata.value(11) or data)
     end = begin + metadata.required(7)
     if locations is None:
-        return Chunk(entry, leaf, begin, end, PageLocations(*np.zeros((3, 1), np.int64)), False).whole()
+        return ColumnChunk(entry, leaf, begin, end, PageLocations(*np.zeros((3, 1), np.int64)), False).whole()
     ends = locations.offsets + locations.sizes
     inside = begin <= locations.offsets[0] and ends[-1] <= end and (locations.sizes > 0).all()
     row_bounds = np.append(locations.first_rows, rows)
     if not inside or (ends[:-1] > locations.offsets[1:]).any() or row_bounds[0] != 0 or (np.diff(row_bounds) <= 0).any():
         raise ValueError("its page index lists pages that cannot exist")
-    return Chunk(entry, leaf, begin, end, locations, True)
+    return ColumnChunk(entry, leaf, begin, end, locations, True)
 
 
-def whole_bounds(chunk: Chunk, is_required: bool) -> PageBounds | None:
+def whole_bounds(chunk: ColumnChunk, is_required: bool) -> PageBounds | None:
     """The bounds of the whole chunk, None if unknown. Ignores the deprecated `min` and `max`, which some writers got wrong."""
     statistics = chunk.metadata.value(12, Struct())
     low, high, nulls = statistics.value(6), statistics.value(5), statistics.value(3, 0 if is_required else 1)
@@ -181,10 +181,10 @@ def whole_bounds(chunk: Chunk, is_required: bool) -> PageBounds | None:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChunkPart:
     """Pages of a chunk that are to be decoded (numbers within the chunk), and the number of rows in each."""
 
-    chunk: Chunk
+    chunk: ColumnChunk
     pages: Rows
     rows: Rows
 
@@ -213,15 +213,15 @@ class SmallFile:
         self._groups: list[Struct] = []
         self._rows = 0
 
-    def add_group(self, leaves: Sequence[Sequence[tuple[Part, list[bytes]]]]) -> None:
-        """Append a row group. For each leaf: its parts in order, each with the contents of `Part.extents`."""
+    def add_group(self, leaves: Sequence[Sequence[tuple[ChunkPart, list[bytes]]]]) -> None:
+        """Append a row group. For each leaf: its parts in order, each with the contents of `ChunkPart.extents`."""
         rows = sum(int(part.rows.sum()) for part, _ in leaves[0])
         begin = self._size
         chunks = [self._chunk(parts) for parts in leaves]
         self._groups.append(Struct({1: struct_list(chunks), 2: number(self._size - begin), 3: number(rows)}))
         self._rows += rows
 
-    def _chunk(self, parts: Sequence[tuple[Part, list[bytes]]]) -> Struct:
+    def _chunk(self, parts: Sequence[tuple[ChunkPart, list[bytes]]]) -> Struct:
         begin, chunk = self._size, parts[0][0].chunk
         metadata = chunk.metadata
         copied = Struct({field: metadata[field] for field in _CHUNK_FIELDS if field in metadata})

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from paimon_cli.bucket.parquet_chunks import (
     INT96,
     REQUIRED,
-    Chunk,
-    Part,
+    ChunkPart,
+    ColumnChunk,
     Rows,
     SmallFile,
     chunks_of,
@@ -37,7 +37,7 @@ NOTHING: Rows = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Run:
+class BlockRun:
     """Rows of several blocks that were read as one batch. `starts`: index in the batch of each block's first row; `begins`: the
     number of that row in the file.
     """
@@ -108,10 +108,10 @@ class Blocks:
             yield begin, end, within[is_wanted[within]]
             begin = end
 
-    def run(self, blocks: Rows) -> Run:
+    def run(self, blocks: Rows) -> BlockRun:
         """The numbering of rows when these blocks are read as one batch."""
         sizes = self.ends[blocks] - self.begins[blocks]
-        return Run(np.cumsum(sizes) - sizes, self.begins[blocks])
+        return BlockRun(np.cumsum(sizes) - sizes, self.begins[blocks])
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class PagedColumns:
 
     footer: Footer
     columns: tuple[TopColumn, ...]
-    chunks: dict[int, list[Chunk]]
+    chunks: dict[int, list[ColumnChunk]]
     blocks: Blocks
     pages: Rows
 
@@ -185,13 +185,13 @@ class PagedColumns:
         filled = [[(part, [next(contents) for _ in range(len(part.pages) + 1)]) for part in members] for members in parts]
         return EncodedRows(self, filled, self.blocks.row_count(blocks))
 
-    def _parts(self, group: int, blocks: Rows) -> list[Part]:
+    def _parts(self, group: int, blocks: Rows) -> list[ChunkPart]:
         """The pages of each chunk of a row group that hold these blocks."""
         rows = self.blocks.ends[blocks] - self.blocks.begins[blocks]
         chunks = self.chunks[group]
         if len(blocks) == len(chunks[0].locations.offsets):
-            return [Part(chunk.whole(), np.zeros(1, np.int64), rows) for chunk in chunks]
-        return [Part(chunk, self.pages[blocks], rows) for chunk in chunks]
+            return [ChunkPart(chunk.whole(), np.zeros(1, np.int64), rows) for chunk in chunks]
+        return [ChunkPart(chunk, self.pages[blocks], rows) for chunk in chunks]
 
     def bounds(self, source: BinaryIO, number: int) -> tuple[pa.Array, pa.Array] | None:
         """The minimum and maximum of a column in each block, in the file's type, where null is the smallest value.
@@ -221,7 +221,7 @@ class PagedColumns:
         return values[: len(lows)], values[len(lows) :]
 
 
-def _max_rows(footer: Footer, chunks: dict[int, list[Chunk]]) -> int:
+def _max_rows(footer: Footer, chunks: dict[int, list[ColumnChunk]]) -> int:
     """How many rows of these chunks fit into `page_portion_bytes`."""
     stored = sum(chunk.metadata.value(6, 0) for members in chunks.values() for chunk in members)
     rows = sum(footer.groups[group].required(3) for group in chunks)
@@ -233,7 +233,7 @@ class EncodedRows:
     """Rows of a file as encoded pages. `groups`: for each row group the parts of its chunks, with their contents."""
 
     columns: PagedColumns
-    groups: list[list[tuple[Part, list[bytes]]]]
+    groups: list[list[tuple[ChunkPart, list[bytes]]]]
     row_count: int
 
 

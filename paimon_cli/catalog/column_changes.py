@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Position:
+class ColumnPosition:
     """The position after the column `after`, or the first position if that is None."""
 
     after: str | None = None
@@ -53,7 +53,7 @@ class AddColumn:
     type: DataType
     comment: str | None = None
     default: str | None = None
-    position: Position | None = None
+    position: ColumnPosition | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class AlterColumn:
     comment: str | None = None
     default: str | None = None
     drop_default: bool = False
-    position: Position | None = None
+    position: ColumnPosition | None = None
 
 
 SchemaChange = SetOption | UnsetOption | SetComment | AddColumn | DropColumn | RenameColumn | AlterColumn
@@ -225,11 +225,11 @@ class ColumnChanges:
 
         self.fields = edited(self.fields, change.path, insert)
 
-    def _before_partition(self, change: AddColumn) -> Position | None:
+    def _before_partition(self, change: AddColumn) -> ColumnPosition | None:
         if len(change.path) > 1 or not self._switch(BEFORE_PARTITION, False):
             return None
         first = next((i for i, f in enumerate(self.fields) if f.name in self.schema.partition_keys), None)
-        return None if first is None else Position(self.fields[first - 1].name if first else None)
+        return None if first is None else ColumnPosition(self.fields[first - 1].name if first else None)
 
     def drop(self, change: DropColumn) -> None:
         if len(change.path) == 1 and change.path[0] in (*self.schema.partition_keys, *self.primary_keys):
@@ -344,14 +344,14 @@ def _refuse_unnamed(fields: Fields, verb: str) -> None:
         raise UsageError(f"cannot {verb} '{fields[0].name}'", "elements of lists and values of maps are not columns")
 
 
-def _placed(fields: Fields, new: DataField, position: Position | None) -> Fields:
+def _placed(fields: Fields, new: DataField, position: ColumnPosition | None) -> Fields:
     if position is None:
         return (*fields, new)
     at = 0 if position.after is None else position_of(fields, position.after) + 1
     return (*fields[:at], new, *fields[at:])
 
 
-def _moved(fields: Fields, position: int, target: Position) -> Fields:
+def _moved(fields: Fields, position: int, target: ColumnPosition) -> Fields:
     moved = fields[position]
     if target.after == moved.name or (target.after is None and position == 0):
         raise UsageError(f"column '{moved.name}' already exists")

@@ -57,7 +57,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Compaction:
+class StrategyOptions:
     """Options for how each table is compacted."""
 
     strategy: Annotated[
@@ -105,7 +105,7 @@ class Compaction:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LimitOptions:
     """Options that limit memory and the size of a round."""
 
     memory: Annotated[str | None, _limit("--memory", metavar="SIZE", help="Memory for all concurrent merges of one process.")] = (
@@ -120,7 +120,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceOptions:
     """Options of the compaction service: how long it runs, its other work, and its monitoring."""
 
     watch: Annotated[
@@ -210,7 +210,7 @@ def compact(
     call: Call,
     *,
     targets: Targets,
-    compaction: Compaction,
+    compaction: StrategyOptions,
     dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be compacted, and why.")] = False,
     if_snapshot: Annotated[
         int | None,
@@ -221,8 +221,8 @@ def compact(
             help="Carry out the plan that --dry-run showed at this snapshot; exit with 5 if its files were replaced since.",
         ),
     ] = None,
-    service: Service,
-    limits: Limits,
+    service: ServiceOptions,
+    limits: LimitOptions,
     parallelism: Annotated[
         int | None, _limit("--parallelism", metavar="N", min=1, help="Compact at most N buckets at the same time.")
     ] = None,

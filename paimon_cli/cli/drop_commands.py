@@ -10,7 +10,7 @@ import typer
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, TableName, Yes, split_partitions
 from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, warn
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def truncate(
     dry_run: DryRun = False,
     yes: Yes = False,
     *,
-    identity: Identity,
+    identity: IdentityOptions,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> bool:
     """Delete all rows in one commit. Older snapshots keep them until they expire.
@@ -57,7 +57,7 @@ def drop_partition(
     dry_run: DryRun = False,
     yes: Yes = False,
     *,
-    identity: Identity,
+    identity: IdentityOptions,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> bool:
     """Delete all rows of partitions in one commit. Older snapshots keep them until they expire.
@@ -76,7 +76,7 @@ def _drop(
     partitions: list[dict[str, str]] | None,
     dry_run: bool,
     yes: bool,
-    identity: Identity,
+    identity: IdentityOptions,
     allow_unsafe_commit: bool,
 ) -> bool:
     """Whether there are files to drop."""

@@ -131,7 +131,7 @@ class EngineOptions:
 
 
 @dataclass(frozen=True)
-class Identity:
+class IdentityOptions:
     """The identity of a commit, by which a repeated commit is recognised."""
 
     commit_user: Annotated[str | None, _of_commit("--commit-user", metavar="NAME", help="Commit user; default a random one.")] = (

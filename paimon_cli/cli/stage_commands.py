@@ -11,7 +11,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, Partitions, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, Partitions, TableName, Yes, split_partitions
 from paimon_cli.cli.results import already_done, confirm, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
 
@@ -92,7 +92,7 @@ def commit(
         bool,
         typer.Option("--keep", help="Leave committed files where they are, instead of in DIR/done.", rich_help_panel=WATCH_PANEL),
     ] = False,
-    identity: Identity,
+    identity: IdentityOptions,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Commit a staged write, or several in one snapshot, and compact their buckets if that is due.

@@ -14,11 +14,11 @@ from paimon_cli.storage.redaction import redact, redacted
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.cli.command import Call
-    from paimon_cli.cli.parameters import Identity
+    from paimon_cli.cli.parameters import IdentityOptions
     from paimon_cli.jobs.stage_watch import CheckpointDone
 
 
-def refuse_with_watch(files: Sequence[str] | None, identity: Identity) -> None:
+def refuse_with_watch(files: Sequence[str] | None, identity: IdentityOptions) -> None:
     """Raise `UsageError` for arguments that a committer process does not take."""
     if files:
         raise UsageError(

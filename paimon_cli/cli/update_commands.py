@@ -8,7 +8,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, DataConflictCheck, Identity, TableName
+from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, DataConflictCheck, IdentityOptions, TableName
 from paimon_cli.cli.results import already_done, counted, note, note_waiting, ran
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def update(
     where: Where,
     max_attempts: MaxAttempts = 100,
     *,
-    identity: Identity,
+    identity: IdentityOptions,
     data_conflict_check: DataConflictCheck = None,
     compact: Compact = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -97,7 +97,7 @@ def delete(
     where: Where,
     max_attempts: MaxAttempts = 100,
     *,
-    identity: Identity,
+    identity: IdentityOptions,
     data_conflict_check: DataConflictCheck = None,
     compact: Compact = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,

@@ -14,7 +14,7 @@ from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
     DataConflictCheck,
-    Identity,
+    IdentityOptions,
     SourceFormat,
     TableName,
     split_buckets,
@@ -104,7 +104,7 @@ def write(
         typer.Option("--other-buckets", help="With --bucket: refuse rows of other buckets, or leave them out and count them."),
     ] = "refuse",
     *,
-    identity: Identity,
+    identity: IdentityOptions,
     data_conflict_check: DataConflictCheck = None,
     read_snapshot: Annotated[
         int | None,

@@ -37,7 +37,7 @@ CheckData = Callable[[Snapshot | None], None]
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ConcurrentChange:
     """A file that another commit added or deleted, or a bucket of whose files it changed deletion vectors (`entry` is None).
 
     `key`: the conflicting key in the file as text, if keys were compared.
@@ -49,7 +49,7 @@ class Foreign:
     key: str = ""
 
 
-class Written(Protocol):
+class WrittenPlaces(Protocol):
     """What a commit writes to, at one granularity."""
 
     def holds(self, bucket_id: BucketId) -> bool:
@@ -60,7 +60,7 @@ class Written(Protocol):
         """Whether a file of another commit may be a conflict, as far as its manifest entry shows."""
         ...
 
-    def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
+    def first_conflict(self, suspects: Iterator[ConcurrentChange]) -> ConcurrentChange | None:
         """The first conflict among files for which `meets` is true, and buckets for which `holds` is true."""
         ...
 
@@ -87,7 +87,7 @@ def check_of_messages(
     return DataConflictCheck(context, identity, _written_by(context, written, granularity), read_snapshot_id).check
 
 
-def _written_by(context: TableContext, messages: Sequence[CommitMessage], granularity: str) -> Written:
+def _written_by(context: TableContext, messages: Sequence[CommitMessage], granularity: str) -> WrittenPlaces:
     if granularity == BUCKET:
         buckets = {message.bucket_id for message in messages}
         return WholeBuckets(buckets.__contains__)
@@ -142,7 +142,7 @@ class WholeBuckets:
     def meets(self, entry: ManifestEntry) -> bool:
         return self.holds(entry.bucket_id)
 
-    def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
+    def first_conflict(self, suspects: Iterator[ConcurrentChange]) -> ConcurrentChange | None:
         return next(suspects, None)
 
 
@@ -173,7 +173,7 @@ class WrittenRanges:
         nearest = bisect_left(ranges, low, key=itemgetter(1))
         return nearest < len(ranges) and bool(ranges[nearest][0] <= high)
 
-    def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
+    def first_conflict(self, suspects: Iterator[ConcurrentChange]) -> ConcurrentChange | None:
         return next(suspects, None)
 
     def _bounds(self, file: DataFileMeta) -> tuple[Any, Any]:
@@ -183,8 +183,8 @@ class WrittenRanges:
 class WrittenKeys(WrittenRanges):
     """A file is a conflict if it shares a key with one of our files in the same bucket. Key columns of files are read."""
 
-    def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
-        by_bucket: dict[BucketId, list[Foreign]] = {}
+    def first_conflict(self, suspects: Iterator[ConcurrentChange]) -> ConcurrentChange | None:
+        by_bucket: dict[BucketId, list[ConcurrentChange]] = {}
         for suspect in suspects:
             if suspect.entry is None or suspect.bucket_id in self._whole:
                 return suspect
@@ -192,10 +192,12 @@ class WrittenKeys(WrittenRanges):
         conflicts = (self._sharing(bucket_id, in_bucket) for bucket_id, in_bucket in by_bucket.items())
         return next((foreign for foreign in conflicts if foreign is not None), None)
 
-    def _sharing(self, bucket_id: BucketId, suspects: Sequence[Foreign]) -> Foreign | None:
+    def _sharing(self, bucket_id: BucketId, suspects: Sequence[ConcurrentChange]) -> ConcurrentChange | None:
         return self._first_shared({bucket_id: self._files[bucket_id]}, suspects)
 
-    def _first_shared(self, ours: Mapping[BucketId, Sequence[DataFileMeta]], suspects: Sequence[Foreign]) -> Foreign | None:
+    def _first_shared(
+        self, ours: Mapping[BucketId, Sequence[DataFileMeta]], suspects: Sequence[ConcurrentChange]
+    ) -> ConcurrentChange | None:
         from paimon_cli.bucket.shared_keys import first_shared_key  # loads Arrow
 
         entries = [suspect.entry for suspect in suspects if suspect.entry is not None]
@@ -231,8 +233,8 @@ class KeysElsewhere(WrittenKeys):
     def meets(self, entry: ManifestEntry) -> bool:
         return entry.kind == ADD and any(self._overlaps(bucket_id, entry) for bucket_id in self._others(entry.bucket_id))
 
-    def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
-        by_bucket: dict[BucketId, list[Foreign]] = {}
+    def first_conflict(self, suspects: Iterator[ConcurrentChange]) -> ConcurrentChange | None:
+        by_bucket: dict[BucketId, list[ConcurrentChange]] = {}
         for suspect in suspects:
             if suspect.entry is None:
                 return suspect
@@ -272,7 +274,7 @@ class DataConflictCheck:
         self,
         context: TableContext,
         identity: CommitIdentity,
-        written: Written,
+        written: WrittenPlaces,
         read_snapshot_id: int | None,
         only_distributed: bool = False,
         error: type[Conflict] = DataConflict,
@@ -297,7 +299,7 @@ class DataConflictCheck:
         if found is not None:
             raise self._conflict(found)
 
-    def _suspects(self, latest: Snapshot | None, newest: int) -> Iterator[Foreign]:
+    def _suspects(self, latest: Snapshot | None, newest: int) -> Iterator[ConcurrentChange]:
         for number in range(self._checked + 1, newest + 1):
             snapshot = latest if number == newest else self._context.snapshots.find(number)
             if snapshot is None:
@@ -306,12 +308,12 @@ class DataConflictCheck:
                 yield from self._suspects_of(snapshot)
             self._checked, self._last = number, snapshot
 
-    def _suspects_of(self, snapshot: Snapshot) -> Iterator[Foreign]:
+    def _suspects_of(self, snapshot: Snapshot) -> Iterator[ConcurrentChange]:
         entries = self._with_new_rows(snapshot)
-        yield from (Foreign(snapshot, entry.bucket_id, entry) for entry in entries if self._written.meets(entry))
+        yield from (ConcurrentChange(snapshot, entry.bucket_id, entry) for entry in entries if self._written.meets(entry))
         if snapshot.commit_kind in (APPEND, OVERWRITE) and not self._only_distributed:
             marked = self._with_other_vectors(snapshot, {entry.file.file_name for entry in entries})
-            yield from (Foreign(snapshot, bucket_id) for bucket_id in marked if self._written.holds(bucket_id))
+            yield from (ConcurrentChange(snapshot, bucket_id) for bucket_id in marked if self._written.holds(bucket_id))
 
     def _with_other_vectors(self, snapshot: Snapshot, changed: Collection[str]) -> list[BucketId]:
         """The buckets in which the commit of a snapshot marked rows as deleted, or took marks away, in files that stay.
@@ -354,7 +356,7 @@ class DataConflictCheck:
         own = (self._identity.user, self._identity.identifier)
         return self._identity.is_repeatable and (snapshot.commit_user, snapshot.commit_identifier) == own
 
-    def _conflict(self, found: Foreign) -> Conflict:
+    def _conflict(self, found: ConcurrentChange) -> Conflict:
         snapshot, bucket_id = found.snapshot, found.bucket_id
         partition = self._context.partition_path_of(bucket_id.partition)
         what = f"{partition}bucket-{bucket_id.bucket}"

@@ -23,7 +23,7 @@ from paimon_cli.compact.rewriter import Rewriter
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.changelog import Changes, FullCompactionChanges, inserts
+from paimon_cli.lsm.changelog import ChangedKeys, FullCompactionChanges, inserts
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun
@@ -193,7 +193,7 @@ class FullChangelogRewriter(MergeRewriter):
 
     def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
         context, task, schema = self._context, self._task, self._context.schema
-        changes = Changes.of(schema, context.options)
+        changes = ChangedKeys.of(schema, context.options)
         on_changes = functools.partial(self._write_changes, self._changelog)
         engine = FullCompactionChanges(
             merge_engine(schema, context.options), on_changes, schema.trimmed_primary_keys, task.max_level, changes

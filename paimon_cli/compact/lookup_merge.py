@@ -21,7 +21,7 @@ from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.changelog import NO_ROW, Changes, TakeRows, merged_row_numbers
+from paimon_cli.lsm.changelog import NO_ROW, ChangedKeys, TakeRows, merged_row_numbers
 from paimon_cli.lsm.key_search import ABSENT
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
@@ -63,8 +63,8 @@ class LookupMerge:
         return SnapshotOrder.of(self.context, self.task.picked)
 
     @cached_property
-    def _changes(self) -> Changes:
-        return Changes.of(self.context.schema, self.context.options)
+    def _changes(self) -> ChangedKeys:
+        return ChangedKeys.of(self.context.schema, self.context.options)
 
     @cached_property
     def _keys(self) -> tuple[str, ...]:

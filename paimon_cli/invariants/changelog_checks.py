@@ -27,7 +27,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.lsm.changelog import Changes
+from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sorted_rows import Deduplicate, SortedRows, WholeRowEngine
@@ -214,7 +214,7 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
         written = functools.partial(_written, whole, after, memory)
         shown = functools.partial(_shown_at_once, whole, replay.after.bucket_id, changes, memory)
         yield from merge_in_passes(
-            [written, shown], keys, Written(columns=columns, all_values=_keeps_last_row(context)), 2, keys_repeat=True
+            [written, shown], keys, ChangelogComparison(columns=columns, all_values=_keeps_last_row(context)), 2, keys_repeat=True
         )
         return
     before = replace(replay.before, files=tuple(file for file in replay.before.files if file.file_name in names))
@@ -223,7 +223,7 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
         *_opened(context, replay.after.bucket_id, changes, memory),
         functools.partial(_numbered, context, after, AFTER, memory),
     ]
-    compared = Changes.of(context.schema, context.options).compared or tuple(columns)
+    compared = ChangedKeys.of(context.schema, context.options).compared or tuple(columns)
     replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine == "first-row")
     yield from merge_in_passes(runs, keys, replayed, max_merged_runs(context, PIECES.merge_bytes), keys_repeat=True)
 
@@ -291,7 +291,7 @@ class LastRow(WholeRowEngine):
 
 
 @dataclass(frozen=True)
-class Written(WholeRowEngine):
+class ChangelogComparison(WholeRowEngine):
     """Compares the rows that a commit wrote with those of its changelog, at most one of each per key.
 
     `all_values`: compare `columns` as well, not only keys.

@@ -25,7 +25,7 @@ from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
-from paimon_cli.jobs.row_change import ChangedBucket, RowChange
+from paimon_cli.jobs.row_change import ChangedBucket, RowEdit
 from paimon_cli.lsm.append_compaction import in_order
 from paimon_cli.metadata.data_file import (
     SOURCE_APPEND,
@@ -46,7 +46,7 @@ from paimon_cli.read.scan_plan import plan_scan
 
 
 @dataclass(frozen=True)
-class FilesTask:
+class ChangeTask:
     """Files of a bucket that may hold matching rows. `first_sequence`: the sequence number of the first row to append."""
 
     bucket: BucketFiles
@@ -69,7 +69,7 @@ class ChangedFiles:
 
 
 def change_files(
-    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, engine: Engine, progress: Progress
+    context: TableContext, snapshot: Snapshot, change: RowEdit, stamp: str, engine: Engine, progress: Progress
 ) -> list[ChangedBucket]:
     """Change the matching rows of the snapshot; returns what to commit in each bucket."""
     scanned = [split.bucket for split in plan_scan(context, snapshot, change.where).splits]
@@ -90,7 +90,7 @@ def change_files(
 
 
 def _split_off_dropped_files(
-    context: TableContext, change: RowChange, buckets: Sequence[BucketFiles]
+    context: TableContext, change: RowEdit, buckets: Sequence[BucketFiles]
 ) -> tuple[list[ChangedFiles], list[BucketFiles]]:
     """Files that a delete drops unread, because their bounds show that every row matches, and the files that must be read."""
     if change.new_values is not None:
@@ -116,7 +116,7 @@ def _marked_rows(vectors: BucketVectors, file: DataFileMeta) -> int:
 
 def _tasks(
     context: TableContext, buckets: Mapping[BucketId, BucketFiles], to_read: Sequence[BucketFiles], stamp: str
-) -> Iterator[FilesTask]:
+) -> Iterator[ChangeTask]:
     """One task per entry of `to_read`.
 
     In bucketed tables each task gets its own range of sequence numbers, above all those in use; elsewhere all tasks start at 0.
@@ -127,7 +127,7 @@ def _tasks(
         for bucket_id, bucket in buckets.items()
     }
     for bucket in to_read:
-        yield FilesTask(bucket, next_numbers[bucket.bucket_id], stamp)
+        yield ChangeTask(bucket, next_numbers[bucket.bucket_id], stamp)
         if not unaware:
             next_numbers[bucket.bucket_id] += sum(file.row_count for file in bucket.files)
 
@@ -158,7 +158,7 @@ def _changed_bucket(
     return ChangedBucket(sum(part.rows for part in parts), message)
 
 
-def change_rows_of(context: TableContext, task: FilesTask, change: RowChange) -> ChangedFiles:
+def change_rows_of(context: TableContext, task: ChangeTask, change: RowEdit) -> ChangedFiles:
     """Run one task. If it fails, its new files are removed. Raises `BadInput` naming the row that cannot be changed."""
     changing = _Changing(context, task, change)
     path = context.bucket_path(*task.bucket.bucket_id)
@@ -177,7 +177,7 @@ def change_rows_of(context: TableContext, task: FilesTask, change: RowChange) ->
 class _Changing:
     """Changes the files of one task, one after the other."""
 
-    def __init__(self, context: TableContext, task: FilesTask, change: RowChange) -> None:
+    def __init__(self, context: TableContext, task: ChangeTask, change: RowEdit) -> None:
         self._context = context
         self._task = task
         self._change = change

@@ -21,7 +21,7 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
-from paimon_cli.read.scan_plan import ScanPlan, Split
+from paimon_cli.read.scan_plan import ReadPlan, Split
 from paimon_cli.read.selection import Selection
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.predicate import parse_predicate
@@ -287,7 +287,7 @@ class ExportSummary:
 
 
 def run_export(
-    context: TableContext, plan: ScanPlan, request: ExportRequest, engine: Engine, progress: Progress
+    context: TableContext, plan: ReadPlan, request: ExportRequest, engine: Engine, progress: Progress
 ) -> ExportSummary:
     """Write each split to a Parquet file. After a failure no file of the export remains."""
     started = context.clock.now_millis()

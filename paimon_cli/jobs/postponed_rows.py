@@ -31,7 +31,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import Pruning
-from paimon_cli.read.scan_plan import ScanPlan, column_splits
+from paimon_cli.read.scan_plan import ReadPlan, column_splits
 from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.storage.whole_file import ScratchDirectory, ScratchStorage
@@ -173,7 +173,7 @@ def write_postponed(plan: WritePlan, postponed: Sequence[CommitMessage], engine:
 
 def plan_with_waiting_rows(
     context: TableContext, snapshot: Snapshot, predicate: Predicate | None
-) -> tuple[TableContext, ScanPlan]:
+) -> tuple[TableContext, ReadPlan]:
     """Plan a read that merges waiting rows with those in the buckets (`postpone.merge-on-read`), and the context to read with.
 
     The waiting rows are distributed into files on local disk, which last as long as the returned context.
@@ -199,7 +199,7 @@ def plan_with_waiting_rows(
     added = [ManifestEntry(ADD, *m.bucket_id, m.total_buckets, file) for m in messages for file in m.append.added]
     merged = Pruning(ours, predicate)
     found = LazyBuckets(FileTable.of_entries([*table.entries(), *added]), state.index_files)
-    return ours, ScanPlan(snapshot, column_splits(ours, found, merged), pruning.counts, merged.levels)
+    return ours, ReadPlan(snapshot, column_splits(ours, found, merged), pruning.counts, merged.levels)
 
 
 def partitions_changed_since(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:

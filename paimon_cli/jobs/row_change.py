@@ -16,13 +16,13 @@ from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
-from paimon_cli.lsm.changelog import Changes
+from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.sql.clauses import Assignment, BadRow, SetClause
+from paimon_cli.sql.clauses import BadRow, SetClause, SetItem
 from paimon_cli.sql.predicate import Predicate
 
 REMOVING = {
@@ -37,7 +37,7 @@ NameRow = Callable[[int], str]
 
 
 @dataclass(frozen=True)
-class RowChange:
+class RowEdit:
     """What happens to matching rows: they get new values or, if `new_values` is None, they are deleted. Picklable."""
 
     where: Predicate
@@ -48,7 +48,7 @@ class RowChange:
         return DELETE if self.new_values is None else UPDATE_AFTER
 
     @property
-    def assignments(self) -> tuple[Assignment, ...]:
+    def assignments(self) -> tuple[SetItem, ...]:
         return self.new_values.assignments if self.new_values else ()
 
     def columns(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> dict[str, pa.Array]:
@@ -73,7 +73,7 @@ class ChangedBucket:
     compaction_lost: str | None = None
 
 
-def _assigned(assignment: Assignment, batch: pa.RecordBatch, name_row: NameRow) -> pa.Array:
+def _assigned(assignment: SetItem, batch: pa.RecordBatch, name_row: NameRow) -> pa.Array:
     column = assignment.column
     try:
         values = cast_column(assignment.evaluate(batch), column.type, CastRules(may_round=True))
@@ -88,7 +88,7 @@ def _assigned(assignment: Assignment, batch: pa.RecordBatch, name_row: NameRow) 
     return values
 
 
-def _bad_row(assignment: Assignment, row: str, why: str) -> BadInput:
+def _bad_row(assignment: SetItem, row: str, why: str) -> BadInput:
     column = assignment.column.name
     return BadInput(f"SET {column} = {assignment.sql} fails for {row}", why, HINT, column=column, row=row)
 
@@ -101,10 +101,10 @@ def changelog_rows(context: TableContext, batch: pa.RecordBatch, changed: pa.Rec
     first = int(changed.column(SEQUENCE_NUMBER)[0].as_py())
     before = merge_rows(context.schema, _columns(context, batch), INSERT, first)
     rows = np.arange(batch.num_rows)
-    return Changes().rows(before, rows, changed, rows)
+    return ChangedKeys().rows(before, rows, changed, rows)
 
 
-def changed_rows(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+def changed_rows(context: TableContext, change: RowEdit, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     """The rows of `batch` in `merge_schema` with their new values (or as deletions), numbered from `first_sequence`.
 
     Raises `BadInput` for a row that cannot have its new values, or whose change readers would not see.

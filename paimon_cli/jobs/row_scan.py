@@ -32,7 +32,7 @@ from paimon_cli.read.increments import (
     plan_increment,
     waiting_changes,
 )
-from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
+from paimon_cli.read.scan_plan import ReadPlan, Split, plan_scan
 from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
 from paimon_cli.read.split_reader import count_split, in_parts, read_in_parallel, read_split
 from paimon_cli.read.time_travel import travel
@@ -81,7 +81,7 @@ class RowScan:
     """A planned read. Rows come in the order of `order`, or else by partition, bucket and key."""
 
     context: TableContext
-    plan: ScanPlan
+    plan: ReadPlan
     selection: Selection
     predicate: Predicate | None
     request: ReadRequest
@@ -235,7 +235,7 @@ def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
 
 def _plan_snapshot(
     table: CatalogTable, context: TableContext, snapshot: Snapshot | None, predicate: Predicate | None
-) -> tuple[TableContext, ScanPlan]:
+) -> tuple[TableContext, ReadPlan]:
     """The plan for all rows of a snapshot, with postponed rows where reads merge them in; and the context to read it with."""
     if snapshot is not None and context.mode.merges_postponed and not table.read_optimized:
         from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # loads the write path

@@ -29,7 +29,7 @@ from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
-from paimon_cli.jobs.row_change import ChangedBucket, RowChange, changed_rows, changelog_rows
+from paimon_cli.jobs.row_change import ChangedBucket, RowEdit, changed_rows, changelog_rows
 from paimon_cli.jobs.table_change import (
     MAX_ATTEMPTS,
     NewFiles,
@@ -116,7 +116,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     if Committer(seen).is_committed(identity):
         return _already_committed(context, request, engine, progress)
     new_values = parse_set_clause(request.assignments, seen.schema) if request.assignments else None
-    change = RowChange(parse_predicate(request.where, seen.schema), new_values)
+    change = RowEdit(parse_predicate(request.where, seen.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     strategy = strategy_of(context, request.commit_id)
     inline = strategy if request.compaction == INLINE_COMPACTION and compacts_while_changing(context) else None
@@ -178,7 +178,7 @@ def _data_check(context: TableContext) -> str:
 
 
 def _attempt(
-    context: TableContext, change: RowChange, identity: CommitIdentity, inline: str | None, engine: Engine, progress: Progress
+    context: TableContext, change: RowEdit, identity: CommitIdentity, inline: str | None, engine: Engine, progress: Progress
 ) -> UpdateSummary:
     """Plan at the latest snapshot, change the rows of each bucket, and commit. `inline`: the strategy by which tasks compact."""
     is_routed = _moves_rows(context, change)
@@ -216,14 +216,14 @@ def _attempt(
     )
 
 
-ChangeRows = Callable[[TableContext, Snapshot, RowChange, str, Engine, Progress], list[ChangedBucket]]
+ChangeRows = Callable[[TableContext, Snapshot, RowEdit, str, Engine, Progress], list[ChangedBucket]]
 """Changes the rows of a snapshot, in new files with this stamp."""
 
 
 def _change_buckets(
     context: TableContext,
     snapshot: Snapshot,
-    change: RowChange,
+    change: RowEdit,
     stamp: str,
     engine: Engine,
     progress: Progress,
@@ -239,7 +239,7 @@ def _change_buckets(
         return run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done, sizes)
 
 
-def _moves_rows(context: TableContext, change: RowChange) -> bool:
+def _moves_rows(context: TableContext, change: RowEdit) -> bool:
     """Whether a partition column is set, so that rows move to another partition."""
     assigned = [assignment.column.name for assignment in change.assignments]
     moving = [name for name in assigned if context.schema.has_movable_rows and name in context.schema.partition_keys]
@@ -259,7 +259,7 @@ class ChangedRows:
     """The matching rows with their new values: `SplitRows` for a `WritePlan`."""
 
     context: TableContext
-    change: RowChange
+    change: RowEdit
 
     def read(self, numbered: NumberedSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
         arrival = numbered.first_arrival
@@ -270,7 +270,7 @@ class ChangedRows:
 
 
 def _move_rows(
-    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, engine: Engine, progress: Progress
+    context: TableContext, snapshot: Snapshot, change: RowEdit, stamp: str, engine: Engine, progress: Progress
 ) -> list[ChangedBucket]:
     """Write the changed rows like the input of a write, whose routing deletes them in the partitions that they leave."""
     splits = plan_scan(context, snapshot, change.where).splits
@@ -300,7 +300,7 @@ def _unseen_records(context: TableContext, split: Split) -> int:
 
 
 def plan_update(
-    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, inline: str | None = None
+    context: TableContext, snapshot: Snapshot, change: RowEdit, stamp: str, inline: str | None = None
 ) -> list[UpdateTask]:
     """One task for each bucket of the snapshot that may hold matching rows."""
     _refuse_postponed_rows(context, snapshot, change.where)
@@ -350,7 +350,7 @@ class UpdateTask:
         return max(file.max_sequence_number for file in self.existing.files) + 1
 
 
-def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) -> ChangedBucket:
+def update_bucket(context: TableContext, task: UpdateTask, change: RowEdit) -> ChangedBucket:
     """Run one task. If it fails, its new files are removed. Raises `BadInput` naming the row that cannot be changed.
 
     Splits hold whole keys in ascending order, so the changed rows are sorted with one row per key, as a data file requires.

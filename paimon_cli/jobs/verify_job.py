@@ -57,7 +57,7 @@ class VerifyRequest:
 
 
 @dataclass(frozen=True)
-class FilesTask:
+class VerifyTask:
     """Data files to check one by one or, with `bucket_id`, all files and index files of a bucket together."""
 
     snapshot: Snapshot
@@ -126,7 +126,7 @@ class VerifyReport:
 class _Gathered:
     """What the walk through the history collects: tasks, and the newest version."""
 
-    tasks: list[FilesTask] = field(default_factory=list)
+    tasks: list[VerifyTask] = field(default_factory=list)
     newest: Version | None = None
 
 
@@ -259,20 +259,20 @@ def _of_the_tags(context: TableContext, request: VerifyRequest) -> Iterator[Viol
             yield from snapshot_checks.tagged_files_exist(version, stored)
 
 
-def _tasks(version: Version) -> list[FilesTask]:
+def _tasks(version: Version) -> list[VerifyTask]:
     """Tasks for portions of the new files, and for each changed bucket that must also be checked as a whole.
 
     These are buckets with index files, and all buckets in tables that choose the bucket of a key by a lookup.
     """
-    tasks: list[FilesTask] = []
+    tasks: list[VerifyTask] = []
     portion: list[ManifestEntry] = []
     for entry in version.fresh:
         portion.append(entry)
         if len(portion) >= PIECES.verified_task_files or sum(e.file.file_size for e in portion) >= PIECES.verified_task_bytes:
-            tasks.append(FilesTask(version.snapshot, tuple(portion)))
+            tasks.append(VerifyTask(version.snapshot, tuple(portion)))
             portion = []
     if portion:
-        tasks.append(FilesTask(version.snapshot, tuple(portion)))
+        tasks.append(VerifyTask(version.snapshot, tuple(portion)))
     options = version.context.options
     indexed = {entry.bucket_id for entry in version.index_entries}
     as_a_whole = (
@@ -282,12 +282,12 @@ def _tasks(version: Version) -> list[FilesTask]:
     )
     for bucket_id in sorted(as_a_whole):
         indexes = tuple(e for e in version.index_entries if e.bucket_id == bucket_id)
-        tasks.append(FilesTask(version.snapshot, tuple(version.at(bucket_id)), bucket_id, indexes))
+        tasks.append(VerifyTask(version.snapshot, tuple(version.at(bucket_id)), bucket_id, indexes))
     return tasks
 
 
 def _inside(
-    context: TableContext, request: VerifyRequest, tasks: Sequence[FilesTask], engine: Engine, progress: Progress
+    context: TableContext, request: VerifyRequest, tasks: Sequence[VerifyTask], engine: Engine, progress: Progress
 ) -> list[Violation]:
     if request.level == FULL:
         engine.prepare(Work.of(entry.file for task in tasks if task.bucket_id is None for entry in task.entries), progress)
@@ -298,7 +298,7 @@ def _inside(
     return [violation for violations in found for violation in violations]
 
 
-def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[Violation]:
+def check_one_file(context: TableContext, rows: bool, task: VerifyTask) -> list[Violation]:
     """Run one task on an engine. `rows`: check the rows as well."""
     version = Version(context, task.snapshot)
     version.live, version.index_entries = list(task.entries), list(task.indexes)

@@ -24,7 +24,7 @@ from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.write.write_plan import (
-    Assignment,
+    BucketAssignment,
     CompactionWhileWriting,
     IndexAssignment,
     LookupAssignment,
@@ -156,7 +156,7 @@ def _leaves_compaction(context: TableContext) -> bool:
 
 def _assignment(
     context: TableContext, request: WriteRequest, snapshot: Snapshot | None, committed: CommittedState
-) -> Assignment | None:
+) -> BucketAssignment | None:
     """How keys get their buckets, if that depends on other rows. Hash indexes start empty in an overwrite."""
     if context.mode.bucket_mode is BucketMode.CROSS_PARTITION:
         buckets = _lookup_buckets(context, request, snapshot)

@@ -25,7 +25,7 @@ TakeRows = Callable[[pa.RecordBatch], None]
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangedKeys:
     """Reports changed keys: a new key as +I, a deleted one as -D, a changed one as -U and +U.
 
     Keys whose rows are equal in all `compared` columns are left out. Without such columns, every key whose row was merged counts
@@ -35,11 +35,11 @@ class Changes:
     compared: tuple[str, ...] = ()
 
     @staticmethod
-    def of(schema: TableSchema, options: TableOptions) -> Changes:
+    def of(schema: TableSchema, options: TableOptions) -> ChangedKeys:
         if not options.changelog_row_deduplicate:
-            return Changes()
+            return ChangedKeys()
         ignored = options.changelog_row_deduplicate_ignore_fields
-        return Changes(tuple(name for name in schema.field_names if name not in ignored))
+        return ChangedKeys(tuple(name for name in schema.field_names if name not in ignored))
 
     def rows(self, before: pa.RecordBatch, before_at: np.ndarray, after: pa.RecordBatch, after_at: np.ndarray) -> pa.RecordBatch:
         """The changelog rows. For each key, row `before_at` of `before` became row `after_at` of `after`.
@@ -89,7 +89,7 @@ class FullCompactionChanges(EngineAround):
     Rows have a column LEVEL, which merged rows lack. A key whose only row is at the top level is unchanged.
     """
 
-    def __init__(self, engine: MergeEngine, take: TakeRows, keys: Sequence[str], max_level: int, changes: Changes) -> None:
+    def __init__(self, engine: MergeEngine, take: TakeRows, keys: Sequence[str], max_level: int, changes: ChangedKeys) -> None:
         super().__init__(engine)
         self._take = take
         self._keys = keys

@@ -20,7 +20,7 @@ _TEMPORARY_SNAPSHOT = re.compile(r"\.snapshot-\d+\..*\.tmp")
 
 
 @dataclass
-class LostCommit:
+class OrphanedCommit:
     """Orphans of one commit, whose manifest files share one UUID. `modified_millis`: when the last of them was written."""
 
     uuid: str
@@ -56,8 +56,8 @@ def origins(context: TableContext, files: Sequence[Candidate], used: UsedNames) 
 
 def _origin(
     file: Candidate,
-    commits: Mapping[str, LostCommit],
-    by_data: Mapping[str, LostCommit],
+    commits: Mapping[str, OrphanedCommit],
+    by_data: Mapping[str, OrphanedCommit],
     texts: Mapping[str, str],
     used: UsedNames,
 ) -> str:
@@ -76,14 +76,14 @@ def _origin(
     return "an index file that no version refers to" if file.kind == INDEX else "statistics that no version refers to"
 
 
-def _commits(context: TableContext, files: Sequence[Candidate]) -> dict[str, LostCommit]:
+def _commits(context: TableContext, files: Sequence[Candidate]) -> dict[str, OrphanedCommit]:
     """Orphaned manifest files by the UUID of their commit, decoded as far as possible."""
-    found: dict[str, LostCommit] = {}
+    found: dict[str, OrphanedCommit] = {}
     for file in files:
         match = _COMMIT.fullmatch(file.name) if file.kind == MANIFEST else None
         if match is None:
             continue
-        commit = found.setdefault(match[1], LostCommit(match[1]))
+        commit = found.setdefault(match[1], OrphanedCommit(match[1]))
         commit.modified_millis = max(commit.modified_millis, file.modified_millis)
         if file.name.startswith("manifest-") and not file.name.startswith("manifest-list-"):
             commit.added += [entry for entry in _entries(context, file) if entry.kind == ADD]

@@ -24,7 +24,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import natural_order
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS, ScanCounts, TableBounds
-from paimon_cli.read.scan_plan import ScanPlan, Split
+from paimon_cli.read.scan_plan import ReadPlan, Split
 from paimon_cli.sql.predicate import Predicate
 
 Buckets = tuple[BucketFiles, ...]
@@ -39,7 +39,7 @@ def plan_difference(
     *,
     min_level: int = 0,
     both_sides: bool = False,
-) -> ScanPlan:
+) -> ReadPlan:
     """Plan the difference between two snapshots (None: the empty table).
 
     Files of both sides that may share keys form a split, unless both sides have the same files. If rows may have moved between
@@ -54,7 +54,7 @@ def plan_difference(
     splits: list[Split] = []
     for sides in _sides(context, old, new):
         splits += planner.splits(*sides)
-    return ScanPlan(after, tuple(splits), planner.counts, ABOVE_0 if context.mode.hides_level_0 else ALL_LEVELS)
+    return ReadPlan(after, tuple(splits), planner.counts, ABOVE_0 if context.mode.hides_level_0 else ALL_LEVELS)
 
 
 def _sides(context: TableContext, old: Mapping[BucketId, BucketFiles], new: Mapping[BucketId, BucketFiles]) -> Iterator[Sides]:

@@ -16,7 +16,7 @@ from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import plain_number, read_option
 from paimon_cli.read.difference import plan_difference
 from paimon_cli.read.pruning import Pruning, ScanCounts
-from paimon_cli.read.scan_plan import ScanPlan, Split, plan_added
+from paimon_cli.read.scan_plan import ReadPlan, Split, plan_added
 from paimon_cli.read.time_travel import (
     BETWEEN,
     BETWEEN_MODE,
@@ -43,7 +43,7 @@ MIN_MILLIS = 10**11
 
 
 @dataclass(frozen=True)
-class Position:
+class RangeEnd:
     """One end of a range: the id of a snapshot (0: the empty table), and the tag by which it was given, if any."""
 
     id: int
@@ -60,8 +60,8 @@ class Position:
 class IncrementRange:
     """The snapshots after `begin`, up to and including `end`."""
 
-    begin: Position
-    end: Position
+    begin: RangeEnd
+    end: RangeEnd
 
     @staticmethod
     def of(context: TableContext, begin: str, end: str) -> IncrementRange:
@@ -70,7 +70,7 @@ class IncrementRange:
         Raises `UsageError` if `end` is before `begin`, `NotFound` for a snapshot that does not exist yet.
         """
         latest = context.snapshots.latest_id() or 0
-        first, last = _position(context, begin), _position(context, end) if end else Position(latest)
+        first, last = _position(context, begin), _position(context, end) if end else RangeEnd(latest)
         if first.id > latest:
             hint = f"paimon-cli snapshots ls {context.layout.argument}"
             raise NotFound(f"no snapshot after {begin} in {context.layout.root}", f"the latest one is {latest}", hint)
@@ -129,20 +129,20 @@ def tags_mean_snapshots(context: TableContext) -> bool:
     return read_option(TAG_TO_SNAPSHOT, context.options.raw.get(TAG_TO_SNAPSHOT, "false"), read.boolean)
 
 
-def _position(context: TableContext, text: str) -> Position:
+def _position(context: TableContext, text: str) -> RangeEnd:
     number = plain_number(text)
     if number is not None and 0 <= number < MIN_MILLIS:
-        return Position(number)
+        return RangeEnd(number)
     tag = context.tags.find(text)
     if tag is not None:
-        return Position(tag.snapshot.id, tag)
+        return RangeEnd(tag.snapshot.id, tag)
     at = context.snapshots.at_time(_epoch_millis(text))
     if at is not None:
-        return Position(at.id)
+        return RangeEnd(at.id)
     earliest = context.snapshots.earliest_id()
     if earliest is not None and earliest > 1:
         raise NotFound(f"the state of the table at {text} has expired", f"the oldest existing snapshot is {earliest}")
-    return Position(0)
+    return RangeEnd(0)
 
 
 def _epoch_millis(text: str) -> int:
@@ -175,7 +175,7 @@ def increment_context(context: TableContext, mode: str) -> TableContext:
     return context.with_level_0() if mode == CHANGES and context.mode.deletion_vectors and is_of_commits else context
 
 
-def plan_increment(context: TableContext, changes: IncrementRange, mode: str, predicate: Predicate | None) -> ScanPlan:
+def plan_increment(context: TableContext, changes: IncrementRange, mode: str, predicate: Predicate | None) -> ReadPlan:
     """Plan a read of the changes in a range of snapshots.
 
     DELTA reads the files that APPEND snapshots added, CHANGELOG the changelog files. Both show every version of a key, snapshot
@@ -188,10 +188,10 @@ def plan_increment(context: TableContext, changes: IncrementRange, mode: str, pr
     newest = snapshots[-1] if snapshots else None
     if mode == CHANGES and context.options.changelog_producer == NO_CHANGELOG:
         each = (_added_or_overwritten(context, snapshot, predicate) for snapshot in snapshots)
-        return ScanPlan(newest, tuple(split for splits in each for split in splits), ScanCounts())
+        return ReadPlan(newest, tuple(split for splits in each for split in splits), ScanCounts())
     if mode in (CHANGELOG, CHANGES):
         by_snapshot = (_changelog_splits(context, snapshot, predicate, mode == CHANGES) for snapshot in snapshots)
-        return ScanPlan(newest, tuple(split for splits in by_snapshot for split in splits), ScanCounts())
+        return ReadPlan(newest, tuple(split for splits in by_snapshot for split in splits), ScanCounts())
     added = [_added_entries(context, snapshot) for snapshot in snapshots if snapshot.commit_kind == APPEND]
     return plan_added(context, newest, added, predicate, shows_postponed=mode == ARRIVALS)
 

@@ -122,7 +122,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class ScanPlan:
+class ReadPlan:
     """The splits of a read, by partition, bucket and key.
 
     `snapshot`: None for a table without snapshots. `levels`: for reports.
@@ -160,14 +160,14 @@ def plan_scan(
     keep_partition: KeepPartition | None = None,
     buckets: Collection[int] | None = None,
     read_optimized: bool = False,
-) -> ScanPlan:
+) -> ReadPlan:
     """Plan a read of a snapshot with `context.schema`. Files that cannot hold a matching row and postponed rows are left out.
 
     `read_optimized`: read only the top level, whose files need no merge (Java's `$ro` table).
     """
     pruning = Pruning(context, predicate, keep_partition, buckets, read_optimized)
     splits = column_splits(context, bucket_files(context, snapshot, pruning), pruning)
-    return ScanPlan(snapshot, splits, pruning.counts, pruning.levels)
+    return ReadPlan(snapshot, splits, pruning.counts, pruning.levels)
 
 
 def plan_added(
@@ -177,7 +177,7 @@ def plan_added(
     predicate: Predicate | None,
     *,
     shows_postponed: bool = False,
-) -> ScanPlan:
+) -> ReadPlan:
     """Plan a read of the files that several snapshots added, snapshot by snapshot, without merging.
 
     Only postponed rows are hidden, unless `shows_postponed`.
@@ -187,7 +187,7 @@ def plan_added(
     for entries in added:
         table = FileTable.of([ManifestTable.of(entries)], pruning)
         splits += column_splits(context, LazyBuckets(table, {}), pruning)
-    return ScanPlan(newest, tuple(splits), pruning.counts, pruning.levels)
+    return ReadPlan(newest, tuple(splits), pruning.counts, pruning.levels)
 
 
 _BUCKETS = 1 << 32

@@ -34,7 +34,7 @@ class BadRow(Exception):
 
 
 @dataclass(frozen=True)
-class Assignment:
+class SetItem:
     """Assigns an expression to a column; `sql` is the expression as the user wrote it."""
 
     column: DataField
@@ -83,13 +83,13 @@ class Assignment:
 UPDATE = "UPDATE t SET "
 
 
-def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[Assignment, ...]:
+def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[SetItem, ...]:
     """Parse the assignments.
 
     Raises `UsageError` for invalid or unsupported SQL, for columns that are unknown, cannot be changed or are set twice, and for
     values of a kind that the column cannot hold.
     """
-    found: list[Assignment] = []
+    found: list[SetItem] = []
     for text in texts:
         sql = SqlText(text, ASSIGNMENT, UPDATE)
         found += [_assignment(node, sql, schema) for node in _nodes(sql)]
@@ -111,7 +111,7 @@ def _nodes(sql: SqlText) -> list[exp.Expr]:
     return nodes
 
 
-def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> Assignment:
+def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> SetItem:
     reader = ExpressionReader(schema, sql)
     column = _target(reader, node.this, schema)
     right = node.args["expression"]
@@ -121,7 +121,7 @@ def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> Assignment
         hint = "round(...), floor(...) and ceil(...) return integers" if wanted == WHOLE and kind in NUMERIC else ""
         what = f"cannot set column '{column.name}' ({type_to_sql(column.type)}) to a value of type {kind}"
         raise UsageError(f"{what}: {sql.shown}", hint=hint)
-    assignment = Assignment(column, expression, sql_of(right))
+    assignment = SetItem(column, expression, sql_of(right))
     _check_digits(assignment, schema)
     return assignment
 
@@ -140,7 +140,7 @@ def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> Da
     return schema.field(value.name)
 
 
-def _check_digits(assignment: Assignment, schema: TableSchema) -> None:
+def _check_digits(assignment: SetItem, schema: TableSchema) -> None:
     """Evaluate on an empty batch: the product or quotient of two decimals may need more digits than any type has."""
     empty = pa.schema([arrow_field(field) for field in schema.fields if field.name in set(assignment.columns())])
     try:
@@ -155,7 +155,7 @@ class SetClause:
 
     texts: tuple[str, ...]
     schema: TableSchema
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[SetItem, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return parse_set_clause, (self.texts, self.schema)

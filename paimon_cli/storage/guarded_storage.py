@@ -112,7 +112,7 @@ def _race(storage: Storage, path: str) -> bool | None:
     return storage.read_bytes(path) == contents[outcomes.index(PutOutcome.CREATED)]
 
 
-class HeldLock(Protocol):
+class LockInUse(Protocol):
     """A lock while it is held."""
 
     def confirm(self) -> None:
@@ -128,7 +128,7 @@ class PublishLock(Protocol):
     def check(self) -> None:
         """Connect once, so that a wrong address or login fails before any work is done."""
 
-    def held(self) -> AbstractContextManager[HeldLock]:
+    def held(self) -> AbstractContextManager[LockInUse]:
         """Hold the lock during the block. Raises `StorageUnavailable` if it cannot be acquired in time."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from paimon_cli.storage.object_stores import Service, StoreSettings
+from paimon_cli.storage.object_stores import StoreService, StoreSettings
 
 GET, HEAD, PUT, CREATE, LIST, LIST_BELOW, DELETE = "get", "head", "put", "create", "list", "list below", "delete"
 """Requests. CREATE is a put that succeeds only if the object does not exist; LIST_BELOW includes objects of subdirectories."""
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     modified_millis: int
 
 
-class Page(NamedTuple):
+class ListedPage(NamedTuple):
     """One page of a listing, in the order of names."""
 
     entries: Sequence[Entry]
@@ -64,8 +64,8 @@ class RequestFailed(Exception):
 
 
 Serve = Callable[[Request], Any]
-"""Answers a request: GET with the content, HEAD with the size, listings with a `Page`. Raises `FileNotFoundError` for a missing
-object, and `RequestFailed`.
+"""Answers a request: GET with the content, HEAD with the size, listings with a `ListedPage`. Raises `FileNotFoundError` for a
+missing object, and `RequestFailed`.
 """
 
 
@@ -73,7 +73,7 @@ object, and `RequestFailed`.
 class SimulatedSettings(StoreSettings):
     """The settings of a simulated S3."""
 
-    service: Service = Service.S3
+    service: StoreService = StoreService.S3
     serve: Serve = field(kw_only=True)
 
     @property

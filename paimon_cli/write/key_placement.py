@@ -86,7 +86,7 @@ class KeyPlacement:
                     rows = self._moved(rows, partitions[part][kept])
                 yield with_buckets(rows, buckets[part][kept])
 
-    def _versions(self, batches: Sequence[pa.RecordBatch]) -> Versions:
+    def _versions(self, batches: Sequence[pa.RecordBatch]) -> KeyVersions:
         columns = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in self._key]
         order = stable_order(order_words(columns))
         rows = pa.RecordBatch.from_arrays(columns, names=list(self._key)).take(pa.array(order))
@@ -101,14 +101,14 @@ class KeyPlacement:
         home_buckets[known] = self._home_buckets[homes[known]]
         own = np.concatenate([self._partitions_of(batch) for batch in batches])[order]
         kinds = np.concatenate([batch.column(VALUE_KIND).to_numpy() for batch in batches])[order]
-        return Versions(order, distinct, starts, own, (kinds & 1).astype(bool), home_partitions, home_buckets)
+        return KeyVersions(order, distinct, starts, own, (kinds & 1).astype(bool), home_partitions, home_buckets)
 
     def _partitions_of(self, batch: pa.RecordBatch) -> Rows:
         routed = self._partitioner.route(batch)
         numbers = np.array([self._partitions.of(partition.as_py()) for partition in routed.partitions], np.int64)
         return np.asarray(numbers[routed.codes])
 
-    def _following_rows(self, v: Versions) -> tuple[Rows, Buckets]:
+    def _following_rows(self, v: KeyVersions) -> tuple[Rows, Buckets]:
         """Partitions and buckets for deduplicate: a key moves to the partition of its newest row. A retraction goes where the key
         lives; one of an unknown key is dropped, unless the changelog records the input.
 
@@ -134,18 +134,18 @@ class KeyPlacement:
         last_new = np.maximum.accumulate(np.where(is_new, rows, ABSENT))
         return partitions, np.where(last_new >= v.starts[v.keys], buckets[last_new], v.home_buckets[v.keys])
 
-    def _at_home(self, v: Versions) -> tuple[Rows, Buckets]:
+    def _at_home(self, v: KeyVersions) -> tuple[Rows, Buckets]:
         """Partitions and buckets for engines that combine rows: all rows of a key go where its first row went."""
         is_new = v.home_partitions == ABSENT
         partitions = np.where(is_new, v.partitions[v.starts], v.home_partitions)[v.keys]
         chosen = self._choose(v, partitions, v.starts[is_new])
         return partitions, np.where(is_new, chosen[v.starts], v.home_buckets)[v.keys]
 
-    def _first_rows(self, v: Versions) -> tuple[Rows, Buckets]:
+    def _first_rows(self, v: KeyVersions) -> tuple[Rows, Buckets]:
         """Partitions and buckets for first-row: rows of new keys keep their partition, only the first one gets a bucket."""
         return v.partitions, self._choose(v, v.partitions, v.starts[v.home_partitions == ABSENT])
 
-    def _choose(self, v: Versions, partitions: Rows, new: Rows) -> Buckets:
+    def _choose(self, v: KeyVersions, partitions: Rows, new: Rows) -> Buckets:
         """A bucket for each of the rows `new`, whose keys are new in their partition; `ABSENT` for other rows."""
         chosen = np.full(len(partitions), ABSENT, np.int32)
         if len(new) == 0:
@@ -169,7 +169,7 @@ class KeyPlacement:
         return self._open[partition]
 
     def _deletes(
-        self, v: Versions, batches: Sequence[pa.RecordBatch], partitions: Rows, buckets: Buckets
+        self, v: KeyVersions, batches: Sequence[pa.RecordBatch], partitions: Rows, buckets: Buckets
     ) -> Iterator[pa.RecordBatch]:
         """A -D row for each bucket that a key leaves, with the values of the row that moves it."""
         before = v.shifted(partitions, v.home_partitions)
@@ -200,7 +200,7 @@ class KeyPlacement:
 
 
 @dataclass(frozen=True)
-class Versions:
+class KeyVersions:
     """Rows sorted by key and then by arrival, with what decides where they go.
 
     Per row: `order`, its position in the order of arrival; `partitions`, the number of the partition in its columns;

@@ -81,7 +81,7 @@ class TargetBuckets:
 
 
 @dataclass(frozen=True)
-class Assignment(ABC):
+class BucketAssignment(ABC):
     """How keys get their buckets where these depend on other rows of the table.
 
     `assigners`: how many tasks share the keys; `assigner`: the one whose rows these are, None for all. `is_done`: another task
@@ -106,7 +106,7 @@ class Assignment(ABC):
 
 
 @dataclass(frozen=True)
-class IndexAssignment(Assignment):
+class IndexAssignment(BucketAssignment):
     """Dynamic buckets: the hash index of a partition knows the bucket of each key; new keys get a bucket that has room."""
 
     indexes: HashIndexes = field(kw_only=True)
@@ -122,7 +122,7 @@ class IndexAssignment(Assignment):
 
 
 @dataclass(frozen=True)
-class LookupAssignment(Assignment):
+class LookupAssignment(BucketAssignment):
     """Keys that may live in any partition are looked up in `buckets`, the buckets of snapshot `read_at` (0: the empty table)."""
 
     buckets: Mapping[BucketId, BucketFiles] = field(kw_only=True)
@@ -178,7 +178,7 @@ class WritePlan:
     incoming: SplitRows
     splits: tuple[Any, ...]
     buckets: TargetBuckets
-    assignment: Assignment | None = None
+    assignment: BucketAssignment | None = None
     first_sequences: dict[BucketId, int] = field(default_factory=dict)
     read_snapshot_id: int | None = None
     file_stamp: str = ""

@@ -17,8 +17,8 @@ from paimon_cli.catalog.alter_table import alter_table, altered_schema
 from paimon_cli.catalog.column_changes import (
     AddColumn,
     AlterColumn,
+    ColumnPosition,
     DropColumn,
-    Position,
     RenameColumn,
     SchemaChange,
     SetComment,
@@ -54,8 +54,8 @@ def columns(found: TableSchema) -> list[str]:
 
 def test_add_columns_with_ids_of_their_own() -> None:
     found = changed(
-        AddColumn(("w",), parse_sql_type("ROW<p INT, q INT>"), "hi", None, Position(None)),
-        AddColumn(("r", "b"), parse_sql_type("STRING"), position=Position("a")),
+        AddColumn(("w",), parse_sql_type("ROW<p INT, q INT>"), "hi", None, ColumnPosition(None)),
+        AddColumn(("r", "b"), parse_sql_type("STRING"), position=ColumnPosition("a")),
         AddColumn(("r", "m", "value", "y"), parse_sql_type("INT")),
     )
     assert (found.id, found.time_millis, found.highest_field_id) == (1, 5, 12)
@@ -133,7 +133,7 @@ def test_a_schema_that_could_not_be_written_is_not_saved(tmp_path: Path) -> None
 
 def test_alter_columns() -> None:
     found = changed(
-        AlterColumn(("v",), parse_sql_type("BIGINT"), comment="n", default="7", position=Position("id")),
+        AlterColumn(("v",), parse_sql_type("BIGINT"), comment="n", default="7", position=ColumnPosition("id")),
         AlterColumn(("r", "l", "element"), parse_sql_type("BIGINT")),
         AlterColumn(("r", "a"), nullable=True),
         SetComment("orders"),
@@ -155,7 +155,7 @@ REFUSED: list[tuple[SchemaChange, str]] = [
     (AddColumn(("v",), parse_sql_type("INT")), "column 'v' already exists"),
     (AddColumn(("_KEY_x",), parse_sql_type("INT")), "reserved"),
     (AddColumn(("w",), parse_sql_type("INT"), default="x"), "cannot have the default 'x'"),
-    (AddColumn(("w",), parse_sql_type("INT"), position=Position("nope")), "no column 'nope'"),
+    (AddColumn(("w",), parse_sql_type("INT"), position=ColumnPosition("nope")), "no column 'nope'"),
     (AddColumn(("v", "x"), parse_sql_type("INT")), "'v' is INT"),
     (AddColumn(("r", "l", "x"), parse_sql_type("INT")), "is called 'element'"),
     (AddColumn(("r", "l", "element"), parse_sql_type("INT")), "already"),
@@ -173,8 +173,8 @@ REFUSED: list[tuple[SchemaChange, str]] = [
     (AlterColumn(("v",), parse_sql_type("BYTES")), "no such cast"),
     (AlterColumn(("v",), parse_sql_type("ARRAY<INT>")), "no such cast"),
     (AlterColumn(("r", "l"), parse_sql_type("ARRAY<BIGINT>")), "alter-column r.l.FIELD"),
-    (AlterColumn(("v",), position=Position("v")), "already exists"),
-    (AlterColumn(("id",), position=Position(None)), "already exists"),
+    (AlterColumn(("v",), position=ColumnPosition("v")), "already exists"),
+    (AlterColumn(("id",), position=ColumnPosition(None)), "already exists"),
     (AlterColumn(("r", "l", "element"), comment="x"), "are not columns"),
     (SetOption("merge-engine", "first-row"), "cannot change once the table has data"),
     (SetOption("bucket", "-1"), "in the wrong buckets"),

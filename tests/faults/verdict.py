@@ -16,7 +16,7 @@ from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.read.increments import CHANGES, IncrementRange, Position, plan_increment
+from paimon_cli.read.increments import CHANGES, IncrementRange, RangeEnd, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.faults.bench import Actor, Bench, Rows
 from tests.faults.operation import Operation
@@ -210,7 +210,7 @@ def _changelog(bench: Bench, rows: Rows) -> Iterator[str]:
 
 
 def _changes(context: TableContext) -> Iterator[tuple[str, int, str | None]]:
-    whole = IncrementRange(Position(0), Position(context.snapshots.latest_id() or 0))
+    whole = IncrementRange(RangeEnd(0), RangeEnd(context.snapshots.latest_id() or 0))
     plan = plan_increment(context, whole, whole.mode(context, CHANGES), None)
     for split in plan.splits:
         for batch in read_split(context, split, ["k", "v", VALUE_KIND], keep_kinds=True):

@@ -17,7 +17,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.row_change import RowChange
+from paimon_cli.jobs.row_change import RowEdit
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, plan_update, run_update
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.sql.predicate import parse_predicate
@@ -108,7 +108,7 @@ def test_one_task_for_each_bucket_that_can_match(table: TableContext) -> None:
     snapshot = table.snapshots.latest()
     assert snapshot is not None
     for where, tasks in (("id = 3 AND dt = 'a'", 1), ("points > 0", 4)):
-        change = RowChange(parse_predicate(where, table.schema), None)
+        change = RowEdit(parse_predicate(where, table.schema), None)
         assert len(plan_update(table, snapshot, change, "stamp")) == tasks
 
 

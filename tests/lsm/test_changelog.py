@@ -15,7 +15,7 @@ import pytest
 from paimon_cli.bucket.key_lookup import FoundRows
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.errors import PaimonError
-from paimon_cli.lsm.changelog import NO_ROW, Changes, FullCompactionChanges, InputChanges, inserts, merged_row_numbers
+from paimon_cli.lsm.changelog import NO_ROW, ChangedKeys, FullCompactionChanges, InputChanges, inserts, merged_row_numbers
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, SortedRows
 from paimon_cli.metadata.table_mode import TableMode
@@ -43,9 +43,11 @@ def with_levels(batch: pa.RecordBatch, levels: Sequence[int]) -> pa.RecordBatch:
     return batch.append_column(LEVEL, pa.array(levels, pa.int32()))
 
 
-def changes_of(line: Line) -> Changes:
+def changes_of(line: Line) -> ChangedKeys:
     schema = table_schema(line["in"]["schema"])
-    return Changes.of(schema, TableOptions({"changelog-producer.row-deduplicate": str(line["in"]["row_deduplicate"]).lower()}))
+    return ChangedKeys.of(
+        schema, TableOptions({"changelog-producer.row-deduplicate": str(line["in"]["row_deduplicate"]).lower()})
+    )
 
 
 def full_compaction(line: Line) -> Line | str:
@@ -116,7 +118,7 @@ def test_each_key_is_reported_once_in_key_order() -> None:
     before = batch_of(SCHEMA, [record(1, "a", 5), record(2, "b", 6), record(3, "c", 7), record(4, "d", 8, "-D")])
     after = batch_of(SCHEMA, [record(1, "A", 15), record(3, "c", 17), record(4, "D", 18, "+U"), record(5, "e", 19, "-D")])
     before_at, after_at = np.array([0, 1, 2, 3, NO_ROW]), np.array([0, NO_ROW, 1, 2, 3])
-    batches = records_of(SCHEMA, Changes().rows(before, before_at, after, after_at))
+    batches = records_of(SCHEMA, ChangedKeys().rows(before, before_at, after, after_at))
     assert batches == [
         record(1, "a", 5, "-U"),
         record(1, "A", 15, "+U"),
@@ -125,18 +127,18 @@ def test_each_key_is_reported_once_in_key_order() -> None:
         record(3, "c", 17, "+U"),
         record(4, "D", 18),
     ]
-    without_equal = records_of(SCHEMA, Changes(("k", "v")).rows(before, before_at, after, after_at))
+    without_equal = records_of(SCHEMA, ChangedKeys(("k", "v")).rows(before, before_at, after, after_at))
     assert without_equal == [row for row in batches if row["row"][0] != 3]
-    assert records_of(SCHEMA, Changes(("k",)).rows(before, before_at, after, after_at)) == [batches[2], batches[5]]
+    assert records_of(SCHEMA, ChangedKeys(("k",)).rows(before, before_at, after, after_at)) == [batches[2], batches[5]]
     nothing = np.array([], dtype=np.int64)
-    assert Changes(("v",)).rows(before.slice(0, 0), nothing, after.slice(0, 0), nothing).num_rows == 0
+    assert ChangedKeys(("v",)).rows(before.slice(0, 0), nothing, after.slice(0, 0), nothing).num_rows == 0
 
 
 def test_the_options_decide_which_columns_are_compared() -> None:
     key, ignored = "changelog-producer.row-deduplicate", "changelog-producer.row-deduplicate-ignore-fields"
-    assert Changes.of(SCHEMA, TableOptions({})) == Changes.of(SCHEMA, TableOptions({ignored: "v"})) == Changes(())
-    assert Changes.of(SCHEMA, TableOptions({key: "true"})) == Changes(("k", "v"))
-    assert Changes.of(SCHEMA, TableOptions({key: "true", ignored: "v"})) == Changes(("k",))
+    assert ChangedKeys.of(SCHEMA, TableOptions({})) == ChangedKeys.of(SCHEMA, TableOptions({ignored: "v"})) == ChangedKeys(())
+    assert ChangedKeys.of(SCHEMA, TableOptions({key: "true"})) == ChangedKeys(("k", "v"))
+    assert ChangedKeys.of(SCHEMA, TableOptions({key: "true", ignored: "v"})) == ChangedKeys(("k",))
 
 
 def test_keys_of_which_the_engine_leaves_nothing() -> None:
@@ -146,7 +148,7 @@ def test_keys_of_which_the_engine_leaves_nothing() -> None:
     merged = engine.merge(rows)
     assert merged_row_numbers(rows, merged, ["k"]).tolist() == [0, NO_ROW, 1]
     batches: list[pa.RecordBatch] = []
-    levels = FullCompactionChanges(engine, batches.append, ["k"], 5, Changes())
+    levels = FullCompactionChanges(engine, batches.append, ["k"], 5, ChangedKeys())
     again = sorted_rows(with_levels(batch_of(SCHEMA, records), [5, 5, 0, 5, 0]), ["k"], engine)
     assert records_of(SCHEMA, levels.merge(again)) == [record(1, "a"), record(3, "d", 4)]
     changes = [r for batch in batches for r in records_of(SCHEMA, batch)]

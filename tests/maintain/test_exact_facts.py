@@ -14,7 +14,7 @@ from paimon_cli.maintain.branches import create_branch, fast_forward, files_remo
 from paimon_cli.maintain.expire_partitions import PartitionTime, plan_partitions
 from paimon_cli.maintain.expire_snapshots import ExpirySummary, expire_snapshots
 from paimon_cli.maintain.needed_files import FileToDelete, data_files_to_delete, delete_files, total_size
-from paimon_cli.maintain.orphan_origin import LostCommit
+from paimon_cli.maintain.orphan_origin import OrphanedCommit
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Consumer, consumers, oldest_consumed
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
@@ -114,7 +114,7 @@ def test_data_files_to_delete(tmp_path: Path) -> None:
 def test_defaults_report_that_nothing_was_done() -> None:
     summary = ExpirySummary()
     assert (summary.snapshots, summary.data_files, summary.metadata_files, summary.size) == ((), 0, 0, 0)
-    lost = LostCommit("u")
+    lost = OrphanedCommit("u")
     assert (lost.modified_millis, lost.added, lost.snapshot) == (0, [], None)
 
 

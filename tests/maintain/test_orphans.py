@@ -17,7 +17,7 @@ from paimon_cli.jobs.reclaim_job import clean_orphans, orphan_rows
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
-from paimon_cli.maintain.orphan_origin import LostCommit
+from paimon_cli.maintain.orphan_origin import OrphanedCommit
 from paimon_cli.maintain.orphans import (
     DAY_MILLIS,
     Orphans,
@@ -346,7 +346,7 @@ AT = "2023-11-14 22:13:20 UTC"
 )
 def test_what_a_lost_commit_left_in_words(tmp_path: Path, added: str, on_disk: str, used: str, text: str) -> None:
     sizes = {"a": 1, "b": 2, "c": 0}
-    lost = LostCommit("u", 1_700_000_000_999, [entry(name, sizes[name]) for name in added])
+    lost = OrphanedCommit("u", 1_700_000_000_999, [entry(name, sizes[name]) for name in added])
     names = UsedNames(table_of_five(tmp_path), names=set(used))
     assert lost.text(set(on_disk), names) == text
 

@@ -18,7 +18,7 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
-from paimon_cli.read.scan_plan import PlannedSplits, ScanPlan, Split, plan_scan
+from paimon_cli.read.scan_plan import PlannedSplits, ReadPlan, Split, plan_scan
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.tables import compact, make_table, write
@@ -89,7 +89,7 @@ def _split(bucket: BucketFiles, sections: list[list[DataFileMeta]]) -> Split:
     return Split(replace(bucket, files=tuple(sorted(files, key=bucket.files.index) if merges else files)), merges)
 
 
-def assert_planned(context: TableContext, snapshot: Snapshot | None, where: str | None = None, **asked: object) -> ScanPlan:
+def assert_planned(context: TableContext, snapshot: Snapshot | None, where: str | None = None, **asked: object) -> ReadPlan:
     predicate = None if where is None else parse_predicate(where, context.schema)
     plan = plan_scan(context, snapshot, predicate, **asked)  # type: ignore[arg-type]
     if predicate is not None:

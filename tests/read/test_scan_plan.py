@@ -19,7 +19,7 @@ from paimon_cli.datatypes.data_type import INT, BinaryType, DataField, DataType,
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.read.scan_plan import ScanPlan, plan_scan
+from paimon_cli.read.scan_plan import ReadPlan, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
@@ -29,7 +29,7 @@ from tests.tables import compact, make_table, write
 COLUMNS = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "s": "STRING", "v": "INT", "g": "DOUBLE"}
 
 
-def scanned(context: TableContext, plan: ScanPlan, predicate: Predicate | None = None, **kinds: Any) -> Counter[str]:
+def scanned(context: TableContext, plan: ReadPlan, predicate: Predicate | None = None, **kinds: Any) -> Counter[str]:
     batches = [b for split in plan.splits for b in read_split(context, split, context.schema.field_names, predicate, **kinds)]
     return Counter(json.dumps(row, sort_keys=True) for batch in batches for row in canonical_rows(batch, context.schema.fields))
 
@@ -230,7 +230,7 @@ def _filtered(rows: pa.Table, predicate: Predicate) -> pa.Table:
     return pa.Table.from_batches([predicate.filtered(batch) for batch in rows.to_batches()], rows.schema)
 
 
-def _table(context: TableContext, plan: ScanPlan, names: list[str], predicate: Predicate | None) -> pa.Table:
+def _table(context: TableContext, plan: ReadPlan, names: list[str], predicate: Predicate | None) -> pa.Table:
     batches = [batch for split in plan.splits for batch in read_split(context, split, names, predicate)]
     schema = pa.schema([arrow_field(field) for field in context.schema.fields_of(names)])
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)

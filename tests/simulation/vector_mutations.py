@@ -22,7 +22,7 @@ from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm import changelog
-from paimon_cli.lsm.changelog import Changes
+from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.maintain import expire_snapshots, needed_files, used_names
 from paimon_cli.metadata.data_file import CommitMessage, IndexManifestEntry
 from paimon_cli.metadata.data_file_schema import UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
@@ -273,8 +273,8 @@ def changelog_of_the_snapshot_before_is_carried_on() -> Patch:
 
 
 def _changed_rows(change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Patch:
-    real = Changes.rows
-    return patch.object(Changes, "rows", lambda self, *given: change(real(self, *given)))
+    real = ChangedKeys.rows
+    return patch.object(ChangedKeys, "rows", lambda self, *given: change(real(self, *given)))
 
 
 def _kinds(rows: pa.RecordBatch) -> np.ndarray:

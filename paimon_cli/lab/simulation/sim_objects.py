@@ -14,7 +14,7 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage import simulated_store
 from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
-from paimon_cli.storage.simulated_store import Entry, Page, Request, RequestFailed, SimulatedSettings
+from paimon_cli.storage.simulated_store import Entry, ListedPage, Request, RequestFailed, SimulatedSettings
 from paimon_cli.storage.storage import PutOutcome
 
 PAGE = 3
@@ -53,7 +53,7 @@ def object_storage(layout: TableLayout, ask: Ask) -> OverlappedStorage:
             raise RequestFailed(_STATUSES.get(answer, simulated_store.BROKEN))
         if call.operation in _PAGES:
             entries, is_last = answer
-            return Page([Entry(*entry) for entry in entries], is_last)
+            return ListedPage([Entry(*entry) for entry in entries], is_last)
         return answer
 
     return OverlappedStorage(ObjectStorage(SimulatedSettings(serve=serve)))
