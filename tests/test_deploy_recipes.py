@@ -10,7 +10,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from typer.main import get_command
@@ -45,6 +44,8 @@ def options(words: list[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifests_fit_the_schemas_of_kubernetes(path: Path) -> None:
+    import kubernetes_validate  # here, because it takes a second, and each worker of a run collects each test
+
     kubernetes_validate.validate(manifest(path), kubernetes_validate.latest_version(), strict=True)
     broken = manifest(path)
     broken["spec"]["replica"] = 2

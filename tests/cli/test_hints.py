@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +34,27 @@ FOREIGN = re.compile(r"pip install|java|JVM|var\(--|--accent:|complete --command
 """Texts of other programs: pip, the JVM, style sheets, the completion of a shell."""
 
 
-def texts(path: Path) -> Iterator[str]:
-    """All text of a module, with `X` for what is filled in."""
-    tree = ast.parse(path.read_text())
-    inside = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node) if part is not node
-    }
-    for node in ast.walk(tree):
+@cache
+def texts(path: Path) -> tuple[list[str], set[str]]:
+    """All text of a module, with `X` for what is filled in; and its docstrings, which document, and are helps with examples."""
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    found, documentation = [], set()
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else WORD for part in node.values)
+            found.append("".join(str(part.value) if isinstance(part, ast.Constant) else WORD for part in node.values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
-            yield node.value
+            found.append(node.value)
+        elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            documentation.add(ast.get_docstring(node, clean=False) or "")
+    return found, documentation
+
+
+@cache
+def messages() -> list[tuple[str, str]]:
+    """All text of all modules but their docstrings. Found when a test needs it: each worker of a run collects each test."""
+    found = ((str(path.relative_to(SOURCES[0].parent)), *texts(path)) for path in SOURCES)
+    return sorted({(module, text) for module, given, documentation in found for text in given if text not in documentation})
 
 
 def options_of(name: str) -> set[str]:
@@ -65,7 +76,7 @@ COMMAND_TEXTS = sorted(
         (str(path.name), text)
         for path in SOURCES
         if "paimon-cli " in path.read_text()
-        for text in texts(path)
+        for text in texts(path)[0]
         if "paimon-cli " in text and PROGRAM.search(text)
     }
 )
@@ -122,17 +133,6 @@ def test_a_hint_that_is_a_command_is_a_whole_one(module: str, line: str, parse: 
     assert parse(words) == 0
 
 
-def messages(path: Path) -> Iterator[str]:
-    """All text of a module but its docstrings, which are helps with examples, and documentation."""
-    documentation = {
-        ast.get_docstring(node, clean=False)
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-    }
-    return (text for text in texts(path) if text not in documentation)
-
-
-MESSAGES = sorted({(str(path.relative_to(SOURCES[0].parent)), text) for path in SOURCES for text in messages(path)})
 PASTED = re.compile(r"(?:^|[:,;] |run )paimon-cli ([a-z][^`\n;]*)$", re.MULTILINE)
 """A command to paste: the rest of a line of a message."""
 PLACEHOLDER = re.compile(r"(?<![\w/:=-])(?:[A-Z][A-Z_]+|N)(?![\w/:-])|=(?:VALUE|N|[A-Z]+/[A-Z]+)\b")
@@ -153,7 +153,7 @@ TABLE_IS_UNKNOWN = {"catalog/table_location.py": "write TABLE X", "metastore/fil
 def test_hints_name_the_table() -> None:
     found = {
         (module, command, placeholder)
-        for module, text in MESSAGES
+        for module, text in messages()
         for command in PASTED.findall(text)
         for placeholder in PLACEHOLDER.findall(command)
         if placeholder not in MAY_BE_LEFT_OPEN and set(placeholder) != {WORD} and TABLE_IS_UNKNOWN.get(module) != command.strip()
@@ -169,7 +169,7 @@ def _filled_in(line: str) -> str:
 
 def test_commands_at_the_end_of_messages_are_whole_ones(parse: Callable[[list[str]], int]) -> None:
     count = 0
-    for module, text in MESSAGES:
+    for module, text in messages():
         for line in PASTED.findall(text):
             try:
                 words = shlex.split(_filled_in(line))
@@ -203,7 +203,7 @@ SAID_BESIDE = {
 def test_hints_that_discard_something_say_so() -> None:
     silent = {
         (module, text)
-        for module, text in MESSAGES
+        for module, text in messages()
         if module not in SAID_BESIDE and " " in text.strip() and " takes no " not in text and DISCARDS.search(text)
         if not SAYS_SO.search(DISCARDS.sub("", text))
     }
@@ -212,7 +212,7 @@ def test_hints_that_discard_something_say_so() -> None:
 
 def test_the_library_names_calls() -> None:
     calls = 0
-    for _, text in MESSAGES:
+    for _, text in messages():
         for command in re.findall(r"paimon-cli [a-z][^`\n;]*", text):
             told = in_python(command.replace(WORD, "7"))
             if told.startswith("Table.open("):
@@ -259,7 +259,7 @@ def test_hints_in_the_library(command_line: str, library: str) -> None:
 def test_hints_about_spark_fit_into_a_notebook() -> None:
     """There is no command line: settings are arguments of calls, which Python can read."""
     told = [
-        (module, in_python(text)) for module, text in MESSAGES if module.startswith(("jobs/spark/", "spark/")) and "--" in text
+        (module, in_python(text)) for module, text in messages() if module.startswith(("jobs/spark/", "spark/")) and "--" in text
     ]
     assert len(told) > 5
     for module, text in told:
@@ -273,7 +273,7 @@ def test_options_in_texts_are_there() -> None:
     wrong = {
         (path.name, option)
         for path in SOURCES
-        for text in texts(path)
+        for text in texts(path)[0]
         if not FOREIGN.search(text)
         for option in OPTION.findall(text)
         if option not in known
