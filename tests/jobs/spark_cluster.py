@@ -49,6 +49,7 @@ class SparkCluster:
             "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.driver.extraJavaOptions": QUICK_JVM,
             "spark.shuffle.io.retryWait": "200ms",  # an executor that a test has killed does not come back
+            "spark.task.maxFailures": "2",  # tests kill once; a task that is bound to fail is tried as often as this
         }
 
     def start(self, workers: int) -> None:

@@ -72,6 +72,7 @@ def test_the_line_for_this_machine_runs_and_the_exit_code_of_its_driver_comes_ba
     assert "column 'id'" in ran.stdout, "the driver's Python has one output"
 
 
+@pytest.mark.nightly
 def test_the_line_for_a_cluster_runs(spark_cluster: SparkCluster, table: Table, tmp_path: Path) -> None:
     """Executors have only the Python packages of the archive."""
     script = f'#!/bin/sh\nexec {sys.executable} "$@"\n'.encode()

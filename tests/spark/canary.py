@@ -25,7 +25,7 @@ from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.spark.tasks import TASK_ERROR
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
-from tests.tables import data_files, make_table, named_files
+from tests.tables import data_files, make_table, named_files, write
 
 WRONG = "CommitUnknown"
 HINT = "delete the table"
@@ -49,7 +49,7 @@ def carriers(ran: Path) -> list[str]:
 class Canary:
     """Every text in every place that messages quote, through every way of a session.
 
-    `brief`: texts in cells, in messages, in errors of tasks and in a stream only, and for one kind of table.
+    `brief`: an error of each origin (Spark, a function of the user, this package) with these texts in it, for one kind of table.
     """
 
     def __init__(self, session: SparkSession, folder: Path, brief: bool) -> None:
@@ -69,9 +69,9 @@ class Canary:
         self.check_cells(self.all)
         self.check_messages(self.all)
         self.check_refused_values()
-        self.check_lost_files()
-        self.check_stream_of_cells()
         if not self.brief:
+            self.check_lost_files()
+            self.check_stream_of_cells()
             self.check_names()
             self.check_paths()
             self.check_file_names()
@@ -244,9 +244,8 @@ def check_engine(engine: Engine, folder: Path, brief: bool) -> None:
         run_write(context, WriteRequest(FileRows((str(folder / "named.jsonl"),), "json")), engine, NoProgress())
     assert HINT not in unknown.value.hint
     assert data_files(context) == set()
-    (folder / "good.jsonl").write_text(json.dumps({"k": 1, "v": "x"}) + "\n")
     for _ in range(2):
-        run_write(context, WriteRequest(FileRows((str(folder / "good.jsonl"),), "json")), engine, NoProgress())
+        write(context, [{"k": 1, "v": "x"}])
     texts = carriers(Path("ran"))
     rename_data_files(Path(context.url), f"{texts[0]}{texts[4]}{texts[5]}".replace("/", "_"))
     with pytest.raises(PaimonError) as damaged:
