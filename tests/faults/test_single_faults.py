@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -88,9 +87,7 @@ def test_some_pairs_of_faults(name: str, count: int, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_every_call_hits_every_fault_on_disk(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a power cut takes back is simulated, so that no test waits for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+def test_every_call_hits_every_fault_on_disk(name: str, tmp_path: Path) -> None:
     (tmp_path / "sources").mkdir()
     runs = FaultRuns(OPERATIONS[name], Bench(LocalStorage(), str(tmp_path / "disk"), tmp_path / "sources"))
     try_all(runs, runs.single_faults())

@@ -22,6 +22,9 @@ if "TEST_PIECES" in os.environ and find_spec("paimon_cli") is not None:
     for name, size in json.loads(os.environ["TEST_PIECES"]).items():
         setattr(PIECES, name, size)
 
+if "TEST_UNSYNCED" in os.environ:  # as in the process of the tests
+    os.fsync = os.fstat
+
 if sys.orig_argv[-2:] == ["pyspark.daemon", "pyspark.worker"]:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no threads before the fork
     import pandas  # noqa: F401
