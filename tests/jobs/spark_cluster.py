@@ -74,7 +74,7 @@ class SparkCluster:
 
     def _run(self, name: str, command: list[str]) -> Path:
         """Start one daemon in an environment without this checkout on the Python path; returns its log."""
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "TEST_LOADED")}
         environment |= {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java(os.environ).home)}
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
         log = self._directory / f"{name}.log"

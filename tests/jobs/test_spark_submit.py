@@ -60,7 +60,7 @@ def printed(*words: object) -> list[str]:
 
 def submitted(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """The line, run as a user's shell would run it."""
-    java = {"JAVA_HOME": str(find_java(os.environ).home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    java = {"JAVA_HOME": str(find_java(os.environ).home), "SPARK_LOCAL_IP": "127.0.0.1", "TEST_LOADED": "pandas pyarrow.parquet"}
     environment = {**os.environ, **java, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     return subprocess.run(shlex.join(words), shell=True, cwd=folder, env=environment, capture_output=True, text=True)
 

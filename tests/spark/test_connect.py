@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
             [str(HOME / "bin" / "spark-submit"), "--class", SERVER, "--master", "local[2]", *options, "spark-internal"],
-            env={**os.environ, **java, "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, **java, "PYSPARK_PYTHON": sys.executable, "TEST_LOADED": "pandas pyarrow.parquet"},
             cwd=folder,
             stdout=log,
             stderr=log,

@@ -1,13 +1,14 @@
 """Imported when a Python process of a test starts: it takes PySpark from where it is installed, and makes pieces small.
 
 Spark puts pyspark.zip first on the path of its Python workers, and each of these processes would compile it again. The sizes of
-pieces are those of the process that started this one (`tests/pieces.py`). The process from which Spark forks the workers of tasks
-has the large libraries, because a task that fails takes its worker with it, and importing them is half of what the next one does.
+pieces are those of the process that started this one (`tests/pieces.py`). Processes from which Spark forks workers have modules
+of `TEST_LOADED`, else each worker would import them, and a task that fails takes its worker with it.
 """
 
 import json
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 
@@ -25,8 +26,7 @@ if "TEST_PIECES" in os.environ and find_spec("paimon_cli") is not None:
 if "TEST_UNSYNCED" in os.environ:  # as in the process of the tests
     os.fsync = os.fstat
 
-if sys.orig_argv[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+if "pyspark.daemon" in sys.orig_argv:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no threads before the fork
-    import pandas  # noqa: F401
-    import pyarrow.compute
-    import pyarrow.parquet  # noqa: F401
+    for module in os.environ.get("TEST_LOADED", "pandas pyarrow.compute pyarrow.parquet").split():
+        import_module(module)
