@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed$(if $(LOCKED),-locked)
 TYPES_OF = $(shell $(BIN)/python -c 'import sys; sys.version_info < (3, 12) or print("--python-version 3.12")')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check licences sbom docs nightly proof bench clean
+.PHONY: help setup lock demo test check can-check lint types layers licences sbom docs nightly proof bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,12 +42,20 @@ demo: $(STAMP) ## Run the tour on real data: 336,776 flights, upserts, deletes, 
 test: $(STAMP) ## Run all tests
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup --durations 10
 
-check: $(STAMP) ## Lint, type check, check the layers and the licences
+check: can-check lint types layers licences ## Lint, type check, check the layers and the licences
+
+can-check: $(STAMP)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make check needs Python 3.11 or newer, whose numpy has types")'
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
-	$(BIN)/mypy $(TYPES_OF)
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/python -m mypy $(TYPES_OF)
+
+layers: $(STAMP)
 	$(BIN)/lint-imports
-	$(BIN)/python -m scripts.licences
 
 licences: $(STAMP) ## Check the licence of each package that is installed against the allow-list
 	@$(BIN)/python -m scripts.licences
