@@ -253,7 +253,7 @@ class Catalog(Compaction):
         """
         from paimon_cli.api.comparison import compare_sides
 
-        return compare_sides(self, (here, there), key, columns, where, limit, format, form, versions)
+        return compare_sides(self, (here, there), key, columns, where, limit, format=format, form=form, versions=versions)
 
     def sql(self, query: str, *, allow_files: bool = False) -> SqlResult:
         """Run one SELECT with DuckDB over tables of this catalog, or tables named by their paths in double quotes.

@@ -196,10 +196,6 @@ class Compaction(OpenedCatalog):
         from paimon_cli.jobs.compaction_service import ServedTable
 
         checked = set[str]()
-        last: dict[TableChoice, list[TableLocation]] = {}
-
-        def chosen_by(part: TableChoice) -> Iterator[ChosenTable]:
-            return part.found(self._locate, metastore, self.branch)
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
@@ -216,29 +212,43 @@ class Compaction(OpenedCatalog):
         def opened(chosen: ChosenTable) -> TableContext:
             return context_at(self._to_commit(chosen.locate()))
 
-        def listed(part: TableChoice) -> list[TableLocation]:
-            try:
-                last[part] = [self._to_commit(chosen.locate()) for chosen in chosen_by(part)]
-            except NotFound:
-                last[part] = []  # the database has no tables at the moment
-            except StorageUnavailable as error:
-                if part not in last:
-                    raise
-                self.runtime.warn(f"the tables could not be listed; using the list of the last round: {error}")
-            return last[part]
+        def found(part: TableChoice) -> list[TableLocation]:
+            return [self._to_commit(chosen.locate()) for chosen in part.found(self._locate, metastore, self.branch)]
 
-        for chosen in chosen_by(choice):
+        for chosen in choice.found(self._locate, metastore, self.branch):
             if not choice.is_listed:
                 within(metastore.table_seconds, partial(opened, chosen), chosen.name)
 
+        lists = _TableLists(found, self.runtime.warn)
+
         def served() -> list[ServedTable]:
-            found = (location for part in choice.one_by_one() for location in listed(part))
-            return [ServedTable(location.name, partial(context_at, location)) for location in found]
+            locations = (location for part in choice.one_by_one() for location in lists.of(part))
+            return [ServedTable(location.name, partial(context_at, location)) for location in locations]
 
         return served
 
     def _to_commit(self, location: TableLocation) -> TableLocation:
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+
+
+class _TableLists:
+    """The tables of each part of a choice, listed again in each round; if the storage does not answer, those of the last one."""
+
+    def __init__(self, found: Callable[[TableChoice], list[TableLocation]], warn: Callable[[str], None]) -> None:
+        self._found = found
+        self._warn = warn
+        self._last: dict[TableChoice, list[TableLocation]] = {}
+
+    def of(self, part: TableChoice) -> list[TableLocation]:
+        try:
+            self._last[part] = self._found(part)
+        except NotFound:
+            self._last[part] = []  # the database has no tables at the moment
+        except StorageUnavailable as error:
+            if part not in self._last:
+                raise
+            self._warn(f"the tables could not be listed; using the list of the last round: {error}")
+        return self._last[part]
 
 
 def _look_seconds(choice: TableChoice, metastore: Metastore) -> float:

@@ -46,6 +46,7 @@ def compare_sides(
     columns: str | Sequence[str] | None,
     where: str | None,
     limit: int,
+    *,
     format: str | None,
     form: TextForm | None,
     versions: Versions,

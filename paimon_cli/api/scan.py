@@ -213,6 +213,7 @@ def plan_scan(
     columns: str | Sequence[str] | None,
     where: str | None,
     limit: int | None,
+    *,
     order_by: str | None,
     snapshot: int | None,
     tag: str | None,

@@ -201,7 +201,18 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
             )
         check_limit(limit)
         increment = None if incremental is None else increment_of(incremental, incremental_mode)
-        return plan_scan(self, columns, where, limit, order_by, snapshot, tag, as_of, increment, row_kind)
+        return plan_scan(
+            self,
+            columns,
+            where,
+            limit,
+            order_by=order_by,
+            snapshot=snapshot,
+            tag=tag,
+            as_of=as_of,
+            increment=increment,
+            row_kind=row_kind,
+        )
 
     def changelog(
         self,

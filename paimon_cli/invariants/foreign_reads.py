@@ -95,7 +95,6 @@ def _examine(report: ForeignReadReport, context: TableContext, snapshot: Snapsho
 
 def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str, DataFileMeta, int]]:
     """The problems in a bucket: code, file, and number of affected rows."""
-    mode, has_keys = context.mode, bool(context.schema.primary_keys)
     vectors = load_vectors(context, bucket)
     for file in bucket.files:
         if file_format(file.file_name) != "parquet":
@@ -107,9 +106,13 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
             yield VECTORS, file, len(vector.positions)
     if bucket.bucket < 0:
         yield from ((WAITING, file, file.row_count) for file in bucket.files)
-        return
-    if not has_keys:
-        return
+    elif context.schema.primary_keys:
+        yield from _unmerged_rows(context, bucket)
+
+
+def _unmerged_rows(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str, DataFileMeta, int]]:
+    """Rows that only readers who merge by key read right."""
+    mode = context.mode
     if mode.hides_level_0:
         yield from ((INVISIBLE, file, file.row_count) for file in bucket.files if file.level == 0)
     if mode.reads_merge:

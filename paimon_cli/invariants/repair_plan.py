@@ -98,18 +98,9 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
         plan.steps += [*_references_by_hand(context), *_resurrected_by_hand(context)]
     if newest is None:
         return plan
+    version = Version(context, newest)
     try:
-        version = Version(context, newest)
-        if not only:
-            plan.steps += _indexes_by_hand(version)
-        if wanted & {DEAD_FILES, DAMAGED_FILES, VECTORS}:
-            _plan_files(version, plan, wanted, DAMAGED_FILES in only)
-        if FILE_INDEX in wanted:
-            _plan_file_indexes(version, plan, FILE_INDEX in only)
-        if HASH_INDEX in wanted:
-            _plan_hash_indexes(version, plan, HASH_INDEX in only)
-        if STALE_BUCKETS in wanted:
-            _plan_stale_buckets(version, plan)
+        _plan_newest(version, plan, wanted, only)
     except (DamagedFile, NotFound) as error:
         _plan_by_hand(context, plan, newest, error)
         return plan
@@ -118,6 +109,20 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
         was_newest = any((version_file.snapshot_id or 0) > newest.id for version_file in damaged)
         _plan_lost_commits(context, plan, version, only, min_age_millis, was_newest)
     return plan
+
+
+def _plan_newest(version: Version, plan: RepairPlan, wanted: set[str], only: Sequence[str]) -> None:
+    """What the newest readable snapshot needs. A kind that is asked for by name may read all rows."""
+    if not only:
+        plan.steps += _indexes_by_hand(version)
+    if wanted & {DEAD_FILES, DAMAGED_FILES, VECTORS}:
+        _plan_files(version, plan, wanted, DAMAGED_FILES in only)
+    if FILE_INDEX in wanted:
+        _plan_file_indexes(version, plan, FILE_INDEX in only)
+    if HASH_INDEX in wanted:
+        _plan_hash_indexes(version, plan, HASH_INDEX in only)
+    if STALE_BUCKETS in wanted:
+        _plan_stale_buckets(version, plan)
 
 
 def _plan_set_aside(plan: RepairPlan, damaged: Sequence[DamagedVersion]) -> None:

@@ -106,6 +106,27 @@ class Done:
 
 
 def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_schedules: int, seed: int) -> Iterator[Task]:
+    """Complete searches first, since they take longest, then so many random schedules of each kind."""
+    yield from _complete()
+    for number in range(10):
+        yield Task("simulation: same schedule twice", seed=seed + number, schedules=1_000)
+    for measure, names, count in (
+        ("simulation", RANDOM, schedules),
+        ("vectors and changelogs", vector_scenarios.MANY_ACTORS, vector_schedules),
+        (
+            "kinds of buckets",
+            append_scenarios.MANY_ACTORS + kind_scenarios.MANY_ACTORS + source_scenarios.MANY_ACTORS,
+            kind_schedules,
+        ),
+        ("rewritten tables", rewrite_scenarios.MANY_ACTORS, kind_schedules),
+        ("object stores", ON_STORES, store_schedules),
+    ):
+        for number in range(0, count, CHUNK):
+            name = names[number // CHUNK % len(names)]
+            yield Task(f"{measure}: random schedules", name, min(CHUNK, count - number), seed=seed + number)
+
+
+def _complete() -> Iterator[Task]:
     for name in TWO_ACTORS:
         yield Task("simulation: two actors, complete", name)
     for name in vector_scenarios.TWO_ACTORS:
@@ -124,24 +145,6 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_sche
         yield Task("simulation: planted bugs", mutation.name)
     for name in ON_STORES:
         yield Task("object stores: one interruption", name, switches=1)
-    for number in range(10):
-        yield Task("simulation: same schedule twice", seed=seed + number, schedules=1_000)
-    for number in range(0, schedules, CHUNK):
-        name = RANDOM[number // CHUNK % len(RANDOM)]
-        yield Task("simulation: random schedules", name, min(CHUNK, schedules - number), seed=seed + number)
-    for measure, names, count in (
-        ("vectors and changelogs", vector_scenarios.MANY_ACTORS, vector_schedules),
-        (
-            "kinds of buckets",
-            append_scenarios.MANY_ACTORS + kind_scenarios.MANY_ACTORS + source_scenarios.MANY_ACTORS,
-            kind_schedules,
-        ),
-        ("rewritten tables", rewrite_scenarios.MANY_ACTORS, kind_schedules),
-        ("object stores", ON_STORES, store_schedules),
-    ):
-        for number in range(0, count, CHUNK):
-            name = names[number // CHUNK % len(names)]
-            yield Task(f"{measure}: random schedules", name, min(CHUNK, count - number), seed=seed + number)
 
 
 def carry_out(task: Task) -> Done:
