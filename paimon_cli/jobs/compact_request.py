@@ -43,10 +43,10 @@ class RoundLimits:
         """What remains of the limits after postponed rows were distributed."""
         distributed = [message for message in messages if message.bucket == POSTPONE_BUCKET]
         size = sum(file.file_size for message in distributed for file in message.compact.removed)
-        return RoundLimits(
-            None if self.max_bytes is None else max(0, self.max_bytes - size),
-            None if self.max_buckets is None else max(0, self.max_buckets - len(distributed)),
-            self.turn_bytes,
+        return replace(
+            self,
+            max_bytes=None if self.max_bytes is None else max(0, self.max_bytes - size),
+            max_buckets=None if self.max_buckets is None else max(0, self.max_buckets - len(distributed)),
         )
 
 

@@ -19,8 +19,8 @@ from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.options.option_text import human_size
+from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
-from paimon_cli.storage.storage_for_url import OBJECT_STORES
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
 OF_SPARK = ("pyspark", "pandas")
@@ -81,9 +81,9 @@ def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Findi
 
 
 def _examine_storage(context: TableContext) -> Iterator[Fact | Finding]:
-    extra = OBJECT_STORES.get(context.url.partition("://")[0])
-    if extra is not None and importlib.util.find_spec("obstore") is None:
-        yield Finding("PD003", ERROR, "storage", f"{context.url} needs the package obstore", install_command(extra))
+    service = OBJECT_STORES.get(context.url.partition("://")[0])
+    if service is not None and importlib.util.find_spec("obstore") is None:
+        yield Finding("PD003", ERROR, "storage", f"{context.url} needs the package obstore", install_command(EXTRAS[service]))
     try:
         yield from _try_commits(context)
     except StorageUnavailable as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,30 @@ from typing import Any
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.option_text import parse_duration, plain_number
 
-_STORE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.")
+
+class Service(enum.Enum):
+    """An object store service; the value is its name in messages."""
+
+    S3 = "S3"
+    GOOGLE = "Google Cloud Storage"
+    AZURE = "Azure"
+
+
+OBJECT_STORES = {
+    **dict.fromkeys(("s3", "s3a"), Service.S3),
+    "gs": Service.GOOGLE,
+    **dict.fromkeys(("abfs", "abfss", "az"), Service.AZURE),
+}
+"""The service of each scheme."""
+EXTRAS = {Service.S3: "s3", Service.GOOGLE: "gcs", Service.AZURE: "azure"}
+"""The extra of this package that installs the client of each service."""
+STORE_PREFIXES = {
+    Service.S3: ("s3", "s3a", "fs.s3", "fs.s3a"),
+    Service.GOOGLE: ("gs", "fs.gs"),
+    Service.AZURE: ("azure", "fs.azure"),
+}
+"""How the options of each service begin."""
+_STORE_PREFIXES = ("fs.", *(f"{prefix}." for prefixes in STORE_PREFIXES.values() for prefix in prefixes))
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
 _LOCK_NAMES = {"metastore", "uri", "catalog-key"}
 _CATALOG_PREFIXES = ("hive.metastore.", "metastore.client.", "header.", "token.", "dlf.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import configparser
 import contextlib
-import enum
 import functools
 import os
 import re
@@ -23,30 +22,12 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
+from paimon_cli.storage.catalog_options import OBJECT_STORES, STORE_PREFIXES, Service
 from paimon_cli.storage.redaction import holds_secret, redact, secrets_of_environment, shown_address, shown_value, without_login
 from paimon_cli.storage.web_address import WebAddress
 
-
-class StoreService(enum.Enum):
-    """An object store service; the value is its name in messages."""
-
-    S3 = "S3"
-    GOOGLE = "Google Cloud Storage"
-    AZURE = "Azure"
-
-
-SCHEMES = {
-    **dict.fromkeys(("s3", "s3a"), StoreService.S3),
-    "gs": StoreService.GOOGLE,
-    **dict.fromkeys(("abfs", "abfss", "az"), StoreService.AZURE),
-}
-_PREFIXES = {
-    StoreService.S3: ("s3", "s3a", "fs.s3", "fs.s3a"),
-    StoreService.GOOGLE: ("gs", "fs.gs"),
-    StoreService.AZURE: ("azure", "fs.azure"),
-}
 _NAMES = {
-    StoreService.S3: {
+    Service.S3: {
         "endpoint": "endpoint",
         **dict.fromkeys(("access-key", "access.key", "accessKeyId"), "access_key_id"),
         **dict.fromkeys(("secret-key", "secret.key", "accessKeySecret"), "secret_access_key"),
@@ -54,13 +35,13 @@ _NAMES = {
         **dict.fromkeys(("region", "endpoint.region"), "region"),
         **dict.fromkeys(("path.style.access", "path-style-access"), "path_style"),
     },
-    StoreService.GOOGLE: {
+    Service.GOOGLE: {
         "endpoint": "base_url",
         "storage.root.url": "base_url",
         "auth.service.account.json.keyfile": "application_credentials",
         "auth.access.token": "bearer_token",
     },
-    StoreService.AZURE: {
+    Service.AZURE: {
         "endpoint": "endpoint",
         "account.name": "account_name",
         "account.key": "account_key",
@@ -72,9 +53,9 @@ _NAMES = {
 }
 """Option names of Paimon, pypaimon and Hadoop, mapped to those of obstore, or of this module (`endpoint`, `path_style`, ...)."""
 _HINTS = {
-    StoreService.S3: "check s3.endpoint, s3.access-key, s3.secret-key and s3.region, or the environment (AWS_...)",
-    StoreService.GOOGLE: "check gs.auth.service.account.json.keyfile, or the environment (GOOGLE_APPLICATION_CREDENTIALS)",
-    StoreService.AZURE: "check azure.account.name and azure.account.key or azure.sas.token, or the environment (AZURE_...)",
+    Service.S3: "check s3.endpoint, s3.access-key, s3.secret-key and s3.region, or the environment (AWS_...)",
+    Service.GOOGLE: "check gs.auth.service.account.json.keyfile, or the environment (GOOGLE_APPLICATION_CREDENTIALS)",
+    Service.AZURE: "check azure.account.name and azure.account.key or azure.sas.token, or the environment (AZURE_...)",
 }
 _HADOOP_ACCOUNT = re.compile(r"\.([a-z0-9]+)\.(dfs|blob)\.core\.windows\.net$")
 _TENANT = re.compile(r"^(https?://[^/]+)/([^/]+)/oauth2/")
@@ -88,19 +69,19 @@ _CLIENT = {"connect_timeout": "10s", "timeout": "60s", "pool_idle_timeout": "60s
 class StoreSettings:
     """The catalog options of one service. Settings that they lack are read from the environment of each process."""
 
-    service: StoreService
+    service: Service
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @staticmethod
-    def from_options(service: StoreService, options: Mapping[str, Any]) -> StoreSettings:
+    def from_options(service: Service, options: Mapping[str, Any]) -> StoreSettings:
         """Take the options of a service. Unknown keys are ignored, because a catalog file may hold options of other engines."""
         found: dict[str, str] = {}
         for key, value in options.items():
-            prefix = next((p for p in _PREFIXES[service] if key.startswith(f"{p}.")), None)
+            prefix = next((p for p in STORE_PREFIXES[service] if key.startswith(f"{p}.")), None)
             if prefix is None:
                 continue
             name = key[len(prefix) + 1 :]
-            if service is StoreService.AZURE and (account := _HADOOP_ACCOUNT.search(name)):
+            if service is Service.AZURE and (account := _HADOOP_ACCOUNT.search(name)):
                 name = name[: account.start()]
                 found.setdefault("account_name", account[1])
             if name in _NAMES[service]:
@@ -153,9 +134,9 @@ def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
     make: Any
     configure: Callable[[str, dict[str, Any]], Configured]
     make, configure = {
-        StoreService.S3: (S3Store, _s3),
-        StoreService.GOOGLE: (GCSStore, _google),
-        StoreService.AZURE: (AzureStore, _azure),
+        Service.S3: (S3Store, _s3),
+        Service.GOOGLE: (GCSStore, _google),
+        Service.AZURE: (AzureStore, _azure),
     }[settings.service]
     retries = {"max_retries": 0 if once else _RETRIES, "retry_timeout": _ALL_TRIES}
     try:
@@ -187,7 +168,7 @@ Configured = tuple[str, dict[str, Any], bool, Any]
 
 def _s3(bucket: str, config: dict[str, Any]) -> Configured:
     """Custom endpoints use path-style requests unless `path_style` is false; Amazon's use virtual-hosted style."""
-    profile, profile_name = _profile() if _wants_profile(StoreService.S3, config) else ({}, None)
+    profile, profile_name = _profile() if _wants_profile(Service.S3, config) else ({}, None)
     named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.pop("endpoint", None)
     endpoint = config.pop("endpoint", named)
     style = config.pop("path_style", None)
@@ -231,8 +212,8 @@ _PROFILE_NAMES = {
 _NEEDS_BOTO3 = ("role_arn", "credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session")
 
 
-def _wants_profile(service: StoreService, config: Mapping[str, str]) -> bool:
-    return service is StoreService.S3 and "access_key_id" not in config and "AWS_ACCESS_KEY_ID" not in os.environ
+def _wants_profile(service: Service, config: Mapping[str, str]) -> bool:
+    return service is Service.S3 and "access_key_id" not in config and "AWS_ACCESS_KEY_ID" not in os.environ
 
 
 def _profile() -> tuple[dict[str, str], str | None]:
@@ -343,17 +324,17 @@ class StoreErrors(contextlib.AbstractContextManager[None]):
 
 
 _FORMS = {
-    StoreService.S3: "s3://BUCKET/KEY",
-    StoreService.GOOGLE: "gs://BUCKET/KEY",
-    StoreService.AZURE: "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY or az://CONTAINER/KEY",
+    Service.S3: "s3://BUCKET/KEY",
+    Service.GOOGLE: "gs://BUCKET/KEY",
+    Service.AZURE: "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY or az://CONTAINER/KEY",
 }
 
 
-def bucket_and_key(service: StoreService, path: str) -> tuple[str, str]:
+def bucket_and_key(service: Service, path: str) -> tuple[str, str]:
     """Bucket and key of a URL; keys are not percent-decoded. Raises `UsageError` for URLs of another service."""
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
-    if SCHEMES.get(scheme) is not service or not bucket.partition("@")[0]:
+    if OBJECT_STORES.get(scheme) is not service or not bucket.partition("@")[0]:
         shown = shown_value("", path)
         raise UsageError(f"'{shown}' is not the URL of an object on {service.value}", f"the form is {_FORMS[service]}")
     return bucket, key

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from paimon_cli.storage.object_stores import StoreService, StoreSettings
+from paimon_cli.storage.catalog_options import Service
+from paimon_cli.storage.object_stores import StoreSettings
 
 GET, HEAD, PUT, CREATE, LIST, LIST_BELOW, DELETE = "get", "head", "put", "create", "list", "list below", "delete"
 """Requests. CREATE is a put that succeeds only if the object does not exist; LIST_BELOW includes objects of subdirectories."""
@@ -73,7 +74,7 @@ missing object, and `RequestFailed`.
 class SimulatedSettings(StoreSettings):
     """The settings of a simulated S3."""
 
-    service: StoreService = StoreService.S3
+    service: Service = Service.S3
     serve: Serve = field(kw_only=True)
 
     @property

@@ -8,14 +8,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from paimon_cli.errors import importing
-from paimon_cli.storage.catalog_options import file_system_options, lock_settings
+from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES, file_system_options, lock_settings
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
 
 LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}
-OBJECT_STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
-"""The extra of this package that installs the client for each scheme."""
 _TRUSTED = LOCAL | {"memory"}
 """Schemes whose storage always supports exclusive creation, so that no probe is needed."""
 
@@ -62,12 +60,12 @@ def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
 
         return MemoryStorage()
     if scheme in OBJECT_STORES:
-        with importing(f"{scheme}:// needs the package obstore", OBJECT_STORES[scheme]):
+        with importing(f"{scheme}:// needs the package obstore", EXTRAS[OBJECT_STORES[scheme]]):
             from paimon_cli.storage.object_storage import ObjectStorage
-            from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
+            from paimon_cli.storage.object_stores import StoreSettings
             from paimon_cli.storage.overlapped_storage import OverlappedStorage
 
-        return OverlappedStorage(ObjectStorage(StoreSettings.from_options(SCHEMES[scheme], options)))
+        return OverlappedStorage(ObjectStorage(StoreSettings.from_options(OBJECT_STORES[scheme], options)))
     if scheme in _HDFS:
         from paimon_cli.storage.fsspec_storage import HdfsStorage
 

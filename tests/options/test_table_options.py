@@ -8,9 +8,8 @@ import pytest
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options import table_options
-from paimon_cli.options.option_catalog import OPTIONS
+from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS
 from paimon_cli.options.option_text import TypedOption, parse_duration, parse_size
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions
 
 MB = 1 << 20
@@ -19,7 +18,7 @@ MB = 1 << 20
 def test_defaults_are_those_of_the_catalog() -> None:
     """Every typed attribute whose default Paimon lists has that very default."""
     catalog = {option.key: option for option in OPTIONS}
-    others = ("target-file-size", DATA_CONFLICT_CHECK, "parquet.writer.version")
+    others = ("target-file-size", "parquet.writer.version", *(option.key for option in OWN_OPTIONS))
     typed = {name: o for name, o in TYPED_OPTIONS.items() if o.key not in others}
     for name, option in typed.items():
         listed = catalog[option.key]

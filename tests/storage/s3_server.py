@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_storage import ObjectStorage
-from paimon_cli.storage.object_stores import StoreService, StoreSettings
+from paimon_cli.storage.object_stores import StoreSettings
 
 CREDENTIALS = {"s3.access-key": "test-key-id", "s3.secret-key": "test-secret-of-s3", "s3.region": "us-east-1"}
 
@@ -47,7 +48,7 @@ class S3Server:
 
     def storage(self, endpoint: str | None = None, clock: Clock | None = None) -> ObjectStorage:
         """What reaches this server, or what stands in front of it."""
-        return ObjectStorage(StoreSettings.from_options(StoreService.S3, self.options(endpoint)), clock or SystemClock())
+        return ObjectStorage(StoreSettings.from_options(Service.S3, self.options(endpoint)), clock or SystemClock())
 
     def request(self, method: str, path: str, body: bytes = b"") -> bytes:
         """An answer to a request without a signature, which moto takes."""

@@ -19,9 +19,10 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage import guarded_storage
+from paimon_cli.storage.catalog_options import OBJECT_STORES
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.object_storage import ObjectStorage
-from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
+from paimon_cli.storage.object_stores import StoreSettings
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock, live_names
 from tests.storage.blob_servers import AzureServer, BlobServer, GoogleServer
@@ -62,7 +63,7 @@ class Store:
 
     @property
     def storage(self) -> ObjectStorage:
-        return ObjectStorage(StoreSettings.from_options(SCHEMES[self.scheme], self.options), SteppingClock())
+        return ObjectStorage(StoreSettings.from_options(OBJECT_STORES[self.scheme], self.options), SteppingClock())
 
     @property
     def blobs(self) -> dict[str, bytes]:

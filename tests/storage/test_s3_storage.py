@@ -11,8 +11,9 @@ import pytest
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
-from paimon_cli.storage.object_stores import StoreService, StoreSettings
+from paimon_cli.storage.object_stores import StoreSettings
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
@@ -121,7 +122,7 @@ class TestPutIfAbsent:
         with pytest.raises(StorageUnavailable, match="NoSuchBucket"):
             storage.put_if_absent("s3://nowhere/g", b"x")
         nobody = replace(
-            storage, settings=StoreSettings.from_options(StoreService.S3, {**CREDENTIALS, "s3.endpoint": "http://127.0.0.1:1"})
+            storage, settings=StoreSettings.from_options(Service.S3, {**CREDENTIALS, "s3.endpoint": "http://127.0.0.1:1"})
         )
         with pytest.raises(StorageUnavailable, match="could not connect"):
             nobody.put_if_absent(f"{bucket}/g", b"x")
