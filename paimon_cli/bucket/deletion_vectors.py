@@ -1,4 +1,14 @@
-"""The deletion vectors of one bucket: read on demand, and written again when rows are marked (FORMAT.md, section 8)."""
+"""The deletion vectors of one bucket: read on demand, and written again when rows are marked (FORMAT.md, section 8).
+
+A position is the number of a row in its data file, from 0. All rows count, in all row groups, also those that are marked already.
+A reader that skips row groups or pages must add the rows that it has skipped:
+
+>>> vector = DeletionVector.marking([1, 4], bitmap64=False)  # of a file with two row groups of three rows
+>>> vector.live_rows(3).tolist(), vector.live_rows(3, first=3).tolist()
+([True, False, True], [True, False, True])
+>>> list(vector.with_deleted([5]).positions)
+[1, 4, 5]
+"""
 
 from __future__ import annotations
 

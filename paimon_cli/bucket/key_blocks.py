@@ -251,6 +251,16 @@ class RunSearch:
     def _rows_among(self, keys: SortedKeys, homes: Indices, blocks: Indices) -> tuple[Indices, Indices, Indices]:
         """For each key its row in these blocks, and the nearest rows of its file that were read before and after where it
         belongs.
+
+        Example: file 0 holds the keys 10, 20, 30 in one block and 40, 50, 60 in the next, file 1 holds 70, 80. In the run their
+        rows are 0 to 5, and 6 and 7. Only the second block was decoded:
+
+        | key | row | before | after | what follows |
+        |---|---|---|---|---|
+        | 50 | 4 | 3 | 4 | found |
+        | 45 | - | 3 | 4 | absent: nothing lies between these rows |
+        | 65 | - | 5 | 6 | absent: 5 is the last row of file 0, and 6 the row after it |
+        | 35 | - | -1 | 3 | unsure: rows 0 to 2 were not read, so that their neighbours must be |
         """
         stored, run = self._keys_of(blocks), self.run.blocks.run(blocks)
         at = stored.below(keys)

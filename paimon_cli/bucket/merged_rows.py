@@ -177,6 +177,15 @@ def merge_section(
     replaces the table's merge engine; it gets all keys, also those with one row, and the level of each row in a column LEVEL.
     `first_numbers`: adds a column ROW_NUMBER, in which the rows of each file are numbered from the number of its name on; only
     without `expiry` and `vectors`, for engines that return whole rows.
+
+    Example with merge engine deduplicate; a row is key:value@sequence, and x is a deletion:
+
+    | run | rows |
+    |---|---|
+    | level 0, second write | 1:c@6 3:x@7 |
+    | level 0, first write | 1:b@4 2:b@5 |
+    | level 5 | 1:a@0 2:a@1 3:a@2 4:a@3 |
+    | merged | 1:c@6 2:b@5 3:x@7 4:a@3 |
     """
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))

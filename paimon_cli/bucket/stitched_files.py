@@ -129,6 +129,15 @@ class StitchedFile:
     def copy(self, file: StoredGroups, group: StoredGroup, without_bounds: Iterable[str]) -> None:
         """Copy a row group of a file with the same frame. `without_bounds`: columns that may hold NaN, for which bounds in its
         footer are not valid.
+
+        Example: a row group in bytes 4 to 704 of its file is copied into one that has 1,004 bytes already, and one row group:
+
+        | part | before | after |
+        |---|---|---|
+        | pages, with their checksums | 4 to 704 | 1,004 to 1,704, the same bytes |
+        | offsets of pages, in the footer and in offset indexes | n | n + 1,000 |
+        | number of the row group | 0 | 1 |
+        | column index, offset index, Bloom filter | behind the pages | behind all row groups (`close`) |
         """
         if file.frame != self._frame:
             raise ValueError("it has another schema or writer")

@@ -10,6 +10,17 @@ fewer commits are refused, and the more must be read to decide.
 A commit may change rows without adding or deleting a file: it marks them in deletion vectors, or takes marks away. Then its
 delta is empty, and only the index manifest shows the change. The metadata lacks the keys of such rows, so the whole bucket
 counts as written, whatever the granularity.
+
+Example: a job writes the keys 10 and 20 into bucket 0 of partition x. Which commits since its read are a conflict?
+
+| commit of another job | partition | bucket | range | key |
+|---|---|---|---|---|
+| key 15 into bucket 1 of x | yes | no | no | no |
+| keys 30 and 40 into bucket 0 of x | yes | yes | no | no |
+| key 16 into bucket 0 of x | yes | yes | yes | no |
+| key 20 into bucket 0 of x | yes | yes | yes | yes |
+| key 20 into bucket 0 of y | no | no | no | no |
+| compaction of x | no | no | no | no |
 """
 
 from __future__ import annotations

@@ -290,6 +290,15 @@ def _check_vectors(
 
     The vectors of a bucket must still be those that a compaction has read, even if it does not change them: another commit may
     have marked rows that it has copied. `live`: the names of the data files of each changed bucket, after the changes.
+
+    Example: `dv-1` marks rows of the files `a` and `b`. A compaction has read it, copies the other rows of `a` to `c`, and
+
+    | it | vectors at the commit | data files after it | outcome |
+    |---|---|---|---|
+    | writes dv-2 (b) for dv-1 | dv-1 (a, b) | b, c | fits |
+    | writes dv-2 (b) for dv-1 | dv-3 (a, b), with more rows of `a` | b, c | refused: these rows would be back in `c` |
+    | keeps dv-1 | dv-1 (a, b) | b, c | refused: the marks of `a` have no file |
+    | writes dv-2 (b) for dv-1 | dv-1 (a, b) | c | refused: another commit has removed `b` |
     """
     previous = [] if latest is None else context.manifests.index_entries(latest)
     current: dict[BucketId, list[IndexManifestEntry]] = {}

@@ -38,6 +38,20 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
     `base`: the snapshot that it was built on. If a rollback has removed that one, ours is deleted again, and the result is false.
     Raises `CommitUnknown` if the outcome cannot be determined, after which nothing may be deleted. After `StorageUnavailable`,
     `Refused` and `BeingDropped`, the snapshot was not published.
+
+    What an answer means is decided by the file, unless the answer is "created":
+
+    | answer of the put | the file then holds | outcome |
+    |---|---|---|
+    | created | ours | true |
+    | exists | ours | true: an answer was lost |
+    | none | ours | true |
+    | exists | another commit | false |
+    | none | another commit | false |
+    | none | nothing | the put is repeated |
+    | none, five times | nothing | `CommitUnknown` |
+
+    So is a file that holds the beginning of ours, which may still be growing.
     """
     path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
     for attempt in range(_TRIES):

@@ -107,6 +107,18 @@ class LookupMerge:
         """Merge all versions of some keys with their old rows above the output level.
 
         `merge_lone`: also keys with a single row, as in Java. In a file that is upgraded such a row stays as it is.
+
+        Example: what a key becomes with merge engine deduplicate and `changelog-producer=lookup`. Rows above the output level are
+        looked up, and only for keys without a row at a picked level above 0, since that one is newer:
+
+        | level 0 | picked, above level 0 | looked up | row | changelog |
+        |---|---|---|---|---|
+        | b | | | b | +I b |
+        | b | | a | b | -U a, +U b |
+        | b | a | | b | -U a, +U b |
+        | deleted | | a | deleted | -D a |
+        | b, then c | | a | c | -U a, +U c |
+        | | a | | a | |
         """
         engine = self._engine
         rows = sorted_rows(chunk, self._keys, engine)

@@ -52,7 +52,28 @@ class UniversalCompaction:
     incremental_size_threshold: int | None = None
 
     def pick(self, runs: Sequence[RunSize], now: int = 0, last_full: int | None = None) -> CompactionPick | None:
-        """The pick of the first trigger that fires. `last_full`: when all runs were last compacted together (epoch millis)."""
+        """The pick of the first trigger that fires. `last_full`: when all runs were last compacted together (epoch millis).
+
+        >>> def shown(*runs, **options):
+        ...     picked = UniversalCompaction(max_level=5, run_trigger=3, **options).pick([RunSize(*run) for run in runs])
+        ...     return picked and (picked.reason, picked.run_count, picked.output_level, picked.arithmetic)
+
+        Two runs are below the trigger. Of three, the newer ones are more than twice as large as the oldest: all are merged.
+
+        >>> shown((0, 10), (5, 10))
+        >>> shown((0, 10), (0, 15), (5, 10))
+        ('size-amplification', 3, 5, '25 * 100 > 200 * 10')
+
+        Runs of like size are merged; the walk ends before a much larger run, and the result is one level below it.
+
+        >>> shown((0, 10), (0, 10), (5, 100))
+        ('size-ratio', 2, 4, '10 * 101% >= 10; stops before run 3: 20 * 101% < 100')
+
+        Runs of very different size: as many as are needed to get below the trigger.
+
+        >>> shown((0, 1), (2, 10), (4, 100), (5, 1000))
+        ('file-num', 2, 3, '4 runs > trigger 3')
+        """
         return (
             self._early_full(runs, now, last_full)
             or self._size_amplification(runs)

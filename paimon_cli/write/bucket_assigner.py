@@ -164,7 +164,22 @@ class PartitionAssigner:
         return assigned
 
     def _assign(self, hashes: KeyHashes, assigned: Buckets, packed: npt.NDArray[np.uint64]) -> None:
-        """Assign rows: sort them by hash to look hashes up, then sort them back, which is faster than random memory access."""
+        """Assign rows: sort them by hash to look hashes up, then sort them back, which is faster than random memory access.
+
+        Example: rows with the hashes 7, 3, 7, 9, of which the index knows 3, in bucket 5. `packed` holds pairs, one in a number:
+
+        | step | packed |
+        |---|---|
+        | sorted by hash: (hash, row) | (3, 1) (7, 0) (7, 2) (9, 3) |
+        | looked up: (row, bucket); row 2 repeats row 0, so it is not new | (1, 5) (0, new) (2, -) (3, new) |
+        | sorted by row | (0, new) (1, 5) (2, -) (3, new) |
+
+        The new hashes get buckets in the order of their rows, and row 2 that of row 0. With one key for each bucket:
+
+        >>> assigner = PartitionAssigner({5: np.array([3], np.int32)}, Limits(target_rows=1, max_buckets=None))
+        >>> assigner.assign(np.array([7, 3, 7, 9], np.int32)).tolist()
+        [0, 5, 0, 1]
+        """
         _sort_by_hash(hashes, packed)
         repeated: list[tuple[np.ndarray, np.ndarray]] = []
         for begin, ordered, buckets in self.known.find(packed):
