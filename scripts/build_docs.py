@@ -25,7 +25,7 @@ from scripts.topology_picture import topology_picture
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS, PICTURES = ROOT / "docs", ROOT / "docs" / "pictures"
-BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CHANGELOG.md")
+BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 """Pages in the root of the repository; on the site they are beside the others."""
 NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Start", ("index.md", "tutorial.md")),
@@ -33,7 +33,7 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
     ("Reference", ("commands.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
-    ("Background", ("ARCHITECTURE.md", "decisions.md", "speed.md", "CHANGELOG.md")),
+    ("Background", ("ARCHITECTURE.md", "decisions.md", "CONTRIBUTING.md", "speed.md", "CHANGELOG.md")),
 )
 WRITERS = {
     "java-0.9": ("Java Paimon 0.9", ("java-0.9", "java-0.9-extra")),
@@ -276,7 +276,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """MkDocs: rewrite links between pages for the site, where all pages are in one directory."""
     markdown = re.sub(r"\]\(docs/", "](", markdown).replace('src="docs/', 'src="')
-    markdown = re.sub(r"\]\(\.\./(FORMAT|ARCHITECTURE|CHANGELOG)\.md", r"](\1.md", markdown)
+    markdown = re.sub(r"\]\(\.\./(FORMAT|ARCHITECTURE|CONTRIBUTING|CHANGELOG)\.md", r"](\1.md", markdown)
     return re.sub(r"\]\((\.\./)?README\.md", "](index.md", markdown)
 
 

@@ -108,6 +108,6 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_every_page_of_the_navigation_is_there_or_made() -> None:
-    made = {"index.md", "commands.md", "options.md", "json.md", "FORMAT.md", "ARCHITECTURE.md", "CHANGELOG.md"}
+    made = {"index.md", "commands.md", "options.md", "json.md", "FORMAT.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
     listed = {page for _, pages in build_docs.NAVIGATION for page in pages}
     assert listed - made <= {path.name for path in build_docs.DOCS.glob("*.md")}

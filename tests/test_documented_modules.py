@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "paimon_cli"
-PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "FORMAT.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "FORMAT.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[a-z0-9_]+(/[a-z0-9_{},*]+)+(\.[a-z_]+)*/?")
 PROGRAM = re.compile(r"python -m (scripts[a-z_.]+)")
