@@ -33,7 +33,7 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
     ("Reference", ("commands.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
-    ("Background", ("ARCHITECTURE.md", "decisions.md", "CONTRIBUTING.md", "speed.md", "CHANGELOG.md")),
+    ("Background", ("ARCHITECTURE.md", "decisions.md", "proofs.md", "CONTRIBUTING.md", "speed.md", "CHANGELOG.md")),
 )
 WRITERS = {
     "java-0.9": ("Java Paimon 0.9", ("java-0.9", "java-0.9-extra")),

@@ -62,6 +62,10 @@ def test_paths_in_the_pages_exist(page: Path) -> None:
     assert [path for path in paths_in(page.read_text(encoding="utf-8")) if not is_there(path)] == []
 
 
+def test_the_page_about_the_parts_is_short() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_bytes()) <= 25_000
+
+
 def test_paths_are_found() -> None:
     text = (
         "`commit/committer`, `python -m scripts.nightly.properties --steps 9`, `lsm/{sorted_rows,aggregation}`, "
