@@ -60,7 +60,7 @@ def _call(command: str) -> str | None:
     if command.rstrip() in CALLS:
         return CALLS[command.rstrip()]
     try:
-        words = shlex.split(command, comments=True)
+        words = [word for word in shlex.split(command, comments=True) if word != "--yes"]  # the library asks no questions
     except ValueError:
         return None
     if words[0] == "alter":

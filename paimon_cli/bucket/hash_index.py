@@ -92,7 +92,7 @@ class HashIndexes:
         files = self.files.get(partition, {})
         for bucket, total in self.with_rows.get(partition, {}).items():
             if total > 0:
-                rescale = f"paimon-cli rescale {context.layout.argument} --buckets {total}"
+                rescale = f"paimon-cli rescale {context.layout.argument} --buckets {total} --yes"
                 raise Conflict(
                     f"{context.bucket_path(partition, bucket)} was written for a fixed number of {total} buckets",
                     "a rescale has moved its rows, but this command still saw the old bucket option",
@@ -102,7 +102,8 @@ class HashIndexes:
                 raise DamagedFile(
                     f"{context.bucket_path(partition, bucket)} has rows but no hash index",
                     "without it, new rows of the bucket's keys would go to another bucket",
-                    f"rebuild it, which deletes nothing: paimon-cli repair {context.layout.argument} --only hash-index --apply",
+                    "rebuild it, which deletes nothing: "
+                    f"paimon-cli repair {context.layout.argument} --only hash-index --apply --yes",
                 )
         return files
 

@@ -281,7 +281,7 @@ def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: 
         found.append(f"another job wrote to the table while the option was changed: {problem.why}; {problem.hint}")
     sets_buckets = any(isinstance(change, SetOption) and change.key == "bucket" and not change.fits_files for change in changes)
     if sets_buckets and min(old.typed_options.bucket, new.typed_options.bucket) > 0 and table.snapshots.latest_id() is not None:
-        remedy = f"`paimon-cli rescale {table.layout.argument}` moves their rows"
+        remedy = f"`paimon-cli rescale {table.layout.argument} --yes` moves their rows"
         found.append(f"writers refuse partitions that have another number of buckets, until {remedy}")
     return found
 

@@ -247,7 +247,8 @@ def rescale(
     if summary.stale_files:
         opened.runtime.warn(
             f"{counted(summary.stale_files, 'file')} with the old bucket count came in since, from writers of another engine: "
-            f"stop them, then move their rows, none of which is lost: paimon-cli repair {opened.context.layout.argument} --apply"
+            "stop them, then move their rows, none of which is lost: "
+            f"paimon-cli repair {opened.context.layout.argument} --only stale-buckets --apply --yes"
         )
     return plan.is_needed
 

@@ -138,6 +138,12 @@ class TableContext(TableHistory):
         """What the table is: its keys, buckets, merge engine, changelog producer and deletion vectors."""
         return TableMode.of(self.schema, self.options, self.shows_level_0, self.ignores_vectors)
 
+    @property
+    def leaves_compaction(self) -> bool:
+        """Whether writers of the table leave compaction to other jobs, so that they never wait for one."""
+        mode, options = self.mode, self.options
+        return not mode.has_keys or mode.postpones_rows or options.write_only or options.sequence_snapshot_ordering
+
     def check(self, work: str) -> None:
         """Raise `NotSupported` if this version cannot do `work` on the table.
 

@@ -144,7 +144,7 @@ def _newest_readable(context: TableContext) -> Snapshot | None:
 def _resurrected_by_hand(context: TableContext) -> Iterator[RepairStep]:
     """Snapshots below a gap below EARLIEST. Nothing but the hint says that they had expired, so they are not deleted."""
     for found in no_snapshot_has_come_back(context):
-        command = f"paimon-cli expire {context.layout.argument}"
+        command = f"paimon-cli expire {context.layout.argument} --yes"
         loss = "the snapshots that have expired by the table's retention settings, for time travel"
         yield RepairStep(BY_HAND, found.path, found.message, loss, command)
 
@@ -238,7 +238,7 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
         yield RepairStep(BY_HAND, found.path, f"{found.message}: reset it to the next snapshot", loss, command)
     for found in branches_are_readable(context):
         name = found.message.removeprefix("branch ").partition(":")[0]
-        command = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
+        command = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)} --yes"
         action, loss = f"{found.message}: restore the file, or delete the branch", "the commits of the branch"
         yield RepairStep(BY_HAND, found.path, action, loss, command)
 
@@ -349,7 +349,7 @@ def _plan_damaged_files(
 ) -> None:
     if leave_out:
         return
-    command = f"paimon-cli repair {version.context.layout.argument} --only {DAMAGED_FILES} --apply"
+    command = f"paimon-cli repair {version.context.layout.argument} --only {DAMAGED_FILES} --apply --yes"
     for entry in version.at(bucket_id):
         if entry.file.file_name in damaged:
             path = version.context.data_file_path(*bucket_id, entry.file)
@@ -390,7 +390,7 @@ def _plan_lost_commits(
             why = "a snapshot with this number existed" if is_sure or lost.is_sure else "no snapshot refers to it"
             plan.steps.append(RepairStep(LOST_COMMITS, lost.path, f"commit it again: {why}; {found}"))
         else:
-            command = f"paimon-cli repair {context.layout.argument} --only lost-commits --apply"
+            command = f"paimon-cli repair {context.layout.argument} --only lost-commits --apply --yes"
             action = f"looks like a commit that was lost, or one that failed: {found}"
             plan.steps.append(RepairStep(BY_HAND, lost.path, action, "", command))
 
@@ -403,7 +403,7 @@ def _plan_by_hand(context: TableContext, plan: RepairPlan, newest: Snapshot, err
         plan.steps.append(RepairStep(BY_HAND, path, action))
         return
     loss = f"the commits after snapshot {good}"
-    command = f"paimon-cli rollback {context.layout.argument} --to {good}"
+    command = f"paimon-cli rollback {context.layout.argument} --to {good} --yes"
     plan.steps.append(RepairStep(BY_HAND, path, action, loss, command))
 
 

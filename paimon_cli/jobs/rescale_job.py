@@ -120,7 +120,7 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
         raise Refused(
             f"{where} holds files of several bucket counts",
             "a writer that ran during an earlier rescale has committed with the old count, so that a key may be in two buckets",
-            f"move its rows first, none of which is lost: paimon-cli repair {context.layout.argument} --apply",
+            f"move its rows first, none of which is lost: paimon-cli repair {context.layout.argument} --only stale-buckets --apply --yes",
         )
     found = _partitions_to_move(context, snapshot, total, chosen)
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))
@@ -221,7 +221,7 @@ def _expect_nothing_left(context: TableContext, buckets: int) -> None:
         raise Conflict(
             f"another job has written {where} with another bucket count in the meantime",
             "the table's option was not changed",
-            f"stop the writers and run again: paimon-cli rescale {context.layout.argument} --buckets {buckets}",
+            f"stop the writers and run again: paimon-cli rescale {context.layout.argument} --buckets {buckets} --yes",
         )
 
 

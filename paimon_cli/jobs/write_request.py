@@ -139,19 +139,13 @@ def _compaction(
 ) -> CompactionWhileWriting | None:
     """How the writers compact; None if they do not."""
     moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
-    if request.compaction == NO_COMPACTION or _leaves_compaction(context) or (request.overwrite and moves_rows):
+    if request.compaction == NO_COMPACTION or context.leaves_compaction or (request.overwrite and moves_rows):
         return None
     if why_not_compactable(context) is not None:
         return None
     strategy = strategy_of(context, request.commit_id)
     compact_bucket = WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy)
     return CompactionWhileWriting(compact_bucket, state, request.compaction == ASYNC_COMPACTION)
-
-
-def _leaves_compaction(context: TableContext) -> bool:
-    """Whether writers of the table leave compaction to other jobs."""
-    mode, options = context.mode, context.options
-    return not mode.has_keys or mode.postpones_rows or options.write_only or options.sequence_snapshot_ordering
 
 
 def _assignment(

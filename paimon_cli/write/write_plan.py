@@ -296,7 +296,7 @@ class WritePlan:
                 f"{path} was written with {counted(count, 'bucket')}, but the table's option says {option}",
                 "rows of one key must stay in one bucket",
                 "try again if a rescale is running, which changes the option last; otherwise run: "
-                f"paimon-cli rescale {self.context.layout.argument} --buckets {option if option > 0 else count}",
+                f"paimon-cli rescale {self.context.layout.argument} --buckets {option if option > 0 else count} --yes",
             )
 
     def first_sequence(self, bucket_id: BucketId) -> int:

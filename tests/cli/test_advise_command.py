@@ -61,7 +61,7 @@ def test_a_table_that_would_not_fill_a_bucket_may_have_any_usual_count(tmp_path:
 
 def test_too_many_buckets(tmp_path: Path) -> None:
     found = advice(made(tmp_path, 2, bucket=MANY_BUCKETS + 1), "buckets")["bucket size"]
-    assert (found.code, found.command, found.figures["suggested_buckets"]) == ("PA002", "paimon-cli rescale T --buckets 1", 1)
+    assert (found.code, found.command, found.figures["suggested_buckets"]) == ("PA002", "paimon-cli rescale T --buckets 1 --yes", 1)
     assert "200 MB to 1.0 GB is recommended" in found.message
 
 
@@ -76,12 +76,12 @@ def test_the_size_of_a_bucket_decides(
     monkeypatch.setitem(case.__dict__, "partition_sizes", {b"small": MB, b"big": 2 * per_bucket})
     (found,) = advise(case, ["buckets"])
     assert (found.code, found.figures["suggested_buckets"]) == (code, suggested)
-    assert found.command == (f"paimon-cli rescale T --buckets {suggested}" if code else "")
+    assert found.command == (f"paimon-cli rescale T --buckets {suggested} --yes" if code else "")
 
 
 def test_small_files_and_where_they_come_from(tmp_path: Path) -> None:
     found = advice(made(tmp_path, 12, bucket=2, write__only="true"), "small-files")["small files"]
-    assert found.command == "paimon-cli compact T --strategy full"
+    assert found.command == "paimon-cli compact T --dedicated --strategy full"
     assert (found.figures["files"], found.figures["files_per_commit"], found.figures["buckets_per_commit"]) == (24, 2.0, 2.0)
     assert found.figures["partitions_per_commit"] == 1.0
 
@@ -105,7 +105,7 @@ def test_a_table_without_expiry(tmp_path: Path) -> None:
     short = {"snapshot.time-retained": "1 ms", "snapshot.num-retained.min": "2"}
     aged = replace(context, options=context.options.with_overrides(short))
     found = advice(aged, "options")["retention"]
-    assert (found.code, found.command) == ("PA003", "paimon-cli expire T") and figure_of(found, "snapshots_that_may_go") >= 6
+    assert (found.code, found.command) == ("PA003", "paimon-cli expire T --yes") and figure_of(found, "snapshots_that_may_go") >= 6
 
 
 def test_users_that_compact_beside_each_other(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_commands_can_be_pasted(run: Run, tmp_path: Path) -> None:
         "items"
     ]
     command = items[0]["command"]
-    assert command == f"paimon-cli rescale shop.orders --warehouse '{warehouse}' --buckets 1"
+    assert command == f"paimon-cli rescale shop.orders --warehouse '{warehouse}' --buckets 1 --yes"
     run(*shlex.split(command)[1:], "--engine", "local", "--yes")
     again = run("advise", "shop.orders", "--warehouse", warehouse)
     assert "no suggestions" in again.out and json.loads(json.dumps(items))[0]["figures"]["buckets"] == MANY_BUCKETS + 1

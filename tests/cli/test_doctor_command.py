@@ -114,7 +114,7 @@ def test_snapshots_and_retention(tmp_path: Path) -> None:
 def test_more_snapshots_than_are_kept(tmp_path: Path, run: Run) -> None:
     context = reopened(made(tmp_path, 4), **{"snapshot.num-retained.max": "3", "snapshot.num-retained.min": "1"})
     command = findings(context)["PD015"].command
-    assert command == "paimon-cli expire T --retain-max 3"
+    assert command == "paimon-cli expire T --retain-max 3 --yes"
     run(*command.replace(" T ", f" {context.url} ").split()[1:], "--retain-min", "1", "--yes")
     assert len(reopened(context).snapshots.ids()) == 3
 
@@ -127,8 +127,8 @@ def test_consumers_and_hints(tmp_path: Path) -> None:
     os.utime(path, (0, 0))
     Path(context.layout.latest_hint).write_text("7")
     found = findings(context)
-    assert found["PD016"].command == "paimon-cli consumers rm T gone"
-    assert found["PD021"].command == "paimon-cli repair T --only hints --apply"
+    assert found["PD016"].command == "paimon-cli consumers rm T gone --yes"
+    assert found["PD021"].command == "paimon-cli repair T --only hints --apply --yes"
 
 
 def test_a_snapshot_number_that_does_not_follow(run: Run, tmp_path: Path) -> None:

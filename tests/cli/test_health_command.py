@@ -43,7 +43,7 @@ def test_a_warehouse_is_sorted_by_urgency(run: Run, warehouse: str) -> None:
 def test_the_command_of_a_finding_mends_it(run: Run, warehouse: str) -> None:
     (row,) = run("health", "shop.crowded", "--warehouse", warehouse, "-o", "json", code=4).json["items"]
     (finding,) = row["findings"]
-    assert finding["code"] == "PD012"
+    assert finding["code"] == "PD027"
     program, *words = shlex.split(finding["command"])
     assert program == "paimon-cli"
     run(*words, "--engine", "local")

@@ -200,6 +200,27 @@ SAID_BESIDE = {
 """Modules whose commands are shown beside a text that says what they do."""
 
 
+KEEP_THEIR_QUESTION = re.compile(r"paimon-cli (?:drop|truncate|rollback|db drop|branches rm|tags rm|expire|stage abort|locks break)\b")
+"""Commands that discard something: in the hint of an error they still ask, and without a terminal they refuse."""
+PLAN_UNLESS_APPLIED = {"repair", "orphans rm"}
+
+
+def test_commands_can_be_pasted_without_a_terminal() -> None:
+    """What a finding or a step of a repair tells to run has `--yes`, and so has a hint that discards nothing."""
+    count = 0
+    for module, text in MESSAGES:
+        for line in PASTED.findall(text):
+            for name, words in named_commands(f"paimon-cli {line}"):
+                if not name or "--yes" not in options_of(name) or (name in PLAN_UNLESS_APPLIED and "--apply" not in words):
+                    continue
+                if PLACEHOLDER.search(line.replace(WORD, "")):
+                    continue  # cannot be pasted as it is
+                keeps_its_question = module not in SAID_BESIDE and KEEP_THEIR_QUESTION.match(f"paimon-cli {line}")
+                assert keeps_its_question or {"--yes", "--dry-run", "-n"} & set(words), f"{module}: {line}"
+                count += 1
+    assert count > 15
+
+
 def test_hints_that_discard_something_say_so() -> None:
     silent = {
         (module, text)
@@ -237,6 +258,7 @@ def test_the_library_names_calls() -> None:
         ("pass --warehouse URI, or name a path instead", "pass warehouse=URI, or name a path instead"),
         ("see: paimon-cli verify './a b' --level full", "see: Table.open('./a b').verify(level='full')"),
         ("paimon-cli rescale t --buckets 4; then again", "Table.open('t').rescale(buckets=4); then again"),
+        ("run: paimon-cli rescale t --buckets 4 --yes", "run: Table.open('t').rescale(buckets=4)"),
         ("paimon-cli snapshots ls t --user etl", "Table.open('t').snapshots(user='etl')"),
         ("paimon-cli compact t --dedicated", "Table.open('t').compact(dedicated=True)"),
         ("paimon-cli alter t unset bucket", "Table.open('t').alter.unset('bucket')"),

@@ -175,7 +175,7 @@ def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
     assert 77 not in keys and 88 in keys
     plan = plan_repair(context)
     assert plan.changes == 0 and [step.kind for step in plan.steps] == [BY_HAND]
-    assert plan.steps[0].command.endswith("--only lost-commits --apply")
+    assert plan.steps[0].command.endswith("--only lost-commits --apply --yes")
     assert plan_repair(context, ("lost-commits",), 3_600_000).changes == 0, "too young"
     repaired(context, "lost-commits")
     assert {77, 88} <= {row["k"] for row in tables.rows(context)}
@@ -186,7 +186,7 @@ def test_what_cannot_be_mended(tmp_path: Path) -> None:
     bench = Bench(Path(context.url))
     bench.delta_manifest(4).write_bytes(b"")
     plan = plan_repair(context)
-    assert plan.changes == 0 and plan.steps[-1].command.endswith("rollback " + context.url + " --to 3")
+    assert plan.changes == 0 and plan.steps[-1].command.endswith("rollback " + context.url + " --to 3 --yes")
 
 
 def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
@@ -331,7 +331,7 @@ def test_a_data_file_that_is_not_whole(tmp_path: Path, damage: str) -> None:
         path.write_bytes(path.read_bytes()[:50])
         step = plan_repair(context).steps[0]
         assert step.kind == BY_HAND and "it has 50 bytes" in step.action
-        assert step.command == f"paimon-cli repair {context.url} --only damaged-files --apply"
+        assert step.command == f"paimon-cli repair {context.url} --only damaged-files --apply --yes"
     else:
         flip(path, 40)
         assert plan_repair(context).steps == [], "only the look at every row sees it"
@@ -440,7 +440,7 @@ def test_buckets_without_an_index_get_one(tmp_path: Path) -> None:
     Committer(context).commit(gone, fresh_identity(context))
     with pytest.raises(DamagedFile, match="rows but no hash index") as failure:
         tables.write(context, [{"p": "a", "k": 1}])
-    assert failure.value.hint.endswith(f": paimon-cli repair {context.url} --only hash-index --apply")
+    assert failure.value.hint.endswith(f": paimon-cli repair {context.url} --only hash-index --apply --yes")
     assert len(repaired(context).steps) == 5
     tables.write(context, [{"p": "a", "k": k} for k in range(30)])
     assert len(tables.rows(context)) == 45 and errors(context) == []

@@ -339,7 +339,7 @@ def test_other_bucket_counts_are_refused_with_their_partition(tmp_path: Path) ->
     plan = replace(plan_of(context), buckets=TargetBuckets(1, {EMPTY_ROW: 4}))
     with pytest.raises(UsageError, match=r"^the table was written with 4 buckets, but the table's option says 1") as refused:
         plan.check_bucket_count(EMPTY_ROW)
-    assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 1")
+    assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 1 --yes")
     split = commit_tables.make_table(tmp_path / "split", partitioned=True)
     day = commit_tables.partition("2024-01-01")
     plan = WritePlan(split, Batches(split), (), TargetBuckets(2, {day: 3}))
@@ -403,7 +403,7 @@ def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_pat
     ):
         for day in ("new", "old"):
             writer.write(pa.record_batch([pa.array([{**rows, "dt": day}[f.name]], f.type) for f in schema], schema))
-    assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 2")
+    assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 2 --yes")
     assert data_files(context) == set()
     plan.check_bucket_count(new)
     whole = commit_tables.make_table(tmp_path / "u")

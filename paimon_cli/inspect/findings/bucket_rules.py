@@ -51,7 +51,7 @@ def buckets_have_a_good_size(table: ExaminedTable) -> Iterator[Finding]:
         "biggest_good_bytes": BIGGEST_BUCKET,
         "suggested_buckets": max(good, 2 * total) if huge else good,
     }
-    command = f"paimon-cli rescale {table.argument} --buckets {figures['suggested_buckets']}"
+    command = f"paimon-cli rescale {table.argument} --buckets {figures['suggested_buckets']} --yes"
     if huge:
         message = f"{counted(len(huge), 'bucket')} over 5 GB, the largest {max(huge) >> 30} GB; each is compacted by one task"
         yield Finding(TOO_BIG, WARNING, "buckets", message, command, figures=figures, threshold=human_size(HUGE_BUCKET))
@@ -108,7 +108,7 @@ def bucket_counts_agree(table: ExaminedTable) -> Iterator[Finding]:
         total = len({bucket.partition for bucket in table.buckets})
         message = f"another bucket count than bucket={option} in {len(others)} of {counted(total, 'partition')}"
         message = f"{message}; writers refuse {'it' if len(others) == 1 else 'them'}"
-        command = f"paimon-cli rescale {table.argument} --buckets {option}"
+        command = f"paimon-cli rescale {table.argument} --buckets {option} --yes"
         figures = {"bucket": option, "partitions": total, "partitions_with_another_count": len(others)}
         yield Finding(OTHER_COUNT, ERROR, "buckets", message, command, figures=figures, threshold=f"bucket={option}")
 
@@ -121,7 +121,7 @@ def each_partition_has_one_count(table: ExaminedTable) -> Iterator[Finding]:
         found = sorted({count for counts in mixed.values() for count in counts})
         counts = " and ".join(map(str, found))
         message = f"{counted(len(mixed), 'partition')} with files for {counts} buckets, left by writers that ran during a rescale"
-        command = f"paimon-cli repair {table.argument} --apply"
+        command = f"paimon-cli repair {table.argument} --only stale-buckets --apply --yes"
         figures: dict[str, Figure] = {"partitions": len(mixed), "counts": counts}
         message = f"{message}; a key may be read twice"
         yield Finding(MIXED_COUNTS, ERROR, "buckets", message, command, figures=figures, threshold="1 count in a partition")

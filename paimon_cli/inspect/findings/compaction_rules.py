@@ -39,22 +39,16 @@ WORTH_IT = 0.8
 """A setting is suggested only if it saves at least a fifth of what it affects."""
 
 
-def _minor(table: ExaminedTable) -> str:
-    """The command that compacts what is due: as a dedicated job where writers leave that to one."""
-    dedicated = " --dedicated" if table.context.options.write_only else ""
-    return f"paimon-cli compact {table.argument}{dedicated} --strategy minor"
-
-
 @rule(COMPACTION, STALLED)
 def writers_need_not_wait(table: ExaminedTable) -> Iterator[Finding]:
-    """Due buckets whose sorted runs have reached the stop trigger, at which writers wait."""
+    """Due buckets whose sorted runs have reached the stop trigger, at which writers that compact wait."""
     over = table.in_need(STALLED)
     if over:
         stop, most = table.context.options.stop_trigger, max(table.due[bucket.bucket_id].runs_before for bucket in over)
         figures = {"buckets": len(over), "most_sorted_runs": most, "stop_trigger": stop}
         message = f"{len(over)} of {len(table.buckets)} buckets have up to {most} sorted runs; writers wait from {stop} on"
         threshold = f"{stop} sorted runs (num-sorted-run.stop-trigger)"
-        yield Finding(STALLED, WARNING, "sorted runs", message, _minor(table), figures=figures, threshold=threshold)
+        yield Finding(STALLED, WARNING, "sorted runs", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold)
 
 
 @rule(COMPACTION, DUE)
@@ -78,16 +72,19 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     held = f"up to {counted(most, unit)}, trigger {trigger}"
     message = f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {reasons}; {held}"
     threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
-    yield Finding(DUE, WARNING, "compaction", message, _minor(table), figures=figures, threshold=threshold)
+    yield Finding(DUE, WARNING, "compaction", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold)
 
 
 @rule(OPTIONS, "PD013")
 def something_compacts(table: ExaminedTable) -> Iterator[Finding]:
-    """A write-only table without a compaction job."""
-    commits = len(table.recent)
+    """A write-only table without a compaction job.
+
+    Fewer commits than `RECENT` may all lie between two turns of a job that runs now and then. Snapshots that have expired count.
+    """
+    commits = 0 if table.latest is None else min(RECENT, table.latest.id)
     if table.context.options.write_only and commits >= RECENT and not table.was_compacted and table.due:
         message = f"write-only=true, and none of the last {commits} commits was a compaction"
-        command = f"paimon-cli compact {table.argument} --dedicated --watch"
+        command = table.compacted("--watch")
         figures = {"recent_commits": commits, "due": len(table.due)}
         yield Finding("PD013", ERROR, "compaction", message, command, figures=figures, threshold=f"{RECENT} commits")
 
@@ -140,7 +137,7 @@ def no_flushed_row_waits(table: ExaminedTable) -> Iterator[Finding]:
 
 def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: int, files: int) -> Finding:
     figures = {"waiting_records": rows, "files": files}
-    command = f"paimon-cli compact {table.argument}"
+    command = table.compacted()
     return Finding(code, WARNING, subject, message, command, figures=figures, threshold="0 records")
 
 
@@ -170,7 +167,7 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
         f"{len(crowded)} of {len(table.buckets)} buckets hold {counted(held, 'file')} far smaller than {human_size(target)}; "
         f"{message}; fewer buckets and longer commit intervals make fewer files"
     )
-    command = f"paimon-cli compact {table.argument} --strategy full"
+    command = table.compacted("--strategy full")
     threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
     yield Finding(CROWDED, WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
 

@@ -14,7 +14,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.compaction_simulation import OnCommit
 from paimon_cli.lsm.sorted_runs import count_runs
-from paimon_cli.metadata.data_file import ALL_FILES, BucketId, FileFilter
+from paimon_cli.metadata.data_file import ALL_FILES, SOURCE_COMPACT, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.threads import cached_property
@@ -56,6 +56,11 @@ class ExaminedTable:
         change = f"set {key}={shlex.quote(value)}" if value else f"unset {shlex.quote(key)}"
         return f"paimon-cli alter {self.argument} {change}"
 
+    def compacted(self, *options: str) -> str:
+        """The command that compacts the table: as a dedicated job where writers leave that to one."""
+        dedicated = ("--dedicated",) if self.context.options.write_only else ()
+        return " ".join(("paimon-cli compact", self.argument, *dedicated, *options))
+
     def note_damage(self, error: PaimonError) -> str:
         """Keep the first error about a file, or of a kind without one; returns the key under which it is kept."""
         cause = error.path or error.message
@@ -89,8 +94,11 @@ class ExaminedTable:
 
     @cached_property
     def was_compacted(self) -> bool:
-        """Whether a recent commit was a compaction."""
-        return any(map(self.context.manifests.compacted_files, self.recent))
+        """Whether a recent commit was a compaction. What one wrote shows that, too, if its snapshot has expired already."""
+        if any(map(self.context.manifests.compacted_files, self.recent)):
+            return True
+        files = (file for bucket in self.all_buckets for file in bucket.files)
+        return len(self.recent) < RECENT and any(file.level or file.file_source == SOURCE_COMPACT for file in files)
 
     @cached_property
     def state(self) -> LazyBuckets:
@@ -169,9 +177,9 @@ class ExaminedTable:
 
     @cached_property
     def _stop_trigger(self) -> int | None:
-        """The number of runs at which writers wait; None without a key, or if the option cannot be read, which is PD018."""
+        """The number of runs at which writers wait; None if they never do, or if the option cannot be read, which is PD018."""
         try:
-            return self.context.options.stop_trigger if self.context.mode.has_keys else None
+            return None if self.context.leaves_compaction else self.context.options.stop_trigger
         except UsageError:
             return None
 

@@ -34,7 +34,7 @@ MANY_MANIFESTS = 60
 def hints_are_right(table: ExaminedTable) -> Iterator[Finding]:
     """Hint files that name the wrong snapshot."""
     for violation in hints_are_not_ahead(table.context):
-        command = f"paimon-cli repair {table.argument} --only hints --apply"
+        command = f"paimon-cli repair {table.argument} --only hints --apply --yes"
         yield Finding("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
 
 
@@ -61,7 +61,7 @@ def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
     most = max(least, min(MANY_SNAPSHOTS, options.snapshot_num_retained_max))
     figures: dict[str, Figure] = {"snapshots": count, "num_retained_min": least}
     if count > most:
-        command = f"paimon-cli expire {table.argument} --retain-max {min(most, max(least, 10))}"
+        command = f"paimon-cli expire {table.argument} --retain-max {min(most, max(least, 10))} --yes"
         message = f"{count} snapshots, each of which keeps old files; the command deletes the oldest"
         yield Finding("PD015", WARNING, "snapshots", message, command, figures=figures, threshold=f"{most} snapshots")
         return
@@ -78,7 +78,7 @@ def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
     if backlog <= least:
         yield Finding("", OK, "retention", message, figures=figures)
         return
-    message, command = f"{message}, and no job expires them", f"paimon-cli expire {table.argument}"
+    message, command = f"{message}, and no job expires them; the command deletes them", f"paimon-cli expire {table.argument} --yes"
     threshold = f"{least} snapshots past their time (snapshot.num-retained.min)"
     yield Finding("PA003", ADVICE, "retention", message, command, figures=figures, threshold=threshold)
 
@@ -119,9 +119,9 @@ def consumers_are_alive(table: ExaminedTable) -> Iterator[Finding]:
         days = (context.clock.now_millis() - status.modified_millis) // DAY_MILLIS
         if days >= STALE_CONSUMER_DAYS:
             name = status.name.removeprefix(CONSUMER_PREFIX)
-            command = f"paimon-cli consumers rm {table.argument} {shlex.quote(name)}"
+            command = f"paimon-cli consumers rm {table.argument} {shlex.quote(name)} --yes"
             message = (
-                f"has not advanced for {days} days and keeps snapshots from expiring; delete it if nobody will go on reading"
+                f"has not advanced for {days} days and keeps snapshots from expiring; if it is no longer used, the command deletes it"
             )
             threshold = f"{STALE_CONSUMER_DAYS} days"
             yield Finding("PD016", WARNING, f"consumer {name}", message, command, figures={"days": days}, threshold=threshold)
@@ -138,5 +138,5 @@ def no_file_is_left_over(table: ExaminedTable) -> Iterator[Finding]:
         found = f"{counted(len(orphans.files), 'file')} older than a day ({human_size(orphans.size)})"
         message = f"no version refers to {found}; the command deletes them"
         figures = {"files": len(orphans.files), "bytes": orphans.size}
-        command = f"paimon-cli orphans rm {table.argument} --apply"
+        command = f"paimon-cli orphans rm {table.argument} --apply --yes"
         yield Finding("PD017", WARNING, "orphans", message, command, figures=figures, threshold="0 files older than a day")

@@ -104,5 +104,5 @@ def changelogs_can_be_made(table: ExaminedTable) -> Iterator[Finding]:
         yield _conflict(table, "options", message, ("changelog-producer", "lookup"))
     if options.write_only and producer in ("lookup", "full-compaction") and not table.was_compacted:
         message = f"write-only=true with changelog-producer={producer}: only compactions write changelogs"
-        command = f"paimon-cli compact {table.argument} --dedicated --watch"
+        command = table.compacted("--watch")
         yield Finding("PD018", WARNING, "options", message, command)

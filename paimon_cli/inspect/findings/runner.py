@@ -60,8 +60,8 @@ def findings_of(
     found += [finding for key, finding in stopped_by.items() if key not in said]
     damage = {error.message: failed.get(cause, []) for cause, error in table.damage.items()}
     if drop is not None:
-        message = f"{drop.message}; if no drop is running any more, delete what is left"
-        found.append(Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {table.argument}"))
+        message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the table"
+        found.append(Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {table.argument} --yes"))
     return [finding for finding in (*found, *_of_damage(table, damage)) if is_at_least(finding, least)]
 
 

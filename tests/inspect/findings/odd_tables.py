@@ -6,9 +6,11 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from paimon_cli import Table
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.write_request import NO_COMPACTION
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.goldens import golden_table
@@ -30,11 +32,13 @@ def odd(build: Callable[[Path], TableContext]) -> Callable[[Path], TableContext]
     return build
 
 
-def keyed(folder: Path, commits: int, options: Mapping[str, str] | None = None, bucket: int = 1) -> TableContext:
-    """A table with a key whose commits overlap."""
+def keyed(
+    folder: Path, commits: int, options: Mapping[str, str] | None = None, bucket: int = 1, **request: Any
+) -> TableContext:
+    """A table with a key whose commits overlap. `request`: of the writes."""
     context = make_table(folder, COLUMNS, ["id"], bucket=bucket, options=options)
     for number in range(commits):
-        write(context, [{"id": key, "v": str(number)} for key in range(number, number + 20)])
+        write(context, [{"id": key, "v": str(number)} for key in range(number, number + 20)], **request)
     return context
 
 
@@ -89,6 +93,11 @@ def seven_runs_over_five(folder: Path) -> TableContext:
 
 @odd
 def at_the_stop_trigger(folder: Path) -> TableContext:
+    return keyed(folder, 9, compaction=NO_COMPACTION)
+
+
+@odd
+def write_only_beyond_the_stop_trigger(folder: Path) -> TableContext:
     return keyed(folder, 9, WRITE_ONLY)
 
 
@@ -105,6 +114,13 @@ def at_a_stop_trigger_where_nothing_is_picked(folder: Path) -> TableContext:
 @odd
 def nothing_compacts(folder: Path) -> TableContext:
     return keyed(folder, 20, WRITE_ONLY)
+
+
+@odd
+def nothing_compacts_and_few_snapshots_are_kept(folder: Path) -> TableContext:
+    context = keyed(folder, 22, WRITE_ONLY)
+    Table.open(context.url).expire(retain_max=5, retain_min=5)
+    return context
 
 
 @odd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,9 @@ from paimon_cli.inspect.findings.finding import (
     rule,
 )
 from paimon_cli.inspect.findings.runner import DROPPED, NO_ANSWER, RULES, UNREADABLE, findings_of
+from tests.cli.calling import Run
 from tests.inspect.findings.odd_tables import BUILDERS, WRITE_ONLY, a_damaged_older_snapshot, keyed, seven_runs_over_five, tiny
-from tests.tables import write
+from tests.tables import compact, write
 
 ALL = (METADATA, LISTING, REPLAY, TOPOLOGY)
 OF_THE_MACHINE = {f"PD{number:03}" for number in (1, 2, 3, 4, 5, 6, 7, 10)}
@@ -100,6 +102,44 @@ def test_the_evidence_is_given(tmp_path: Path) -> None:
     assert found.message == "due in 1 of 1 bucket, by size-amplification; up to 7 sorted runs, trigger 5"
 
 
+def test_only_writers_that_compact_wait_for_a_compaction(tmp_path: Path) -> None:
+    def found(name: str) -> dict[str, str]:
+        return {f.code: f.command for f in findings_of(ExaminedTable(BUILDERS[name](tmp_path / name), "T"))}
+
+    assert found("at_the_stop_trigger") == {"PD012": "paimon-cli compact T --strategy minor"}
+    assert found("write_only_beyond_the_stop_trigger") == {"PD027": "paimon-cli compact T --dedicated --strategy minor"}
+
+
+def test_a_table_that_nothing_compacts_is_found_however_few_snapshots_it_keeps(tmp_path: Path) -> None:
+    context = BUILDERS["nothing_compacts_and_few_snapshots_are_kept"](tmp_path / "t")
+    found = {finding.code: finding for finding in findings_of(ExaminedTable(context, "T"))}
+    assert found["PD013"].message.startswith("write-only=true, and none of the last 20 commits was a compaction")
+    compact(context, strategy="full")
+    for number in range(20):
+        write(context, [{"id": number, "v": "x"}])
+    Table.open(context.url).expire(retain_max=5, retain_min=5)
+    later = ExaminedTable(TableContext.open(context.url), "T")
+    assert "PD013" not in {finding.code for finding in findings_of(later)}, "its compaction has expired, but not its files"
+
+
+def test_a_huge_bucket_is_split_by_the_command_of_its_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.setattr(bucket_rules, "HUGE_BUCKET", 100)
+    context = keyed(tmp_path / "t", 1)
+    (found,) = findings_of(ExaminedTable(context, context.layout.argument))
+    assert found.code == "PD020"
+    run(*shlex.split(found.command)[1:], "--engine", "local")
+    assert TableContext.open(context.url).options.bucket == 2
+
+
+def test_rows_of_several_bucket_counts_are_moved_by_the_command_of_their_finding(tmp_path: Path, run: Run) -> None:
+    """It repairs nothing else: a file that is lost stays listed, until someone decides to leave it out."""
+    context = BUILDERS["stale_buckets"](tmp_path / "t")
+    (found,) = [f for f in findings_of(ExaminedTable(context, context.layout.argument)) if f.code == "PD026"]
+    run(*shlex.split(found.command)[1:])
+    assert "--only stale-buckets" in found.command
+    assert "PD026" not in {f.code for f in findings_of(ExaminedTable(TableContext.open(context.url), "T"))}
+
+
 def test_a_bad_bucket_count_is_told_until_someone_chooses_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_rules, "MANY_BUCKETS", 2)
     context = keyed(tmp_path / "t", 1, WRITE_ONLY, bucket=4)
@@ -108,10 +148,10 @@ def test_a_bad_bucket_count_is_told_until_someone_chooses_one(tmp_path: Path, mo
         table = ExaminedTable(TableContext.open(context.url), "T")
         return [found.command for found in findings_of(table, ADVICE, ("buckets",))]
 
-    assert advised() == ["paimon-cli rescale T --buckets 1"]
+    assert advised() == ["paimon-cli rescale T --buckets 1 --yes"]
     Table.open(context.url).rescale(3)
     assert advised() == [], "whoever rescales knows better"
     rescaled = TableContext.open(context.url)
     for number in range(20):
         write(rescaled, [{"id": number, "v": "x"}])
-    assert advised() == ["paimon-cli rescale T --buckets 1"]
+    assert advised() == ["paimon-cli rescale T --buckets 1 --yes"]
