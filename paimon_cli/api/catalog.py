@@ -13,7 +13,7 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.comparison import Versions
 from paimon_cli.api.maintenance import Planned
-from paimon_cli.api.opened_catalog import ChosenTable
+from paimon_cli.api.opened_catalog import MAX_NAMED, ChosenTable
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.clone_job import ClonedTable
     from paimon_cli.jobs.comparison import Comparison
     from paimon_cli.storage.lock_table import HeldLock
-
-
-MAX_NAMED = 5
-"""The most tables that a message names."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +76,21 @@ class Catalog(Compaction):
             raise UsageError(f"'{place}' cannot be combined with --database {database}", hint="remove one of them")
         place = database or place
         metastore = self._metastore
-        if place is None:
-            found = tables_of_warehouse(metastore)
-        elif is_name(place) and metastore.has_names:
-            found = tables_of_database(place, metastore)
-        else:
-            found = tables_below(place, metastore)
+        with self._warning_of_damage() as on_damage:
+            if place is None:
+                found = tables_of_warehouse(metastore, on_damage)
+            elif is_name(place) and metastore.has_names:
+                found = tables_of_database(place, metastore, on_damage)
+            else:
+                found = tables_below(place, metastore)
         return table_rows(found, metastore.table_seconds)
 
     def databases(self) -> list[DatabaseRow]:
         """The databases by name."""
         from paimon_cli.catalog.table_listing import database_rows
 
-        return database_rows(self._metastore)
+        with self._warning_of_damage() as on_damage:
+            return database_rows(self._metastore, on_damage)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> bool:
         """Create a database; returns False if it exists and `if_not_exists` is set. Raises `UsageError` otherwise."""
@@ -206,15 +204,16 @@ class Catalog(Compaction):
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.findings.runner import is_of_call
-        from paimon_cli.inspect.health_report import by_urgency, health_of, unreadable
+        from paimon_cli.inspect.health_report import by_urgency, damaged_entry, health_of, unreadable
 
         if tables and database is not None:
             raise UsageError("table names cannot be combined with --database", hint="remove one of them")
-        metastore = self._metastore
+        metastore, damaged = self._metastore, list[PaimonError]()
         if tables:
             chosen = [ChosenTable(without_login(name), partial(self._locate, name)) for name in tables]
         else:
-            found = tables_of_warehouse(metastore) if database is None else tables_of_database(database, metastore)
+            among = tables_of_warehouse if database is None else partial(tables_of_database, database)
+            found = among(metastore, damaged.append)
             chosen = [ChosenTable.at(location) for location in found]
 
         def examined(table: ChosenTable) -> HealthRow:
@@ -223,7 +222,7 @@ class Catalog(Compaction):
             table_of = ExaminedTable(self._open(location).context, argument(named))
             return health_of(table_of, location.name, with_advice=advice, with_topology=topology)
 
-        rows = []
+        rows = [damaged_entry(error) for error in damaged]
         looks = look_at_each(examined, chosen, metastore.table_seconds, 1, lambda table: table.name)
         for (name, _), row in zip(chosen, looks, strict=True):
             if isinstance(row, PaimonError) and tables and is_of_call(row):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import CompactOptions, compact_request
-from paimon_cli.api.opened_catalog import ChosenTable, OpenedCatalog, TableChoice
+from paimon_cli.api.opened_catalog import MAX_NAMED, ChosenTable, OpenedCatalog, TableChoice
 from paimon_cli.api.opened_table import check_positive
 from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
@@ -64,7 +64,8 @@ class Compaction(OpenedCatalog):
 
         def plans() -> Iterator[tuple[Table, CompactionPlan]]:
             rounds: list[TableRound] = []
-            for chosen in choice.found(self._locate, metastore, self.branch):
+            damaged: list[PaimonError] = []
+            for chosen in choice.found(self._locate, metastore, self.branch, damaged.append):
                 try:
                     found = within(_look_seconds(choice, metastore), partial(planned, chosen), chosen.name)
                 except PaimonError as error:
@@ -72,6 +73,7 @@ class Compaction(OpenedCatalog):
                     continue
                 rounds.append(TableRound(chosen.name, NOTHING))
                 yield found
+            rounds += _rounds_of_damage(damaged)
             raise_failures(rounds, done="planned")
 
         return plans()
@@ -104,9 +106,9 @@ class Compaction(OpenedCatalog):
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, metastore = _request(choice, strategy, options), self._metastore
-        seconds, finished = _look_seconds(choice, metastore), list[TableRound]()
+        seconds, finished, damaged = _look_seconds(choice, metastore), list[TableRound](), list[PaimonError]()
         with self.runtime.engine_running(parallelism) as engine:
-            for chosen in choice.found(self._locate, metastore, self.branch):
+            for chosen in choice.found(self._locate, metastore, self.branch, damaged.append):
                 try:
                     done = self._compacted(chosen, request, engine, shield, seconds, dedicated=dedicated)
                 except PaimonError as error:
@@ -114,6 +116,7 @@ class Compaction(OpenedCatalog):
                 finished.append(done)
                 if on_compacted is not None:
                     on_compacted(done)
+        finished += _rounds_of_damage(damaged)
         raise_failures(finished)
         return finished
 
@@ -195,7 +198,15 @@ class Compaction(OpenedCatalog):
         """
         from paimon_cli.jobs.compaction_service import ServedTable
 
-        checked = set[str]()
+        checked, warned_of = set[str](), set[str]()
+
+        def chosen_by(part: TableChoice) -> Iterator[ChosenTable]:
+            return part.found(self._locate, metastore, self.branch, warn_once)
+
+        def warn_once(error: PaimonError) -> None:
+            if error.message not in warned_of and len(warned_of) < MAX_NAMED:
+                warned_of.add(error.message)
+                self.runtime.warn(f"{error.message}; left out; {error.hint}")
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
@@ -213,9 +224,9 @@ class Compaction(OpenedCatalog):
             return context_at(self._to_commit(chosen.locate()))
 
         def found(part: TableChoice) -> list[TableLocation]:
-            return [self._to_commit(chosen.locate()) for chosen in part.found(self._locate, metastore, self.branch)]
+            return [self._to_commit(chosen.locate()) for chosen in chosen_by(part)]
 
-        for chosen in choice.found(self._locate, metastore, self.branch):
+        for chosen in chosen_by(choice):
             if not choice.is_listed:
                 within(metastore.table_seconds, partial(opened, chosen), chosen.name)
 
@@ -249,6 +260,13 @@ class _TableLists:
                 raise
             self._warn(f"the tables could not be listed; using the list of the last round: {error}")
         return self._last[part]
+
+
+def _rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
+    """What one round did to damaged entries of the catalog, which name no tables."""
+    from paimon_cli.jobs.compaction_service import FAILED, TableRound
+
+    return [TableRound(f"damaged entry {number}", FAILED, error=error) for number, error in enumerate(damaged, 1)]
 
 
 def _look_seconds(choice: TableChoice, metastore: Metastore) -> float:

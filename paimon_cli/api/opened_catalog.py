@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,16 +13,20 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import Runtime, option_texts
 from paimon_cli.api.table import Table, check_table_options
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.settings import find_metastore
+from paimon_cli.options.option_text import counted
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.redaction import redact, without_login
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from paimon_cli.metastore.metastore import Metastore
+    from paimon_cli.metastore.metastore import Metastore, OnDamage
+
+MAX_NAMED = 5
+"""The most tables, or damaged entries of a catalog, that messages name."""
 
 
 @checks_arguments
@@ -71,6 +76,16 @@ class OpenedCatalog:
     def _metastore(self) -> Metastore:
         """The metastore by the current configuration."""
         return find_metastore(self.url, self._options)
+
+    @contextmanager
+    def _warning_of_damage(self) -> Iterator[OnDamage]:
+        """What receives damaged entries of the catalog while something is listed, and warns of the first ones afterwards."""
+        found: list[PaimonError] = []
+        yield found.append
+        for error in found[:MAX_NAMED]:
+            self.runtime.warn(f"{error.message}; left out; {error.hint}")
+        if len(found) > MAX_NAMED:
+            self.runtime.warn(f"{counted(len(found) - MAX_NAMED, 'more name')} of the catalog left out")
 
     def _locate(self, table: str, branch: str | None = None) -> TableLocation:
         location = locate_table(table, self.url, self._options, branch or self.branch)
@@ -143,20 +158,28 @@ class TableChoice:
         """Whether it names one table, so that no other one waits for it."""
         return len(self.tables) == 1
 
-    def found(self, locate: Callable[[str], TableLocation], metastore: Metastore, branch: str | None) -> Iterator[ChosenTable]:
-        """The current tables of the choice. Raises `NotFound` for a database that does not exist or has no tables."""
+    def found(
+        self, locate: Callable[[str], TableLocation], metastore: Metastore, branch: str | None, on_damage: OnDamage
+    ) -> Iterator[ChosenTable]:
+        """The current tables of the choice. Raises `NotFound` for a database that does not exist or has no tables.
+
+        `on_damage`: receives the errors of entries of the catalog that are damaged.
+        """
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
 
         if not self.is_listed:
             yield from (ChosenTable(without_login(name), partial(locate, name)) for name in self.tables)
             return
         if self.every:
-            found = tables_of_warehouse(metastore)
+            found = tables_of_warehouse(metastore, on_damage)
         else:
             found = []
             for name in self.databases:
-                tables = tables_of_database(name, metastore)
-                if not tables:
+                damaged: list[PaimonError] = []
+                tables = tables_of_database(name, metastore, damaged.append)
+                for error in damaged:
+                    on_damage(error)
+                if not tables and not damaged:
                     at = f" at {without_login(metastore.warehouse)}" if metastore.warehouse else ""
                     why = f"the {metastore.kind} catalog{at} has none there"
                     raise NotFound(f"no tables in database {name}", why, "check --warehouse and the name of the database")

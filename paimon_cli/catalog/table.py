@@ -205,6 +205,11 @@ def _explained(missing: NotFound, table: CatalogTable) -> NotFound:
     content = None if catalog is not None and catalog.keeps_entries else recognised_content(table.storage, table.url)
     if content is not None:
         return NotFound(missing.what, content, "give the path of a Paimon table", **missing.details)
+    named = table.name.partition("$")[0]
+    if catalog is None and "/" not in named and table.metastore is not None and table.metastore.has_names:
+        if (meant := table.metastore.similar_table(named)) is not None:
+            missing.set_hint(f"did you mean {meant.argument}?")
+            return missing
     if catalog is None and (similar := similar_table(table.storage, table.url, table.name)) is not None:
         missing.set_hint(f"did you mean {similar}?")
         return missing

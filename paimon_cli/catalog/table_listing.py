@@ -12,7 +12,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.filesystem import FileSystemMetastore, tables_in
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
+from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore, OnDamage
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.time_bounds import look_at_each
@@ -58,17 +58,24 @@ class TableRow:
         return self.problem_code == TookTooLong.code
 
 
-def tables_of_database(database: str, metastore: Metastore) -> list[TableLocation]:
-    """All tables of a database by name. Raises `NotFound` if the database does not exist."""
-    tables = metastore.tables(database)
+def tables_of_database(database: str, metastore: Metastore, on_damage: OnDamage | None = None) -> list[TableLocation]:
+    """All tables of a database by name. Raises `NotFound` if the database does not exist.
+
+    `on_damage`: receives the errors of entries of the catalog that are damaged, which are left out; without it they are raised.
+    """
+    tables = metastore.tables(database, on_damage)
     if not tables:
         metastore.database(database)
     return [TableLocation.of(table, metastore) for table in tables]
 
 
-def tables_of_warehouse(metastore: Metastore) -> list[TableLocation]:
-    """All tables of all databases, named `db.table`. Raises `NotFound` if the warehouse does not exist."""
-    return [TableLocation.of(table, metastore) for database in metastore.databases() for table in metastore.tables(database.name)]
+def tables_of_warehouse(metastore: Metastore, on_damage: OnDamage | None = None) -> list[TableLocation]:
+    """All tables of all databases, named `db.table`. Raises `NotFound` if the warehouse does not exist.
+
+    `on_damage`: as for `tables_of_database`.
+    """
+    databases = metastore.databases(on_damage)
+    return [TableLocation.of(table, metastore) for database in databases for table in metastore.tables(database.name, on_damage)]
 
 
 def tables_below(directory: str, metastore: Metastore) -> list[TableLocation]:
@@ -83,9 +90,10 @@ def tables_below(directory: str, metastore: Metastore) -> list[TableLocation]:
     return [TableLocation(path, name, storage_options=options, metastore=metastore) for name, path in found]
 
 
-def database_rows(metastore: Metastore) -> list[DatabaseRow]:
-    """The databases by name, including those without tables."""
-    return [DatabaseRow(name, len(metastore.tables(name)), url and without_login(url)) for name, url in metastore.databases()]
+def database_rows(metastore: Metastore, on_damage: OnDamage) -> list[DatabaseRow]:
+    """The databases by name, including those without tables. `on_damage`: as for `tables_of_database`."""
+    found = metastore.databases(on_damage)
+    return [DatabaseRow(name, len(metastore.tables(name, on_damage)), url and without_login(url)) for name, url in found]
 
 
 def table_rows(locations: Sequence[TableLocation], seconds: float) -> list[TableRow]:

@@ -23,7 +23,7 @@ from paimon_cli.inspect.findings.finding import (
     Finding,
     is_at_least,
 )
-from paimon_cli.inspect.findings.runner import findings_of, unopened
+from paimon_cli.inspect.findings.runner import findings_of, of_damaged_entry, unopened
 
 HEALTHY, NEEDS_CARE, CRITICAL, UNREADABLE, NO_ANSWER = "healthy", "needs care", "critical", "unreadable", "no answer"
 
@@ -96,6 +96,11 @@ def unreadable(name: str, argument: str, error: PaimonError) -> HealthRow:
     """The row of a table that cannot be opened, or gives no answer in time."""
     verdict = NO_ANSWER if isinstance(error, TookTooLong) else UNREADABLE
     return HealthRow(name, verdict, findings=(unopened(argument, error),))
+
+
+def damaged_entry(error: PaimonError) -> HealthRow:
+    """The row of an entry of the catalog that is damaged, so that it names no table."""
+    return HealthRow(error.what, UNREADABLE, findings=(of_damaged_entry(error),))
 
 
 def by_urgency(rows: Iterable[HealthRow]) -> list[HealthRow]:

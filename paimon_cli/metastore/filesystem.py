@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, TookTooLong, UsageError
@@ -11,7 +11,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, RegisteredTable, TableIdentifier
+from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, OnDamage, RegisteredTable, TableIdentifier
 from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, directories_of, first_entries, remove_empty_directory
 from paimon_cli.storage.time_bounds import look_at_each
 
@@ -34,15 +34,15 @@ class FileSystemMetastore(Metastore):
     def has_names(self) -> bool:
         return self.warehouse is not None
 
-    def databases(self) -> list[Database]:
+    def databases(self, on_damage: OnDamage | None = None) -> list[Database]:
         found = (entry for entry in self._entries() if entry.is_directory and entry.name.endswith(DATABASE_SUFFIX))
         return sorted(Database(entry.name.removesuffix(DATABASE_SUFFIX), entry.path) for entry in found)
 
     def database(self, name: str) -> Database:
         storage, root = self.open_directory(self.directory_of(name))
         if not storage.exists(root) and not storage.list_directory(root):
-            names = [entry.name for entry in self._entries()]  # raises if the warehouse does not exist either
-            raise self.no_database(name, (n.removesuffix(DATABASE_SUFFIX) for n in names if n.endswith(DATABASE_SUFFIX)))
+            self._entries()  # raises if the warehouse does not exist either
+            raise self.no_database(name)
         return Database(name, root)
 
     def _entries(self) -> list[FileStatus]:
@@ -76,7 +76,7 @@ class FileSystemMetastore(Metastore):
             )
         remove_empty_directory(storage, root)
 
-    def tables(self, database: str) -> list[RegisteredTable]:
+    def tables(self, database: str, on_damage: OnDamage | None = None) -> list[RegisteredTable]:
         storage, root = self.open_directory(self.directory_of(database))
         found = tables_in(storage, root, self.table_seconds, self.known)
         return [RegisteredTable(TableIdentifier(database, name), url) for name, url in found]
@@ -107,10 +107,15 @@ class FileSystemMetastore(Metastore):
             if self.has_schema(beside):
                 why = f"the directory of a database ends in {DATABASE_SUFFIX}; this table is named by its path"
                 return NotFound(missing.what, why, f"name it {shlex.quote(beside)}", **missing.details)
-            return missing
-        storage, root = self.open_directory(self.directory_of(identifier.database))
+            return self.no_database(*identifier) if "unknown_database" in missing.details else missing
+        return self.no_table(identifier)
+
+    def some_names(self, database: str | None = None) -> Iterable[str]:
+        storage, root = self.open_directory(self.root_url() if database is None else self.directory_of(database))
         names = [entry.name for entry in first_entries(storage, root, MAX_SIMILAR) if entry.is_directory]
-        return self.no_table(identifier, names)
+        if database is not None:
+            return names
+        return [name.removesuffix(DATABASE_SUFFIX) for name in names if name.endswith(DATABASE_SUFFIX)]
 
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         """Nothing to do: the schema file is the only record."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,18 +22,21 @@ from paimon_cli.datatypes.data_type import (
     TimestampType,
     VectorType,
 )
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.hive_client import HiveAddress, HiveLock, user_name
 from paimon_cli.metastore.metastore import (
     Database,
     Metastore,
+    OnDamage,
     RegisteredTable,
     TableIdentifier,
+    is_absolute,
     listed_properties,
-    names_for_a_hint,
     plain_path,
+    readable,
 )
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
@@ -78,9 +81,10 @@ class HiveMetastore(Metastore):
     def storage_options(self) -> dict[str, str]:
         return store_options(self.options)
 
-    def databases(self) -> list[Database]:
+    def databases(self, on_damage: OnDamage | None = None) -> list[Database]:
         with self._address.connected() as client:
-            return [_database(client.get_database(name)) for name in sorted(client.get_all_databases())]
+            found = (client.get_database(name) for name in sorted(client.get_all_databases()))
+            return readable(found, _database, on_damage)
 
     def database(self, name: str) -> Database:
         with self._address.connected() as client:
@@ -106,14 +110,14 @@ class HiveMetastore(Metastore):
                 raise UsageError(f"database {name} is not empty", why, "drop them with the engine that created them")
             client.drop_database(name, True, False)
 
-    def tables(self, database: str) -> list[RegisteredTable]:
+    def tables(self, database: str, on_damage: OnDamage | None = None) -> list[RegisteredTable]:
         with self._address.connected() as client:
             self._find_database(client, database)
             names = iter(sorted(client.get_all_tables(database)))
             found: list[RegisteredTable] = []
             while batch := list(islice(names, PIECES.hive_batch_tables)):
                 tables = client.get_table_objects_by_name(database, batch)
-                found += [_registered(table) for table in tables if _is_paimon(table)]
+                found += readable(filter(_is_paimon, tables), _registered, on_damage)
             return sorted(found)
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
@@ -266,20 +270,21 @@ class HiveMetastore(Metastore):
         try:
             table = client.get_table(*identifier)
         except self._missing:
-            self._find_database(client, identifier.database)
-            raise self.no_table(identifier, names_for_a_hint(lambda: self._names(identifier.database))) from None
+            self._find_database(client, *identifier)
+            raise self.no_table(identifier) from None
         if not _is_paimon(table):
             raise NotSupported(f"table {identifier}", "it is a Hive table, not a Paimon table", "read it with Hive or Spark")
         return table
 
-    def _find_database(self, client: Any, name: str) -> Database:
+    def _find_database(self, client: Any, name: str, wanted: str | None = None) -> Database:
+        """A database, in which the table `wanted` is looked for."""
         try:
             return _database(client.get_database(name))
         except self._missing:
-            raise self.no_database(name, names_for_a_hint(self._names)) from None
+            raise self.no_database(name, wanted) from None
 
-    def _names(self, database: str | None = None) -> list[str]:
-        """The names of the tables of a database, or of databases, over one more connection."""
+    def some_names(self, database: str | None = None) -> Iterable[str]:
+        """Over one more connection."""
         with self._address.connected() as client:
             return list(client.get_all_databases() if database is None else client.get_all_tables(database))
 
@@ -347,11 +352,21 @@ def _is_paimon(table: Any) -> bool:
 
 
 def _registered(table: Any) -> RegisteredTable:
-    return RegisteredTable(TableIdentifier(table.dbName, table.tableName), plain_path(table.sd.location))
+    identifier = TableIdentifier(table.dbName, table.tableName)
+    location = None if table.sd is None else table.sd.location
+    return RegisteredTable(identifier, _checked(location or "", f"table {identifier}"))
 
 
 def _database(found: Any) -> Database:
-    return Database(found.name, None if not found.locationUri else plain_path(found.locationUri))
+    return Database(found.name, _checked(found.locationUri, f"database {found.name}") if found.locationUri else None)
+
+
+def _checked(location: str, what: str) -> str:
+    """The location as a path. Raises `DamagedFile` for one that means another place in each working directory, or none."""
+    if is_absolute(location):
+        return plain_path(location)
+    why = "it is relative, so it would lead to another place from each working directory" if location else "it is empty"
+    raise DamagedFile(f"the hive catalog names '{shortened(location)}' as the location of {what}", why, "correct it in Hive")
 
 
 def _check_lower_case(name: str) -> None:

@@ -6,8 +6,9 @@ The SQL tables are those of Java (FORMAT.md, section 14.1), so Java and pypaimon
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, Table, delete, insert, inspect, select, update
@@ -18,13 +19,14 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import (
     Database,
     Metastore,
+    OnDamage,
     RegisteredTable,
     TableIdentifier,
     listed_properties,
-    names_for_a_hint,
+    readable,
 )
 from paimon_cli.storage.catalog_options import DatabaseAddress
-from paimon_cli.storage.sql_database import Text, database_errors, open_database
+from paimon_cli.storage.sql_database import Text, as_stored, checked_text, database_errors, open_database
 from paimon_cli.storage.storage import MAX_SIMILAR, remove_empty_directory
 from paimon_cli.storage.threads import cached_property
 
@@ -66,11 +68,12 @@ class JdbcMetastore(Metastore):
 
     kind = "jdbc"
 
-    def databases(self) -> list[Database]:
+    def databases(self, on_damage: OnDamage | None = None) -> list[Database]:
         with self._connected() as connection:
-            names = set(connection.scalars(select(TABLES.c.database_name).where(self._of(TABLES)).distinct()))
-            names |= set(connection.scalars(select(DATABASE_PROPERTIES.c.database_name).where(self._of(DATABASE_PROPERTIES))))
-            return [self._database(connection, name) for name in sorted(names)]
+            queries = [select(as_stored(table.c.database_name)).where(self._of(table)) for table in (TABLES, DATABASE_PROPERTIES)]
+            rows = (value for query in queries for value in connection.scalars(query.distinct()))
+            names = set(readable(rows, checked_text, on_damage))
+            return readable(sorted(names), partial(self._database, connection), on_damage)
 
     def database(self, name: str) -> Database:
         with self._connected() as connection:
@@ -99,18 +102,19 @@ class JdbcMetastore(Metastore):
         with contextlib.suppress(StorageUnavailable):  # the catalog has forgotten it, and an empty directory does no harm
             remove_empty_directory(storage, root)
 
-    def tables(self, database: str) -> list[RegisteredTable]:
+    def tables(self, database: str, on_damage: OnDamage | None = None) -> list[RegisteredTable]:
         with self._connected() as connection:
             self._expect_database(connection, database)
-            names = sorted(connection.scalars(select(TABLES.c.table_name).where(self._of(TABLES, database))))
+            rows = connection.scalars(select(as_stored(TABLES.c.table_name)).where(self._of(TABLES, database)))
+            names = sorted(readable(rows, checked_text, on_damage))
         identifiers = [TableIdentifier(database, name) for name in names]
-        return [RegisteredTable(identifier, self._url(identifier)) for identifier in identifiers]
+        return readable(identifiers, lambda identifier: RegisteredTable(identifier, self._url(identifier)), on_damage)
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         with self._connected() as connection:
             if not self._has(connection, identifier):
-                self._expect_database(connection, identifier.database)
-                raise self.no_table(identifier, names_for_a_hint(lambda: self._names(identifier.database)))
+                self._expect_database(connection, *identifier)
+                raise self.no_table(identifier)
         return RegisteredTable(identifier, self._url(identifier))
 
     def url_of_new_table(self, identifier: TableIdentifier) -> str:
@@ -207,15 +211,16 @@ class JdbcMetastore(Metastore):
             return []
         return list(connection.scalars(select(VIEWS.c.view_name).where(self._of(VIEWS, database))))
 
-    def _expect_database(self, connection: Connection, name: str) -> None:
+    def _expect_database(self, connection: Connection, name: str, wanted: str | None = None) -> None:
+        """Raise `NotFound` if there is no such database, in which the table `wanted` is looked for."""
         for table in (DATABASE_PROPERTIES, TABLES):
             if connection.execute(select(table.c.database_name).where(self._of(table, name)).limit(1)).first() is not None:
                 return
         if not self._views(connection, name):
-            raise self.no_database(name, names_for_a_hint(self._names))
+            raise self.no_database(name, wanted)
 
-    def _names(self, database: str | None = None) -> list[str]:
-        """Some names of tables of a database, or of databases, in one more transaction."""
+    def some_names(self, database: str | None = None) -> Iterable[str]:
+        """In one more transaction."""
         named = TABLES.c.database_name if database is None else TABLES.c.table_name
         wanted = self._of(TABLES) if database is None else self._of(TABLES, database)
         queries = [select(named).where(wanted).distinct().limit(MAX_SIMILAR)]

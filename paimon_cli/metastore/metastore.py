@@ -11,15 +11,16 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.options.option_text import did_you_mean, nearest
 from paimon_cli.storage.catalog_options import store_options, table_seconds
 from paimon_cli.storage.storage import MAX_SIMILAR, Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.mark_done import PartitionMarks
 
 DATABASE_SUFFIX = ".db"
+SEARCHED_DATABASES = 50
+"""The most databases in which a table is looked for that was named without one."""
+OnDamage = Callable[[PaimonError], None]
+T, R = TypeVar("T"), TypeVar("R")
 _NAME = re.compile(r"[^./\\$]+")
 _SEPARATORS = frozenset("/\\")
 
@@ -85,6 +90,11 @@ def plain_path(location: str) -> str:
     return f"/{location.removeprefix('file:').lstrip('/')}" if location.startswith("file:") else location
 
 
+def is_absolute(location: str) -> bool:
+    """Whether a location of a catalog means one place, and not another one in each working directory."""
+    return location.startswith("/") or "://" in location or location.startswith("file:")
+
+
 @dataclass(frozen=True)
 class Metastore(ABC):
     """A catalog. `options`: catalog options (endpoint, credentials, commit lock; see `storage.catalog_options`).
@@ -117,8 +127,8 @@ class Metastore(ABC):
         return True
 
     @abstractmethod
-    def databases(self) -> list[Database]:
-        """All databases, by name."""
+    def databases(self, on_damage: OnDamage | None = None) -> list[Database]:
+        """All databases, by name. `on_damage`: as for `readable`."""
 
     @abstractmethod
     def database(self, name: str) -> Database:
@@ -133,8 +143,8 @@ class Metastore(ABC):
         """Drop an empty database. Raises `UsageError` if it is not empty."""
 
     @abstractmethod
-    def tables(self, database: str) -> list[RegisteredTable]:
-        """The tables of a database, by name. Raises `NotFound` if the database does not exist."""
+    def tables(self, database: str, on_damage: OnDamage | None = None) -> list[RegisteredTable]:
+        """The tables of a database, by name. Raises `NotFound` if the database does not exist. `on_damage`: as for `readable`."""
 
     @abstractmethod
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
@@ -244,12 +254,28 @@ class Metastore(ABC):
             )
         return lambda: directories.move_directory(source, target)
 
-    def no_database(self, name: str, known: Iterable[str] = ()) -> NotFound:
-        """The error for an unknown database. `known`: databases whose name may have been meant."""
+    @abstractmethod
+    def some_names(self, database: str | None = None) -> Iterable[str]:
+        """Some names of the tables of a database, or of the databases, one of which may have been meant: one look, unchecked."""
+
+    def similar_table(self, name: str) -> TableIdentifier | None:
+        """The table that was probably meant by a name without a database; None if no name is similar.
+
+        Only the first databases are searched. What fails is left out: it must not hide the first error.
+        """
+        tables: dict[str, str] = {}
+        for database in names_for_a_hint(self.some_names)[:SEARCHED_DATABASES]:
+            tables = dict.fromkeys(names_for_a_hint(partial(self.some_names, database)), database) | tables
+        found = nearest(name, filter(is_name, tables))
+        return None if found is None else TableIdentifier(tables[found], found)
+
+    def no_database(self, name: str, table: str | None = None) -> NotFound:
+        """The error for an unknown database. `table`: the table of it that was looked for."""
+        after = "" if table is None else f".{table}"
         return NotFound(
             f"there is no database {name}",
             f"the {self.kind} catalog does not know it",
-            f"{did_you_mean(name, known)}paimon-cli db ls{self.flags}",
+            f"{did_you_mean(name, names_for_a_hint(self.some_names), after=after)}paimon-cli db ls{self.flags}",
             unknown_database=name,
         )
 
@@ -257,12 +283,14 @@ class Metastore(ABC):
         """The command that creates a database, for hints."""
         return f"paimon-cli db create {shlex.quote(name)}{self.flags}"
 
-    def no_table(self, identifier: TableIdentifier, known: Iterable[str] = ()) -> NotFound:
-        """The error for an unknown table. `known`: tables of its database whose name may have been meant."""
+    def no_table(self, identifier: TableIdentifier) -> NotFound:
+        """The error for an unknown table."""
+        database, name = identifier
+        meant = did_you_mean(name, names_for_a_hint(partial(self.some_names, database)), before=f"{database}.")
         return NotFound(
             f"there is no table {identifier}",
             f"the {self.kind} catalog does not know it",
-            f"{did_you_mean(identifier.table, known)}paimon-cli tables ls {shlex.quote(identifier.database)}{self.flags}",
+            f"{meant}paimon-cli tables ls {shlex.quote(database)}{self.flags}",
         )
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
@@ -276,6 +304,22 @@ class Metastore(ABC):
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:
         return NotSupported(f"{work} is not supported", f"this version cannot do that in a {self.kind} catalog", hint)
+
+
+def readable(entries: Iterable[T], read: Callable[[T], R], on_damage: OnDamage | None) -> list[R]:
+    """What `read` makes of each entry of a listing.
+
+    An entry that is damaged, by itself, is given to `on_damage` and left out; without that, its error is raised.
+    """
+    found = []
+    for entry in entries:
+        try:
+            found.append(read(entry))
+        except (DamagedFile, StorageUnavailable) as error:
+            if on_damage is None:
+                raise
+            on_damage(error)
+    return found
 
 
 def names_for_a_hint(listing: Callable[[], Iterable[str]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,15 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import (
     Database,
     Metastore,
+    OnDamage,
     RegisteredTable,
     TableIdentifier,
-    names_for_a_hint,
+    is_absolute,
     plain_path,
+    readable,
 )
 from paimon_cli.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient, part
+from paimon_cli.options.option_text import shortened
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
 from paimon_cli.storage.threads import cached_property
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.mark_done import DonePartition, PartitionMarks
 
 DATABASES, TABLES = "databases", "tables"
+CHECK_SERVER = "check the server"
 _WRITES = {"put_if_absent", "overwrite", "write_new", "open_output", "delete", "delete_directory"}
 _OF_VERSIONS = ("schema", "snapshot", "tag", "branch")
 _HINTS = ("snapshot/LATEST", "snapshot/EARLIEST")
@@ -46,17 +50,25 @@ class RestMetastore(Metastore):
         """The storage options of the client; the server does not provide any."""
         return store_options(self.options)
 
-    def databases(self) -> list[Database]:
-        return [self.database(name) for name in sorted(self._client.pages(DATABASES, items="databases", kind=str))]
+    def databases(self, on_damage: OnDamage | None = None) -> list[Database]:
+        names = sorted(self._client.pages(DATABASES, items="databases", kind=str))
+        answers = ((name, self._client.get(DATABASES, name)) for name in names)
+        return readable(answers, lambda answer: _database(*answer), on_damage)
 
     def database(self, name: str) -> Database:
-        try:
-            return Database(name, part(self._client.get(DATABASES, name), "location", str))
-        except NotFound:
-            raise self._unknown_database(name) from None
+        return self._database_of(name)
 
-    def _unknown_database(self, name: str) -> NotFound:
-        return self.no_database(name, names_for_a_hint(lambda: self._client.first_page(DATABASES, items="databases", kind=str)))
+    def _database_of(self, name: str, wanted: str | None = None) -> Database:
+        """A database, in which the table `wanted` is looked for."""
+        try:
+            return _database(name, self._client.get(DATABASES, name))
+        except NotFound:
+            raise self.no_database(name, wanted) from None
+
+    def some_names(self, database: str | None = None) -> Iterable[str]:
+        if database is None:
+            return self._client.first_page(DATABASES, items="databases", kind=str)
+        return self._client.first_page(DATABASES, database, TABLES, items="tables", kind=str)
 
     def create_database(self, name: str) -> None:
         self._client.post(DATABASES, content={"name": name, "options": {}})
@@ -65,22 +77,20 @@ class RestMetastore(Metastore):
         self.database(name)
         self._client.delete(DATABASES, name)
 
-    def tables(self, database: str) -> list[RegisteredTable]:
+    def tables(self, database: str, on_damage: OnDamage | None = None) -> list[RegisteredTable]:
         try:
-            found = self._client.pages(DATABASES, database, "table-details", items="tableDetails", kind=dict)
-            return sorted(_registered(database, table) for table in found if _is_paimon(table))
+            found = list(self._client.pages(DATABASES, database, "table-details", items="tableDetails", kind=dict))
         except NotFound:
-            raise self._unknown_database(database) from None
+            raise self.no_database(database) from None
+        read = readable(found, lambda table: _registered(database, table) if _is_paimon(table) else None, on_damage)
+        return sorted(table for table in read if table is not None)
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         try:
             found = self._client.get(DATABASES, identifier.database, TABLES, identifier.table)
         except NotFound:
-            self.database(identifier.database)
-            names = names_for_a_hint(
-                lambda: self._client.first_page(DATABASES, identifier.database, TABLES, items="tables", kind=str)
-            )
-            raise self.no_table(identifier, names) from None
+            self._database_of(*identifier)
+            raise self.no_table(identifier) from None
         if not _is_paimon(found):
             raise NotSupported(f"table {identifier}", f"its type is {_type_of(found)}", "only Paimon tables are supported")
         return _registered(identifier.database, found)
@@ -249,10 +259,25 @@ class RestStorage(WrappedStorage):
         return None if found is None else str(found)
 
 
+def _database(name: str, found: Mapping[str, Any]) -> Database:
+    location = part(found, "location", str)
+    if location:
+        _check_location(f"database {name}", location)
+    return Database(name, location)
+
+
+def _check_location(what: str, location: str) -> None:
+    """Raise `NoClearAnswer` for a location that means another place in each working directory."""
+    if not is_absolute(location):
+        why = "it is relative, so it would lead to another place from each working directory"
+        raise NoClearAnswer(f"the server returned '{shortened(location)}' as the location of {what}", why, CHECK_SERVER)
+
+
 def _registered(database: str, found: Mapping[str, Any]) -> RegisteredTable:
     name, path = part(found, "name", str) or "", part(found, "path", str)
     if not path:
-        raise UsageError(f"the server returned no path for {database}.{name}", "its files cannot be found")
+        raise NoClearAnswer(f"the server returned no path for {database}.{name}", "its files cannot be found", CHECK_SERVER)
+    _check_location(f"table {database}.{name}", path)
     return RegisteredTable(TableIdentifier(database, name), plain_path(path), part(found, "id", str))
 
 

@@ -125,7 +125,7 @@ class RestClient:
         begin, count = time.monotonic(), 0
         for _ in range(MOST_PAGES):
             answer = self._request("GET", path, query={} if token is None else {_PAGE_TOKEN: token})
-            found, last = part(answer, items, list) or [], token
+            found, last = checked(answer.get(items), items, list), token
             count += len(found)
             yield from (checked(item, f"item of {items}", kind) for item in found)
             token = part(answer, "nextPageToken", str)
@@ -138,7 +138,7 @@ class RestClient:
 
     def first_page(self, *path: str, items: str, kind: type[T]) -> list[T]:
         """The items of the first page of a listing."""
-        found = part(self._request("GET", path), items, list) or []
+        found = checked(self._request("GET", path).get(items), items, list)
         return [checked(item, f"item of {items}", kind) for item in found]
 
     def _request(

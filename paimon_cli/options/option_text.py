@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -225,13 +226,19 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(same_letters or get_close_matches(name, candidates, 1)), None)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], before: str = "", after: str = "") -> str:
     """The question that begins a hint, `did you mean 'item'? `; empty if no known name is similar.
 
-    `name` is never the answer, even if it is known: something else was wrong with it.
+    `name` is never the answer, even if it is known: something else was wrong with it. `before`, `after`: what the answer needs
+    around it, such as the database of a table.
     """
     found = nearest(name, (candidate for candidate in known if candidate != name))
-    return "" if found is None else f"did you mean '{found}'? "
+    return "" if found is None else f"did you mean {in_quotes(f'{before}{found}{after}')}? "
+
+
+def in_quotes(name: str) -> str:
+    """The name as an argument that can be pasted, always in quotes."""
+    return f"'{name}'" if "'" not in name else shlex.quote(name)
 
 
 def names(value: str) -> tuple[str, ...]:

@@ -8,7 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from sqlalchemy import URL, Dialect, Engine, String, TypeDecorator, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Column,
+    ColumnElement,
+    Dialect,
+    Engine,
+    String,
+    TypeDecorator,
+    create_engine,
+    event,
+    make_url,
+    type_coerce,
+)
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -28,11 +40,21 @@ class Text(TypeDecorator[str]):
     cache_ok = True
 
     def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
-        if value is None or (isinstance(value, str) and len(value) <= MAX_TEXT):
-            return value
-        is_text = isinstance(value, str)
-        why = f"it has a text of {len(value):,} characters" if is_text else f"it has {type(value).__name__} where a text belongs"
-        raise DamagedFile("a row in the database of the catalog is damaged", why, "correct or remove the row")
+        return None if value is None else checked_text(value)
+
+
+def checked_text(value: Any) -> str:
+    """A value of a row that must be a text. Raises `DamagedFile`."""
+    if isinstance(value, str) and len(value) <= MAX_TEXT:
+        return value
+    is_text = isinstance(value, str)
+    why = f"it has a text of {len(value):,} characters" if is_text else f"it has {type(value).__name__} where a text belongs"
+    raise DamagedFile("a row in the database of the catalog is damaged", why, "correct or remove the row")
+
+
+def as_stored(column: Column[Any]) -> ColumnElement[Any]:
+    """A column whose values are not checked in the query, so that one bad row does not hide the others; see `checked_text`."""
+    return type_coerce(column, String())
 
 
 _WAIT_SECONDS = 30

@@ -62,7 +62,7 @@ def test_columns_that_nearly_match_are_named(run: Run, folder: Path) -> None:
         ("write shop/orders rows.jsn", 3, "did you mean 'rows.json'?"),
         ("verify shop/orders --only dvv", 2, "did you mean 'dv'?"),
         ("lab run lost-update-colums", 2, "did you mean 'lost-update-columns'?"),
-        ("read shop.oders --warehouse wh", 3, "did you mean 'orders'?"),
+        ("read shop.oders --warehouse wh", 3, "did you mean 'shop.orders'?"),
         ("read shop.orders", 2, "named by its path: ./shop/orders"),
         ("read shop.orders --warehouse .", 3, "name it ./shop/orders"),
     ],

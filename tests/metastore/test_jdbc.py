@@ -174,7 +174,7 @@ def test_names_in_its_rows_lead_nowhere_else(call: Call, run: Run, tmp_path: Pat
     row = {"catalog_key": "jdbc", "database_name": "shop", "table_name": "t"} | {column: name}
     query(tmp_path, f"INSERT INTO paimon_tables VALUES {tuple(row.values())}")
     database = row["database_name"]
-    for words in (["tables", "ls", database], ["db", "drop", database, "--cascade", "-y"], ["health", "--database", database]):
+    for words in (["db", "drop", database, "--cascade", "-y"], ["health", "--database", database]):
         answer = call(*words, code=None)
         assert answer.code not in (0, 1) and "Traceback" not in answer.err
     assert sorted(outside.rglob("*")) == kept
@@ -188,8 +188,28 @@ def test_names_in_its_rows_lead_nowhere_else(call: Call, run: Run, tmp_path: Pat
 def test_rows_that_are_no_texts_are_named(call: Call, tmp_path: Path, value: str, said: str) -> None:
     """SQLite keeps what it is given, whatever the type of the column."""
     query(tmp_path, f"INSERT INTO paimon_tables VALUES ('jdbc', 'shop', {value})")
-    for words in (["tables", "ls", "shop"], ["db", "drop", "shop", "--cascade", "-y"], ["ls"]):
-        assert said in call(*words, code=10).err
+    assert said in call("db", "drop", "shop", "--cascade", "-y", code=10).err
+    for words in (["tables", "ls", "shop"], ["ls"], ["db", "ls"]):
+        assert said in call(*words).err
+
+
+def test_bad_rows_do_not_hide_the_good_ones(call: Call, tmp_path: Path) -> None:
+    call("create", "shop.kept", *COLUMNS)
+    call("write", "shop.kept", "-", "--format", "json", "--engine", "local", stdin='{"id": 1, "v": "x"}')
+    bad = ["''", "'..'", "x'00ff'", "'../x'", f"'{'n' * 10_001}'", "'a/b'", r"'a\b'"]
+    for value in bad:
+        query(tmp_path, f"INSERT INTO paimon_tables VALUES ('jdbc', 'shop', {value})")
+    query(tmp_path, "INSERT INTO paimon_tables VALUES ('jdbc', '../outside', 't')")
+    shown = call("tables", "ls", "-o", "json")
+    assert "shop.kept" in [item["table"] for item in shown.json["items"]]
+    warned = [line for line in shown.err.splitlines() if line.startswith("warning: ")]
+    assert len(warned) == 6 and warned[-1] == f"warning: {len(bad) + 1 - 5} more names of the catalog left out"
+    listed = call("db", "ls", "-o", "json")
+    assert [item["database"] for item in listed.json["items"]] == ["shop"] and "left out" in listed.err
+    health = call("health", "--database", "shop", "-o", "json", code=4).json["items"]
+    assert [row["verdict"] for row in health].count("unreadable") == len(bad)
+    compacted = call("compact", "--database", "shop", "--engine", "local", code=9)
+    assert f"{len(bad)} of " in compacted.err and "entry '..'" in compacted.err
 
 
 def test_a_dropped_database_leaves_no_directory_of_its_own_and_no_file_of_others_is_deleted(call: Call, tmp_path: Path) -> None:

@@ -98,3 +98,8 @@ def unopened(argument: str, error: PaimonError) -> Finding:
     if is_of_option(error):
         return unreadable_option(argument, error)
     return Finding(UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
+
+
+def of_damaged_entry(error: PaimonError) -> Finding:
+    """The finding about an entry of a catalog that names no table."""
+    return Finding(UNREADABLE, ERROR, "catalog", f"{error.message}; {error.hint}")
