@@ -18,7 +18,7 @@ from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metastore.metastore import TableIdentifier, is_name
+from paimon_cli.metastore.metastore import TableIdentifier, is_name, refuse_nul
 from paimon_cli.metastore.settings import SettingRow, read_settings
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import without_login
@@ -94,6 +94,7 @@ class Catalog(Compaction):
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> bool:
         """Create a database; returns False if it exists and `if_not_exists` is set. Raises `UsageError` otherwise."""
+        refuse_nul(name)
         if not is_name(name):
             above, _, last = name.rstrip("/").rpartition("/")
             is_path = bool(above) and is_name(last)

@@ -34,15 +34,18 @@ _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
 
 
 def check_option_values(options: Mapping[str, str]) -> None:
-    """Raise `UsageError` with the key, the value and the allowed values for the first invalid option."""
+    """Raise `UsageError` with the key, the value and the allowed values for the first invalid option.
+
+    What is allowed is what the engine itself reads: the type of an option is only asked where the engine does not use it.
+    """
+    parsed = TableOptions(options)
+    parsed.check()
     for key, text in options.items():
         known = None if key in FREE_TEXTS else find_option(key)
         if known is not None and known.choices:
             read_option(key, text, read.one_of(*(choice.lower() for choice in known.choices)))
         elif known is not None and known.type in _READER_OF_TYPE:
             read_option(key, text, _READER_OF_TYPE[known.type])
-    parsed = TableOptions(options)
-    parsed.check()
     of_levels = parsed.file_format_per_level.values()
     formats = [("file.format", options.get("file.format", "parquet")), *(("file.format.per.level", text) for text in of_levels)]
     for key, file_format in formats:

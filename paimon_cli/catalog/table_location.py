@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metastore.metastore import Metastore, RegisteredTable, TableIdentifier
+from paimon_cli.metastore.metastore import Metastore, RegisteredTable, TableIdentifier, refuse_nul
 from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
@@ -83,6 +83,7 @@ def locate_table(
     Other system tables are refused, with a hint to the command that shows the same data. Raises `UsageError` for an invalid
     name, `NotFound` for a table that the catalog does not know.
     """
+    refuse_nul(table)
     plain, named, suffix = _split_suffixes(table, is_new)
     branch = _one_branch(table, named, branch)
     metastore = find_metastore(warehouse, options)

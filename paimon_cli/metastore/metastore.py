@@ -34,7 +34,7 @@ SEARCHED_DATABASES = 50
 """The most databases in which a table is looked for that was named without one."""
 OnDamage = Callable[[PaimonError], None]
 T, R = TypeVar("T"), TypeVar("R")
-_NAME = re.compile(r"[^./\\$]+")
+_NAME = re.compile(r"[^./\\$\0]+")
 _SEPARATORS = frozenset("/\\")
 
 
@@ -55,6 +55,7 @@ class TableIdentifier(NamedTuple):
     @staticmethod
     def parse(name: str) -> TableIdentifier:
         """Parse `db.table`. Raises `UsageError` for anything else."""
+        refuse_nul(name)
         database, dot, table = name.partition(".")
         if not dot or not is_name(database) or not is_name(table):
             raise UsageError(
@@ -68,6 +69,12 @@ class TableIdentifier(NamedTuple):
 def is_name(text: str) -> bool:
     """Whether the text is a valid name of a database or table."""
     return _NAME.fullmatch(text) is not None
+
+
+def refuse_nul(name: str) -> None:
+    """Raise `UsageError` for a NUL character, which databases store, but no file system does."""
+    if "\0" in name:
+        raise UsageError("a name or path holds a NUL character", "no file or directory can have such a name")
 
 
 class Database(NamedTuple):

@@ -15,6 +15,7 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import AddColumn
 from paimon_cli.catalog.create_table import CreatedTable, create_table
 from paimon_cli.catalog.ddl import definition_of
+from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.catalog.table_location import TableLocation
@@ -22,6 +23,7 @@ from paimon_cli.datatypes.data_type import MAX_NESTING
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions
 from paimon_cli.sql.column_definitions import parse_column
 from tests.tables import make_table
 
@@ -243,3 +245,18 @@ def test_types_that_files_cannot_be_read_back_with_are_refused(text: str, tmp_pa
     table = CatalogTable.open(TableLocation(str(tmp_path / "fits"), "t"), {})
     with pytest.raises(NotSupported, match=r"column 'w'.*nested 31 levels deep"):
         alter_table(table, [AddColumn(("w",), parse_sql_type(text.format(fits)))])
+
+
+@pytest.mark.parametrize("value", ["x", "0", "-9", "99999999999999999999", "2.5"])
+def test_what_an_option_may_be_is_told_alike_for_a_table_and_for_a_call(value: str) -> None:
+    """`create` and `alter` check options before they are stored, `--option` when they are used."""
+    told = 0
+    for name, option in TYPED_OPTIONS.items():
+        try:
+            getattr(TableOptions({option.key: value}), name)
+        except UsageError as of_call:
+            with pytest.raises(UsageError) as of_table:
+                check_option_values({option.key: value})
+            assert (of_table.value.what, of_table.value.why) == (of_call.what, of_call.why)
+            told += 1
+    assert told > 20

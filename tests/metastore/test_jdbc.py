@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli import Catalog
 from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.metastore.filesystem import FileSystemMetastore
 from paimon_cli.metastore.jdbc import JdbcMetastore
@@ -222,3 +223,13 @@ def test_a_dropped_database_leaves_no_directory_of_its_own_and_no_file_of_others
     (place / "notes.txt").write_text("of somebody else")
     call("db", "drop", "shop", "-y")
     assert (place / "notes.txt").exists()
+
+
+def test_a_nul_in_a_name_is_one_clear_line(tmp_path: Path) -> None:
+    """SQLite would store it, and no directory could have the name."""
+    catalog = Catalog(f"{tmp_path}/wh", {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"})
+    calls = (catalog.create_database, catalog.table, catalog.drop_table, lambda name: catalog.rename_table(f"shop.{name}", "shop.t"))
+    for call in calls:
+        with pytest.raises(UsageError, match="^a name or path holds a NUL character: no file or directory can have such a name$"):
+            call("a\0b")
+    assert catalog.databases() == []

@@ -421,3 +421,35 @@ def test_headers_that_cannot_be_sent_are_named_without_their_values(key: str, va
     with pytest.raises(UsageError, match=why) as caught:
         RestClient.of(None, {"uri": "https://127.0.0.1:1", key: value})
     assert "NTER" not in str(caught.value) and "HUN" not in str(caught.value)
+
+
+def test_an_answer_without_a_list_is_no_empty_catalog(call: Call, server: RestServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = server._page
+    for key in ("databases", "tableDetails"):
+        for answer in ({key: None}, {}):
+            monkeypatch.setattr(server, "_page", lambda k, *rest: answer if k == key else page(k, *rest))  # noqa: B023
+            for command in ("db ls", "tables ls", "health"):
+                shown = call(*command.split(), code=6).err
+                assert f"the answer of the REST catalog has a wrong {key}: a list was expected" in shown
+
+
+@pytest.mark.parametrize("path", ["wh/shop.db/orders", "./orders", "~/orders", "", None])
+def test_a_relative_path_leads_nowhere(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str | None) -> None:
+    """It would mean a table in the working directory, and another one in each."""
+    call("create", "shop.other", *COLUMNS)
+    monkeypatch.chdir(tmp_path)
+    request = RestClient._request
+
+    def moved(self: RestClient, *arguments: Any, **settings: Any) -> dict[str, Any]:
+        answer = request(self, *arguments, **settings)
+        for table in (answer, *answer.get("tableDetails", [])):
+            if table.get("name") == "orders":
+                table["path"] = path
+        return answer
+
+    monkeypatch.setattr(RestClient, "_request", moved)
+    for command in ("describe", "read", "drop -y"):
+        shown = call(*command.split(), "shop.orders", code=6).err
+        assert "location of table shop.orders" in shown or "no path for shop.orders" in shown
+    listed = call("tables", "ls", "-o", "json")
+    assert [item["table"] for item in listed.json["items"]] == ["shop.other"] and "left out" in listed.err
