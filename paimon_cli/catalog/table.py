@@ -205,15 +205,20 @@ def _explained(missing: NotFound, table: CatalogTable) -> NotFound:
     content = None if catalog is not None and catalog.keeps_entries else recognised_content(table.storage, table.url)
     if content is not None:
         return NotFound(missing.what, content, "give the path of a Paimon table", **missing.details)
-    named = table.name.partition("$")[0]
-    if catalog is None and "/" not in named and table.metastore is not None and table.metastore.has_names:
-        if (meant := table.metastore.similar_table(named)) is not None:
-            missing.set_hint(f"did you mean {meant.argument}?")
-            return missing
-    if catalog is None and (similar := similar_table(table.storage, table.url, table.name)) is not None:
-        missing.set_hint(f"did you mean {similar}?")
+    if catalog is None and (meant := _meant(table)) is not None:
+        missing.set_hint(f"did you mean {meant}?")
         return missing
     return missing if catalog is None or table.identifier is None else catalog.no_files(table.identifier, table.url)
+
+
+def _meant(table: CatalogTable) -> str | None:
+    """The table that was probably meant by the path of a missing one: of the catalog, if it is a name without a database."""
+    named = table.name.partition("$")[0]
+    if "/" not in named and table.metastore is not None and table.metastore.has_names:
+        identifier = table.metastore.similar_table(named)
+        if identifier is not None:
+            return identifier.argument
+    return similar_table(table.storage, table.url, table.name)
 
 
 def _number(name: str) -> int | None:

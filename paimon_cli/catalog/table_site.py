@@ -33,7 +33,7 @@ def check_site(storage: Storage, root: str) -> list[str]:
         raise UsageError(
             f"{root} is not empty", _content(storage, root, entries), "choose another path: a table needs its own directory"
         )
-    if _is_file(storage, root):
+    if is_file(storage, root):
         raise UsageError(f"{root} is a file", "a table is a directory", "choose another path")
     return _check_parents(storage, root)
 
@@ -52,7 +52,7 @@ def check_output_path(storage: Storage, path: str) -> None:
 
 def recognised_content(storage: Storage, root: str) -> str | None:
     """What a path contains instead of a table, such as `it is a Delta Lake table (_delta_log)`; None if not recognised."""
-    if _is_file(storage, root):
+    if is_file(storage, root):
         return "it is a file"
     return _recognised(storage, root, first_entries(storage, root, MAX_EXAMINED))
 
@@ -125,7 +125,8 @@ def _listed(noun: str, names: Sequence[str]) -> str:
     return f"the {noun} {shown}" if len(names) == 1 else f"the {noun}s {shown}{', ...' if len(names) > MAX_NAMED else ''}"
 
 
-def _is_file(storage: Storage, path: str) -> bool:
+def is_file(storage: Storage, path: str) -> bool:
+    """Whether the path is a file, and no directory."""
     try:
         with storage.open_input(path):
             return True

@@ -241,8 +241,11 @@ def _set_keys(context: Any, incomplete: str) -> Iterator[Choice]:
 
 
 def _users(context: Any, incomplete: str) -> Iterator[Choice]:
+    from paimon_cli.storage.redaction import shown_name
+
     users = {snapshot.commit_user for snapshot in _table(context).catalog_table.snapshots.newest_first(NEWEST)}
-    yield from _starting((Choice(user, "commit user") for user in sorted(users)), incomplete)
+    harmless = sorted(user for user in users if shown_name(user) == user)
+    yield from _starting((Choice(user, "commit user") for user in harmless), incomplete)
 
 
 def _lab_cases(context: Any, incomplete: str) -> Iterator[Choice]:

@@ -40,6 +40,7 @@ from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, 
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.storage.redaction import shown_name
 
 OFF, PARTITION, BUCKET, RANGE, KEY = DATA_CONFLICT_CHECKS
 
@@ -377,13 +378,13 @@ class DataConflictCheck:
             what = f"a key range of {what}"
         return self._error(
             f"{what} was written after snapshot {self._read}, which this job has read",
-            f"snapshot {snapshot.id} ({snapshot.commit_kind}, user {snapshot.commit_user}) "
+            f"snapshot {snapshot.id} ({snapshot.commit_kind}, user {shown_name(snapshot.commit_user)}) "
             + ("changed it" if found.entry is not None else "changed which of its rows are marked as deleted"),
             "read the latest snapshot and run the job again: its rows may be out of date",
             partition=partition.rstrip("/"),
             bucket=bucket_id.bucket,
             snapshot_id=snapshot.id,
-            commit_user=snapshot.commit_user,
+            commit_user=shown_name(snapshot.commit_user),
             commit_kind=snapshot.commit_kind,
             read_snapshot_id=self._read,
             **({"key": found.key} if found.key else {}),

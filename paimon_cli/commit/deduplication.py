@@ -18,6 +18,7 @@ from paimon_cli.commit.commit_records import CommitIntents, recorded_name, was_m
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.redaction import shown_name
 
 PROPERTY = "paimon-cli.commit-users"
 WRITERS_PROPERTY = "paimon-cli.writers"
@@ -224,12 +225,13 @@ class Deduplication:
 
     def _assume_new(self, why: str) -> None:
         if not self.identity.assume_new:
+            user, identifier = shown_name(self.identity.user), self.identity.identifier
             raise Refused(
-                f"cannot determine whether commit {self.identity.identifier} of user {self.identity.user} was made before",
+                f"cannot determine whether commit {identifier} of user {user} was made before",
                 why,
                 "look for its rows; if they are not there, run it again with --assume-new",
-                commit_user=self.identity.user,
-                commit_identifier=str(self.identity.identifier),
+                commit_user=user,
+                commit_identifier=str(identifier),
             )
 
     def committed_since_begin(self, latest: Snapshot | None, kind: str) -> bool:
@@ -262,6 +264,7 @@ class Deduplication:
         made = own & commits_in(snapshot)
         if made and made != own:
             user, identifier = min(made)
+            user = shown_name(user)
             raise Refused(
                 f"commit {identifier} of user {user} was made by another committer in snapshot {snapshot.id}",
                 f"it is one of {len(own)} that are to be committed together, and the others were not made",
@@ -275,7 +278,7 @@ class Deduplication:
         return snapshot.commit_user == self.identity.user and snapshot.commit_identifier != BATCH_IDENTIFIER
 
     def _undecided(self, number: int) -> Conflict:
-        user, identifier = self.identity.user, self.identity.identifier
+        user, identifier = shown_name(self.identity.user), self.identity.identifier
         return Conflict(
             f"cannot determine whether commit {identifier} of user {user} was made meanwhile",
             f"snapshot {number} has expired since this commit began",
@@ -285,7 +288,7 @@ class Deduplication:
         )
 
     def _later_one_committed(self, snapshot: Snapshot) -> Conflict:
-        user, identifier = self.identity.user, self.identity.identifier
+        user, identifier = shown_name(self.identity.user), self.identity.identifier
         return Conflict(
             f"commit {identifier} of user {user} was overtaken by commit {snapshot.commit_identifier}",
             f"snapshot {snapshot.id} has it, and the identifiers of a user must increase",

@@ -31,6 +31,7 @@ from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.table_options import VECTORS_ENABLED
+from paimon_cli.storage.redaction import shown_name
 
 PartitionCount = tuple[bytes, int]
 """A partition, and the bucket count recorded in one of its files."""
@@ -247,8 +248,9 @@ def _file_is_gone(
     remover = removing_snapshot(context, latest, entry, read_snapshot_id)
     if remover is None:
         return _conflict(context, entry, "is no longer in the table", "a snapshot that has expired removed it")
-    why = f"snapshot {remover.id} ({remover.commit_kind}, user {remover.commit_user}) removed it"
-    return _conflict(context, entry, "is no longer in the table", why, snapshot_id=remover.id, commit_user=remover.commit_user)
+    user = shown_name(remover.commit_user)
+    why = f"snapshot {remover.id} ({remover.commit_kind}, user {user}) removed it"
+    return _conflict(context, entry, "is no longer in the table", why, snapshot_id=remover.id, commit_user=user)
 
 
 def _conflict(context: TableContext, entry: ManifestEntry, what: str, why: str, **details: Any) -> FilesConflict:

@@ -21,6 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DELETE
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
+from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.threads import in_parallel
 
 FILES, MANIFESTS, POSTPONED_ROWS = "files", "manifests", "postponed rows"
@@ -127,7 +128,7 @@ def _row(context: TableContext, snapshot: Snapshot) -> CompactionRow | None:
         snapshot_id=snapshot.id,
         time=snapshot.time_millis,
         what=MANIFESTS if not buckets else POSTPONED_ROWS if POSTPONE_BUCKET in buckets else FILES,
-        commit_user=snapshot.commit_user,
+        commit_user=shown_name(snapshot.commit_user),
         partitions=tuple(sorted(texts, key=natural_order)),
         buckets=sum(bucket != POSTPONE_BUCKET for bucket in buckets),
         **vars(changes.figures(np.arange(len(table)))),

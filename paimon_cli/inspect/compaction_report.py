@@ -13,6 +13,7 @@ from paimon_cli.lsm.compaction_picker import Rewrite, Step
 from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.table_layout import natural_order
+from paimon_cli.storage.redaction import shown_name
 
 LOOK_BACK = 20
 
@@ -64,7 +65,7 @@ def guards(context: TableContext) -> Guards:
     """Find the users who compacted files in the newest snapshots, as far as these can be read."""
     damaged: list[DamagedFile] = []  # `health` reports them, and a plan does not depend on them
     newest = context.snapshots.newest_first(LOOK_BACK, on_damage=damaged.append)
-    users = {snapshot.commit_user for snapshot in newest if context.manifests.compacted_files(snapshot)}
+    users = {shown_name(snapshot.commit_user) for snapshot in newest if context.manifests.compacted_files(snapshot)}
     return Guards(context.options.write_only, tuple(sorted(users)))
 
 

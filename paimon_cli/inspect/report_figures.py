@@ -28,6 +28,7 @@ from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
 from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
+from paimon_cli.storage.redaction import shown_name
 
 MAX_SNAPSHOTS, MAX_CHANGES = 20_000, 2_000
 """The most snapshots that are counted, and the most whose changes are read; newest first."""
@@ -343,7 +344,7 @@ def _committers(snapshots: Sequence[Snapshot]) -> list[CommitterRow]:
     users: dict[str, set[str]] = defaultdict(set)
     last: dict[str, int] = defaultdict(int)
     for snapshot in snapshots:
-        name = RANDOM_USERS if _is_random(snapshot.commit_user) else snapshot.commit_user
+        name = RANDOM_USERS if _is_random(snapshot.commit_user) else shown_name(snapshot.commit_user)
         kinds[name][snapshot.commit_kind] += 1
         users[name].add(snapshot.commit_user)
         last[name] = max(last[name], snapshot.time_millis)

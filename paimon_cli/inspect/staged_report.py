@@ -9,6 +9,7 @@ from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.staged_commit import StagedCommit
+from paimon_cli.storage.redaction import shown_name
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def staged_details(context: TableContext, file: str, staged: StagedCommit) -> St
     return StagedDetails(
         file=file,
         state=staged.state,
-        commit_user=staged.commit_user,
+        commit_user=shown_name(staged.commit_user),
         commit_identifier=staged.commit_identifier,
         schema_id=staged.schema_id,
         read_snapshot_id=staged.read_snapshot_id,

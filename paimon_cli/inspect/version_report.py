@@ -17,6 +17,7 @@ from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.storage.redaction import shown_name
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _columns(table: CatalogTable, snapshot: Snapshot, tags: Mapping[int, tuple[s
         "id": snapshot.id,
         "kind": snapshot.commit_kind,
         "time": snapshot.time_millis,
-        "commit_user": snapshot.commit_user,
+        "commit_user": shown_name(snapshot.commit_user),
         "commit_identifier": snapshot.commit_identifier,
         "schema_id": snapshot.schema_id,
         "delta_record_count": snapshot.delta_record_count,

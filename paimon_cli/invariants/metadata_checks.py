@@ -13,6 +13,7 @@ from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.manifests import PartitionRange, noted_lists
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.storage.redaction import shown_name
 
 
 def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
@@ -159,6 +160,6 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
             yield Violation(
                 "PV023",
                 version.file_path(entry),
-                f"user {version.snapshot.commit_user} numbered it from {entry.file.min_sequence_number}, but "
+                f"user {shown_name(version.snapshot.commit_user)} numbered it from {entry.file.min_sequence_number}, but "
                 f"{newest.file_name} had reached {newest.max_sequence_number}",
             )

@@ -12,6 +12,7 @@ from paimon_cli.options.option_text import counted
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split
 from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.storage.redaction import shown_name
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
@@ -114,7 +115,7 @@ def _result(
         before=before,
         kind=found.commit_kind,
         time=found.time_millis,
-        commit_user=found.commit_user,
+        commit_user=shown_name(found.commit_user),
         commit_identifier=found.commit_identifier,
         first_snapshot=ids[0],
         last_snapshot=ids[-1],

@@ -120,7 +120,8 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
         raise Refused(
             f"{where} holds files of several bucket counts",
             "a writer that ran during an earlier rescale has committed with the old count, so that a key may be in two buckets",
-            f"move its rows first, none of which is lost: paimon-cli repair {context.layout.argument} --only stale-buckets --apply --yes",
+            "move its rows first, none of which is lost: "
+            f"paimon-cli repair {context.layout.argument} --only stale-buckets --apply --yes",
         )
     found = _partitions_to_move(context, snapshot, total, chosen)
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))

@@ -29,6 +29,7 @@ from paimon_cli.jobs.writer_order import REFUSE, check_disjoint, in_order, repla
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
+from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.storage import delete_all
 
 ALIKE = ("schema_id", "overwrite", "dynamic_overwrite", "static_partition", "data_conflict_check")
@@ -265,7 +266,7 @@ def _check_identity(context: TableContext, writes: Sequence[StagedWrite], identi
 
 def _later_one(identity: CommitIdentity) -> Conflict:
     return Conflict(
-        f"user {identity.user} has already committed a higher identifier than {identity.identifier}",
+        f"user {shown_name(identity.user)} has already committed a higher identifier than {identity.identifier}",
         "the identifiers of a user must increase, so that repeated commits can be recognised",
         "abort it and write the rows again under another identifier",
     )

@@ -26,6 +26,7 @@ from paimon_cli.jobs.table_change import check_writable_table, identity_of
 from paimon_cli.jobs.write_job import work_of, write_input
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.staged_commit import StagedCommit, check_records
+from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -116,7 +117,8 @@ def stage_write(
 
 def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:
     if Committer(context).is_committed(identity):
-        raise UsageError(f"commit {identity.identifier} of user {identity.user} was already made", "there is nothing to stage")
+        what = f"commit {identity.identifier} of user {shown_name(identity.user)} was already made"
+        raise UsageError(what, "there is nothing to stage")
 
 
 def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:

@@ -15,7 +15,17 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, PartialSuccess, Refused, StorageUnavailable
+from paimon_cli.catalog.table_site import is_file
+from paimon_cli.errors import (
+    CommitUnknown,
+    DamagedFile,
+    NotFound,
+    PaimonError,
+    PartialSuccess,
+    Refused,
+    StorageUnavailable,
+    UsageError,
+)
 from paimon_cli.jobs.process import Terminated
 from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary
 from paimon_cli.jobs.table_change import Shield
@@ -26,6 +36,7 @@ from paimon_cli.storage.storage import Storage, remove_empty_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 DONE, FAILED = "done", "failed"
+_MOVES = {DONE: "committed", FAILED: "failed"}
 COMPLETE = "_SUCCESS"
 """The file that says that all stage files of a subdirectory are there."""
 TEMPORARY = ".tmp"
@@ -70,10 +81,21 @@ class LandingArea:
     def _storage(self) -> tuple[Storage, str]:
         return storage_for_url(self.name)
 
-    def check(self) -> None:
+    def check(self, targets: Sequence[str]) -> None:
+        """Raise `UsageError` if a file takes the place of the directory, or of those to which checkpoints move; `NotFound` if it
+        does not exist.
+        """
         storage, root = self._storage()
         if not storage.is_remote and not storage.exists(root):
             raise NotFound(f"there is no directory {self.name}", "stage files are expected to land there", "create it first")
+        if storage.is_remote:
+            return
+        if is_file(storage, root):
+            raise UsageError(f"{self.name} is a file", "stage files are expected to land in a directory", "name their directory")
+        for status in storage.list_directory(root):
+            if status.name in targets and not status.is_directory:
+                why = f"{_MOVES[status.name]} checkpoints move to a directory of this name"
+                raise UsageError(f"{self.file(status.name)} is no directory", why, "rename it, or name another directory")
 
     def file(self, name: str) -> str:
         """The path or URL of a stage file."""
@@ -154,7 +176,7 @@ class StageWatch:
 
         Then raises the error for which the last round was given up, or `PartialSuccess` if checkpoints have failed.
         """
-        self.area.check()
+        self.area.check((FAILED,) if self.keeps else (DONE, FAILED))
         try:
             for number in itertools.count(1):
                 given_up = self._round(is_first=number == 1)

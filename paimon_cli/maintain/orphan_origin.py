@@ -14,6 +14,7 @@ from paimon_cli.maintain.used_names import UsedNames, stamp_of
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.manifests import decode_manifest
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.redaction import shown_name
 
 _COMMIT = re.compile(r"(?:index-)?manifest-(?:list-)?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-\d+)?")
 _TEMPORARY_SNAPSHOT = re.compile(r"\.snapshot-\d+\..*\.tmp")
@@ -33,7 +34,7 @@ class OrphanedCommit:
         moment = _moment(self.modified_millis)
         orphaned = [entry for entry in self.added if entry.file.file_name not in used.names]
         missing = [entry for entry in orphaned if entry.file.file_name not in on_disk]
-        user = f"user {self.snapshot.commit_user}" if self.snapshot else "an unknown user"
+        user = f"user {shown_name(self.snapshot.commit_user)}" if self.snapshot else "an unknown user"
         if not self.added or not orphaned:
             return f"metadata of a commit attempt of {user} at {moment} that was retried or given up"
         rows = sum(entry.file.row_count for entry in orphaned)
@@ -71,7 +72,7 @@ def _origin(
             return texts[by_data[file.name].uuid]
         job = used.job_of.get(stamp_of(file.name))
         if job is not None:
-            return f"left over from the job of user {job.commit_user} that made snapshot {job.id}"
+            return f"left over from the job of user {shown_name(job.commit_user)} that made snapshot {job.id}"
         return f"written at {_moment(file.modified_millis)}, never committed (its writer died), or left by an expiry"
     return "an index file that no version refers to" if file.kind == INDEX else "statistics that no version refers to"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, NotSupported, Refused, UsageError
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, NotSupported, Refused
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema

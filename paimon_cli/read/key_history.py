@@ -16,6 +16,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.storage.redaction import shown_name
 
 PREFIXED = {
     "DATE": "DATE ",
@@ -127,7 +128,7 @@ def _versions(
         "snapshot_id": snapshot.id,
         "time": snapshot.time_millis,
         "commit_kind": snapshot.commit_kind,
-        "commit_user": snapshot.commit_user,
+        "commit_user": shown_name(snapshot.commit_user),
         "earlier": file.earlier,
         "until": until.get(entry.identity),
         "partition": context.partition_path_of(entry.partition).rstrip("/"),

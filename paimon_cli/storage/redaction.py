@@ -129,6 +129,16 @@ def _end_of_user_info(rest: str) -> int:
     return 0 if _NO_PASSWORD_BEFORE.fullmatch(authority.partition("?")[0]) else rest.rfind("@") + 1
 
 
+def shown_name(name: str) -> str:
+    """A name that another program chose, such as a commit user, without what looks like a secret: `password=***`."""
+    shown = without_user_info(name)
+    found = list(_PARAMETER.finditer(shown))
+    for parameter, following in reversed(list(zip(found, [*found[1:], None], strict=False))):
+        if names_secret(parameter[1]):
+            shown = f"{shown[: parameter.end()]}{MASK}{shown[following.start() :] if following else ''}"
+    return shown
+
+
 # The values of secrets
 
 

@@ -61,6 +61,17 @@ def test_arguments_that_do_not_go_together(run: Run, landing: Path) -> None:
     run("stage", "commit", "--watch", landing / "none", "--max-rounds", 1, code=3)
 
 
+@pytest.mark.parametrize("name", ["done", "failed"])
+def test_a_file_in_the_place_of_a_directory_is_told_before_anything_is_committed(run: Run, landing: Path, name: str) -> None:
+    """Trying again would not help: it is no failure of the storage."""
+    (landing / name).touch()
+    shown = run("stage", "commit", "--watch", landing, "--max-rounds", 1, *LOCAL, code=2)
+    assert f"{landing}/{name} is no directory" in shown.err and not shown.out
+    assert "is a file" in run("stage", "commit", "--watch", landing / name, "--max-rounds", 1, *LOCAL, code=2).err
+    if name == "done":
+        run("stage", "commit", "--watch", landing, "--keep", "--max-rounds", 1, *LOCAL, code=9)
+
+
 def test_it_stops_when_it_is_asked_to(landing: Path) -> None:
     (landing / "1").unlink()
     command = [sys.executable, "-m", "paimon_cli", "stage", "commit", "--watch", str(landing), "--interval", "100ms", *LOCAL]

@@ -32,6 +32,7 @@ from paimon_cli.inspect.findings.finding import (
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT
 from paimon_cli.options.option_text import counted, human_size
+from paimon_cli.storage.redaction import shown_name
 
 MIN_COMMITS = 10
 """The fewest commits from which compaction is simulated."""
@@ -48,7 +49,8 @@ def writers_need_not_wait(table: ExaminedTable) -> Iterator[Finding]:
         figures = {"buckets": len(over), "most_sorted_runs": most, "stop_trigger": stop}
         message = f"{len(over)} of {len(table.buckets)} buckets have up to {most} sorted runs; writers wait from {stop} on"
         threshold = f"{stop} sorted runs (num-sorted-run.stop-trigger)"
-        yield Finding(STALLED, WARNING, "sorted runs", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold)
+        command = table.compacted("--strategy minor")
+        yield Finding(STALLED, WARNING, "sorted runs", message, command, figures=figures, threshold=threshold)
 
 
 @rule(COMPACTION, DUE)
@@ -108,7 +110,8 @@ def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
 
     users = sorted(filter(overlaps_another, compacting & writing))
     if not table.context.options.write_only and users:
-        message = f"{len(users)} users compact concurrently: {', '.join(users[:5])}; their compactions may conflict"
+        named = ", ".join(map(shown_name, users[:5]))
+        message = f"{len(users)} users compact concurrently: {named}; their compactions may conflict"
         command = table.altered("write-only", "true")
         figures = {"recent_commits": len(table.recent), "compacting_users": len(users)}
         yield Finding("PD014", WARNING, "compaction", message, command, figures=figures, threshold="1 user")

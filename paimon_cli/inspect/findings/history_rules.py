@@ -78,7 +78,8 @@ def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
     if backlog <= least:
         yield Finding("", OK, "retention", message, figures=figures)
         return
-    message, command = f"{message}, and no job expires them; the command deletes them", f"paimon-cli expire {table.argument} --yes"
+    message = f"{message}, and no job expires them; the command deletes them"
+    command = f"paimon-cli expire {table.argument} --yes"
     threshold = f"{least} snapshots past their time (snapshot.num-retained.min)"
     yield Finding("PA003", ADVICE, "retention", message, command, figures=figures, threshold=threshold)
 
@@ -120,9 +121,7 @@ def consumers_are_alive(table: ExaminedTable) -> Iterator[Finding]:
         if days >= STALE_CONSUMER_DAYS:
             name = status.name.removeprefix(CONSUMER_PREFIX)
             command = f"paimon-cli consumers rm {table.argument} {shlex.quote(name)} --yes"
-            message = (
-                f"has not advanced for {days} days and keeps snapshots from expiring; if it is no longer used, the command deletes it"
-            )
+            message = f"has not advanced for {days} days and keeps snapshots from expiring; the command deletes it"
             threshold = f"{STALE_CONSUMER_DAYS} days"
             yield Finding("PD016", WARNING, f"consumer {name}", message, command, figures={"days": days}, threshold=threshold)
 

@@ -18,6 +18,7 @@ from paimon_cli.metadata.data_file import ADD, DELETE, BucketId
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_text import counted
+from paimon_cli.storage.redaction import shown_name
 
 LOOKED_AT = 200
 """The number of recent snapshots from which the arrangement is derived."""
@@ -148,7 +149,7 @@ def _arrangement(writers: Writers, concurrent: set[str], shared: set[BucketId]) 
             return f"{looked}, up to {writers.jointly} writers had one committer"
         users = counted(len(writers.spans), "user")
         return f"{looked}, {users} wrote and committed" + (", one after the other" if len(writers.spans) > 1 else " alone")
-    names = ", ".join(sorted(concurrent)[:SHOWN_USERS]) + (", ..." if len(concurrent) > SHOWN_USERS else "")
+    names = ", ".join(map(shown_name, sorted(concurrent)[:SHOWN_USERS])) + (", ..." if len(concurrent) > SHOWN_USERS else "")
     who = f"{looked}, {counted(len(concurrent), 'user')} wrote and committed at the same time ({names})"
     if not shared:
         return f"{who}, each to buckets of its own (topology 1)"
@@ -176,7 +177,8 @@ def _wrong(table: ExaminedTable, writers: Writers, concurrent: set[str]) -> str 
     snapshot, other = writers.unseen[-1]
     return (
         f"{counted(len(writers.unseen), 'commit')} did not see what another user had committed to the same bucket, the last one "
-        f"in snapshot {snapshot.id} (user {snapshot.commit_user}, after {other}): which row of a key wins is left to chance"
+        f"in snapshot {snapshot.id} (user {shown_name(snapshot.commit_user)}, after {shown_name(other)}): which row of a key "
+        "wins is left to chance"
     )
 
 
