@@ -144,7 +144,7 @@ def _snapshots(context: TableContext, request: ExpireRequest, progress: Progress
 
 def _changelogs(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
     plan = plan_changelogs(context, _retention(context, changelog_retention(context), request))
-    names = () if plan is None else tuple(str(changelog.id) for changelog in plan.expiring)
+    names = () if plan is None else tuple(map(str, plan.ids))
 
     def files() -> list[FileToDelete]:
         return [] if plan is None else measured(context, files_removed_with_changelogs(context, plan))

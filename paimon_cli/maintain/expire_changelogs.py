@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
@@ -22,6 +22,16 @@ from paimon_cli.maintain.needed_files import (
     metadata_paths,
     needed_by_other_branches,
 )
+from paimon_cli.maintain.removed_versions import (
+    CHANGELOGS,
+    DiscardedVersions,
+    RemovalRecord,
+    delete_named_first,
+    finish_removals,
+    needed_up_to,
+    record_removal,
+    unfinished_removals,
+)
 from paimon_cli.maintain.retention import Retention, oldest_consumed, tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import keep_deleted
@@ -29,10 +39,24 @@ from paimon_cli.storage.storage import keep_deleted
 
 @dataclass(frozen=True)
 class ChangelogPlan:
-    """Changelogs to expire, oldest first. `kept`: the oldest changelog that stays, None if all expire."""
+    """Changelogs to expire, oldest first. `kept`: the oldest changelog that stays, None if all expire.
+
+    `unfinished`: what earlier expiries that were killed have left.
+    """
 
     expiring: tuple[Snapshot, ...]
     kept: Snapshot | None
+    unfinished: tuple[RemovalRecord, ...] = ()
+
+    @property
+    def ids(self) -> list[int]:
+        """The changelogs that expire, and those that have expired without their files."""
+        left = {changelog.id for record in self.unfinished for changelog in record.versions.commits}
+        return sorted(left.union(changelog.id for changelog in self.expiring))
+
+    @property
+    def versions(self) -> DiscardedVersions:
+        return DiscardedVersions(commits=self.expiring, unfinished=self.unfinished)
 
 
 def changelog_retention(context: TableContext) -> Retention:
@@ -48,10 +72,11 @@ def changelog_retention(context: TableContext) -> Retention:
 
 def plan_changelogs(context: TableContext, retention: Retention) -> ChangelogPlan | None:
     """Select the changelogs to expire, None if there are none. The newest stays as long as snapshots become changelogs."""
+    unfinished = tuple(unfinished_removals(context, CHANGELOGS))
     changelogs = ChangelogHistory(context.storage, context.layout).all()
     latest = context.snapshots.latest_id()
     if not changelogs or latest is None:
-        return None
+        return ChangelogPlan((), None, unfinished) if unfinished else None
     stop = latest - max(retention.at_least, 1) + 1
     consumed = oldest_consumed(context)
     if consumed is not None:
@@ -64,7 +89,7 @@ def plan_changelogs(context: TableContext, retention: Retention) -> ChangelogPla
     young = context.clock.now_millis() - retention.millis
     kept = next((c for c in changelogs if c.id >= stop or (c.id >= first_by_age and c.time_millis >= young)), None)
     expiring = tuple(c for c in changelogs if kept is None or c.id < kept.id)
-    return ChangelogPlan(expiring, kept) if expiring else None
+    return ChangelogPlan(expiring, kept, unfinished) if expiring or unfinished else None
 
 
 def files_removed_with_changelogs(context: TableContext, plan: ChangelogPlan) -> list[FileToDelete]:
@@ -77,17 +102,21 @@ def files_removed_with_changelogs(context: TableContext, plan: ChangelogPlan) ->
         except (DamagedFile, NotFound):  # left incomplete by an interrupted expiry; the rest is found as orphans
             continue
         removed.update((file.path, file) for file in files if file.path not in needed.metadata)
+    if plan.unfinished:
+        left = replace(plan.versions, commits=()).files_to_delete(context, needed_up_to(context))
+        removed.update((file.path, file) for file in left if file.path not in removed)
     return list(removed.values())
 
 
 def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: DeleteFiles) -> int:
     """Carry out the plan. Returns how many files were deleted with the changelogs.
 
-    The files are listed first; then the changelogs are deleted, so that a crash leaves orphans; then the files, unless something
-    has come to need them.
+    The files are listed first; then the changelogs are deleted, so that a crash leaves orphans, which a repetition deletes; then
+    the files, unless something has come to need them.
     """
     files = files_removed_with_changelogs(context, plan)
     storage, layout = context.storage, context.layout
+    record = record_removal(context, CHANGELOGS, plan.versions)
     for changelog in plan.expiring:
         storage.delete(layout.changelog(changelog.id))
     if plan.kept is None:
@@ -97,7 +126,9 @@ def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: Delete
         storage.overwrite(layout.earliest_changelog_hint, str(plan.kept.id).encode())
     keep_deleted(storage, layout.changelog_directory)
     needed = _needed(context, plan)
-    return delete(file.path for file in files if file.path not in needed.metadata)
+    count = delete_named_first((file for file in files if file.path not in needed.metadata), delete)
+    finish_removals(context, record, plan.versions)
+    return count
 
 
 def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:

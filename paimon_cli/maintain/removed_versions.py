@@ -1,4 +1,4 @@
-"""Versions that a rollback, fast-forward or `tags rm` removes, and what to delete with them.
+"""Versions that a rollback, a fast-forward, `tags rm` or an expiry of changelogs removes, and what to delete with them.
 
 Versions are removed first and their files last, so a crash in between leaves files that no version names. Nothing would tell
 them from files of a commit in progress. So the versions are written into a record before they are removed, `removal/removal-UUID`
@@ -30,6 +30,7 @@ from paimon_cli.maintain.needed_files import (
     SharedManifests,
     changelog_entries,
     data_files_to_delete,
+    files_made_dead,
     files_of_lists,
     index_files,
     key_of_file,
@@ -44,7 +45,7 @@ from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import remove_empty_directory
 
-ROLLBACK, FAST_FORWARD, TAGS = "rollback", "fast-forward", "tags"
+ROLLBACK, FAST_FORWARD, TAGS, CHANGELOGS = "rollback", "fast-forward", "tags", "changelogs"
 """Kinds of records: a command finishes only its own, since another one may still be at work."""
 _RANKS = {"manifest": 1, "manifest list": 2, "index manifest": 2}
 """When a kind of file is deleted: after all files that it names."""
@@ -203,7 +204,17 @@ def _read(context: TableContext, kind: str, path: str) -> RemovalRecord | None:
         return None
     except (ValueError, TypeError, KeyError, RecursionError, DamagedFile, NotFound):
         return RemovalRecord(path)
-    return RemovalRecord(path, _what_is_left(context, commits, states), tags)
+    left = _what_is_left(context, commits, states)
+    if kind == CHANGELOGS:
+        left = replace(left, data=(*left.data, *_made_dead(context, commits)))
+    return RemovalRecord(path, left, tags)
+
+
+def _made_dead(context: TableContext, commits: Sequence[Snapshot]) -> Iterator[ManifestEntry]:
+    """The files that only changelogs kept, because their commits had removed them from the table."""
+    for snapshot in commits:
+        with contextlib.suppress(DamagedFile, NotFound):
+            yield from files_made_dead(context, snapshot)
 
 
 def _what_is_left(context: TableContext, commits: Sequence[Snapshot], states: Sequence[Snapshot]) -> DiscardedVersions:

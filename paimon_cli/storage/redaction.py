@@ -130,13 +130,12 @@ def _end_of_user_info(rest: str) -> int:
 
 
 def shown_name(name: str) -> str:
-    """A name that another program chose, such as a commit user, without what looks like a secret: `password=***`."""
-    shown = without_user_info(name)
-    found = list(_PARAMETER.finditer(shown))
-    for parameter, following in reversed(list(zip(found, [*found[1:], None], strict=False))):
-        if names_secret(parameter[1]):
-            shown = f"{shown[: parameter.end()]}{MASK}{shown[following.start() :] if following else ''}"
-    return shown
+    """A name that another program chose, such as a commit user, without what looks like a secret.
+
+    Nothing is shown of what follows `password=`: where a password ends cannot be told.
+    """
+    secret = next((parameter for parameter in _PARAMETER.finditer(name) if names_secret(parameter[1])), None)
+    return without_user_info(name if secret is None else f"{name[: secret.end()]}{MASK}")
 
 
 # The values of secrets

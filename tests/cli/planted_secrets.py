@@ -67,11 +67,14 @@ class Planted:
         return {"AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": f"x{secret}", "HTTPS_PROXY": f"http://u:{secret}@proxy:1"}
 
     def store_in(self, table: Path) -> None:
-        """Put secrets among the options of the table, as a writer may have done that hides none."""
+        """Put secrets among the options of the table, and into its commit users, as a writer may have done that hides none."""
         for path in table.glob("schema/schema-*"):
             schema = json.loads(path.read_text())
             schema["options"] |= {"s3.secret-key": self.of_table, "metastore.uri": self.form.format(self.of_table)}
             path.write_text(json.dumps(schema))
+        for path in (*table.glob("snapshot/snapshot-*"), *table.glob("tag/tag-*"), *table.glob("changelog/changelog-*")):
+            snapshot = json.loads(path.read_text())
+            path.write_text(json.dumps(snapshot | {"commitUser": f"etl password={self.of_table}"}))
 
     def found_in(self, text: str, *, of_table: bool = True) -> list[str]:
         """The words of secrets that a text contains, in whatever case, and whole secrets in base64."""

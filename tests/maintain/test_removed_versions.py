@@ -1,4 +1,4 @@
-"""A rollback, fast-forward or `tags rm` that was killed at any step is finished by the same command."""
+"""A rollback, fast-forward, `tags rm` or expiry of changelogs that was killed at any step is finished by the same command."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.errors import Conflict, NotFound
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.reclaim_job import ExpireRequest, plan_expire
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
@@ -19,12 +20,13 @@ from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import DeleteFiles, changelog_entries, delete_files, file_paths, measured
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
-from paimon_cli.maintain.removed_versions import FAST_FORWARD, ROLLBACK, TAGS, unfinished_removals
+from paimon_cli.maintain.removed_versions import CHANGELOGS, FAST_FORWARD, ROLLBACK, TAGS, unfinished_removals
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import Crash
+from tests.maintain.test_expire_changelogs import FOREVER, outlived
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.nightly import first
@@ -250,6 +252,50 @@ def test_a_branch_whose_deletion_was_killed_is_deleted_by_name_again(tmp_path: P
         check_versions(main)
 
 
+def changelogs_by_time(folder: Path) -> TableContext:
+    """Changelogs of an append-only past: each keeps the files that its commit added."""
+    folder.mkdir()
+    return outlived(folder)
+
+
+def changelogs_with_files(folder: Path) -> TableContext:
+    """Changelogs with files of their own."""
+    folder.mkdir()
+    options = {"changelog-producer": "input", "changelog.num-retained.min": "1000"}
+    context = make_table(folder, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for number in range(1, 5):
+        write(context, [{"k": 1, "v": str(number)}, {"k": number, "v": "x"}])
+    expire_snapshots(context, KEEP_ONE)
+    return TableContext.open(context.url)
+
+
+@pytest.mark.parametrize("make", first(1, [changelogs_by_time, changelogs_with_files]))
+def test_an_expiry_of_changelogs_that_was_killed_is_finished(tmp_path: Path, make: Callable[[Path], TableContext]) -> None:
+    request = ExpireRequest("changelogs", retain_max=2, retain_min=2, older_than=0)
+
+    def expire(context: TableContext) -> list[str]:
+        planned = plan_expire(context, request, NoProgress())
+        files = planned.files()
+        expired = planned.run(delete_files(context))
+        assert not any(Path(file.path).exists() for file in files)
+        return list(expired.removed)
+
+    left_behind = 0
+    for context in killed_at_each_step(tmp_path, make, expire):
+        changelogs = ChangelogHistory(context.storage, context.layout)
+        left_behind += len(changelogs.ids()) <= 2 and bool(find_orphans(context, FOREVER, force=True).files)
+        expected = rows(context)
+        expire(context)
+        assert len(changelogs.ids()) <= 2 and rows(context) == expected
+        assert not find_orphans(context, FOREVER, force=True).files
+        assert not Path(context.layout.removal_directory).exists()
+        earliest = Path(context.layout.earliest_changelog_hint)
+        assert int(earliest.read_text()) == changelogs.ids()[0] if changelogs.ids() else not earliest.exists()
+        assert expire(context) == [], "once"
+        check_versions(context)
+    assert left_behind > 3, "the kills left files behind that no version names"
+
+
 # ---- records ------------------------------------------------------------------------------------------------------------
 
 
@@ -298,7 +344,7 @@ def test_a_record_does_not_lead_out_of_the_table_nor_to_what_versions_need(tmp_p
 
 
 @pytest.mark.parametrize("named", ["commits", "states"])
-@pytest.mark.parametrize("kind", [ROLLBACK, TAGS, FAST_FORWARD])
+@pytest.mark.parametrize("kind", [ROLLBACK, TAGS, FAST_FORWARD, CHANGELOGS])
 def test_a_forged_record_deletes_nothing_that_a_version_needs(tmp_path: Path, kind: str, named: str) -> None:
     """It names the files of the newest snapshot under an id that no snapshot has."""
     context = table_of_five(tmp_path)
@@ -315,6 +361,8 @@ def test_a_forged_record_deletes_nothing_that_a_version_needs(tmp_path: Path, ki
         untag(context, "one")
     elif kind == ROLLBACK:
         back(context, 6)
+    elif kind == CHANGELOGS:
+        assert plan_expire(context, ExpireRequest(kind), NoProgress()).run(delete_files(context)).removed == ("77",)
     else:
         write(context.at_branch("b"), [{"k": 9, "v": "more"}])
         fast_forward(context, plan_fast_forward(context, "b"), delete_files(context))

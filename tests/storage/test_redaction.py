@@ -26,6 +26,7 @@ from paimon_cli.storage.redaction import (
     redact,
     redacted,
     shown_address,
+    shown_name,
     shown_value,
     without_login,
     without_user_info,
@@ -239,3 +240,17 @@ def test_addresses_with_a_login_of_the_java_drivers_own_form_are_not_shown(schem
 def test_a_password_of_any_letters_reaches_mysql() -> None:
     with pytest.raises(pymysql.OperationalError, match="Can't connect"):
         bounded_mysql.connect(host="127.0.0.1", port=1, user="u", password="H€N")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("password=x1", "password=***"),
+        ("etl;jdbc.password=a b&c=d", "etl;jdbc.password=***"),
+        ("jdbc:postgresql://u:x1@h/d", "jdbc:postgresql://h/d"),
+        ("etl-0-run=7", "etl-0-run=7"),
+        ("0c5b2d4e-11aa", "0c5b2d4e-11aa"),
+    ],
+)
+def test_names_of_commit_users(name: str, shown: str) -> None:
+    assert shown_name(name) == shown
