@@ -36,7 +36,7 @@ from paimon_cli.metadata.parquet_footer import Footer
 from paimon_cli.storage.storage import open_sized
 
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
-WRONG_BOUNDS = "the bounds in its page index or footer are not those of its rows"
+WRONG_BOUNDS = "the bounds in its page index or footer do not match its rows"
 NO_LIMIT = 1 << 62
 """Maximum number of rows to decode together in a run of which no file's pages are known."""
 

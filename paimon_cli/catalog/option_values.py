@@ -160,7 +160,7 @@ def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) ->
     _refuse_never(key)
     if has_snapshots:
         if is_of_files(key) and not is_valid(key, options[key]):
-            why = "nobody can read its value, and its default may be wrong for the files"
+            why = "its value cannot be read, and its default may be wrong for the files"
             hint = f"restore the value with which the table was written: {key}=VALUE, with `set`"
             raise UsageError(f"option {key} cannot be unset", why, hint, option=key)
         _refuse_immutable(key)

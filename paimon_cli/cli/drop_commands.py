@@ -109,7 +109,8 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
     """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
 
     The drop first ends the table's history, and no commit of paimon-cli is acknowledged after that. Writers of other engines may
-    not notice: stop them first. If the drop is interrupted, nobody can read or write the table; repeat the drop to finish it.
+    not notice: stop them first. If the drop is interrupted, the table can no longer be read or written; repeat the drop to
+    finish it.
 
     If the files of the table no longer exist, only its entry in the catalog is removed. If the table is named by a symbolic link,
     only the link is deleted.

@@ -140,7 +140,7 @@ def read_changelog(
 ) -> None:
     """Print the row changes of a range of snapshots, with their row kinds.
 
-    If the table has a changelog producer, changes come from changelog files; those of overwrites come from a comparison
+    If the table has a changelog producer, changes come from changelog files; overwrites are compared
     with the previous snapshot. Without a producer, changes are the rows that each commit added.
 
     paimon-cli changelog read ./wh/shop.db/orders --from 3

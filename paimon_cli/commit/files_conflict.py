@@ -222,7 +222,7 @@ def _check_levels(context: TableContext, delta: Sequence[ManifestEntry], survivo
         run.sort(key=lambda item: item[:2])
         for (_, high, left), (low, _, right) in pairwise(run):
             if low <= high:
-                why = f"its keys overlap those of {left.file.file_name}, which another job put at the same level"
+                why = f"its keys overlap the keys of {left.file.file_name}, which another job put at the same level"
                 raise _conflict(context, right, f"does not fit into level {right.file.level}", why)
 
 

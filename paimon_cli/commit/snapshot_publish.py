@@ -155,7 +155,8 @@ def _fate(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> F
         own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
     except (SnapshotGone, DamagedFile):
         if context.storage.exists(context.layout.snapshot(successor.id)):
-            raise _unknown(context, snapshot, f"its manifests or those of snapshot {successor.id} cannot be read") from None
+            why = f"its manifests or the manifests of snapshot {successor.id} cannot be read"
+            raise _unknown(context, snapshot, why) from None
         return _fate_below_a_gap(context, snapshot)
     if own <= inherited:
         return Fate.CONTINUES

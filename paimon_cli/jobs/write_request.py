@@ -69,7 +69,7 @@ class WriteRequest:
         if self.buckets is not None and self.overwrite:
             raise UsageError(
                 "--bucket cannot be combined with --overwrite",
-                "an overwrite replaces the rows of all buckets of a partition, also those of other writers",
+                "an overwrite replaces the rows of all buckets of a partition, including the rows of other writers",
                 "leave out one of the two",
             )
         if self.op not in (UPSERT, DELETE):

@@ -172,7 +172,7 @@ class Guarded:
             if (warning := check_commits(writer.context.storage)) is not None:
                 writer.record("is warned", warning)
             if writer.commit():
-                writer.record("is told that its commit is in the table")
+                writer.record("learns that its commit is in the table")
                 self.acknowledged[self.keys["AB".index(letter)]] = letter
         except CommitUnknown as unknown:
             writer.record(f"ends with exit {unknown.exit_code} {unknown.code}", f"{unknown}; it deletes nothing")

@@ -65,7 +65,7 @@ def _writers_and_compactor(setting: LabSetting) -> Story:
             writer.write([{"k": key, "v": expected[key]}])
         conflicts += not compactor.commit()
     correct = _rows_are(table, expected) and not conflicts
-    good = f"no restart in {setting.rounds} checkpoints: the jobs only add files, and nobody else removes those of the compactor"
+    good = f"no restart in {setting.rounds} checkpoints: the jobs only add files, and no other job removes the compactor's"
     return table.story.end(correct, good if correct else f"{conflicts} conflicts, or rows are wrong")
 
 
@@ -115,7 +115,7 @@ def _under_pressure(setting: LabSetting, *, waits: bool) -> Story:
         second.record(f"ends round {number}", f"each read merges {_run_count(table)} sorted runs")
     correct = _rows_are(table, expected)
     good = f"never more than {most} sorted runs: writer B waited {stalls} times for a compaction"
-    bad = f"up to {most} sorted runs: nobody waits, so they grow with the delay of the compactor"
+    bad = f"up to {most} sorted runs: no writer waits, so they grow with the delay of the compactor"
     return table.story.end(correct and waits, "rows are wrong" if not correct else good if waits else bad)
 
 

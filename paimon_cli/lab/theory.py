@@ -37,7 +37,7 @@ _FILES = Theory(
     "ValidationException of the rewrite (rewrite_data_files): a file to be replaced is missing from the current snapshot",
 )
 _LOST_UPDATE = Theory(
-    "A read-modify-write is right only if nobody has changed the row between its read and its commit. Paimon's own "
+    "A read-modify-write is right only if no other writer has changed the row between its read and its commit. Paimon's own "
     "commit does not know what a job has read, so both writers commit and the second one hides the first: a lost "
     "update. The data conflict check compares what was written since the job's read snapshot, by partition, bucket, "
     "key range or key, and refuses the second commit; the job reads again. Partial-update helps if the writers change "
@@ -83,7 +83,7 @@ _VECTORS = Theory(
     "marks rows of higher levels in files that it does not itself rewrite, so two compactions of disjoint files still "
     "depend on each other: the vectors of one must be those that the other has read, and the marked file must still "
     "be there. A check of data files alone, as in Java, misses both. The shipped commit compares the vectors and "
-    "files that a job has read with those of the latest snapshot.",
+    "files that a job has read with what the latest snapshot has.",
     "deletion vectors: a vector is a part of its file's entry in the log, so transactions that change the vector of "
     "one file conflict",
     "no vectors in base files: a file group has one base file and its log files, and one pending compaction at a time",
@@ -135,7 +135,7 @@ _DYNAMIC = Theory(
     "bucket for a key that it does not find there. Two writers that read the same index may put one new key into two "
     "buckets. Buckets are never merged with each other, so from then on readers see the key twice, and no compaction "
     "mends it. Java therefore allows only one writing job for such a table. The shipped commit compares the indexes "
-    "that a job has read with those of the latest snapshot, and refuses the second commit (exit 5); the job assigns "
+    "that a job has read with what the latest snapshot has, and refuses the second commit (exit 5); the job assigns "
     "its rows again.",
     "no counterpart: rows have no fixed place, so MERGE conflicts instead (ConcurrentAppendException)",
     "the index (bloom, record level or bucket) maps a key to its file group; concurrent inserts of a new key are not "

@@ -41,7 +41,10 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     check_tag_name(name)
     context.check(TAG)
     if context.tags.content(name) is not None:
-        raise UsageError(f"tag '{name}' exists", hint=f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}")
+        at = "" if snapshot_id is None else f" --snapshot {snapshot_id}"
+        command = f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}{at}"
+        why = "the snapshot that it holds may expire once it holds another one"
+        raise UsageError(f"tag '{name}' exists", why, f"to move it: {command}")
     text, holder = snapshot_and_holder(context, snapshot_id)
     if isinstance(context.storage, ServesVersions):
         retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis

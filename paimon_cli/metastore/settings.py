@@ -209,7 +209,7 @@ def _refuse_permissions(section: Mapping[str, str], path: str, user_file: str) -
         if key.startswith(USER_PREFIXES):
             raise UsageError(
                 f"'{key}' is not taken from {path}",
-                "a file in the current directory may be somebody else's, and cannot permit anything",
+                "a file in the current directory may come from someone else, and cannot permit anything",
                 f"put it into {user_file}, or pass --option {key}=...",
             )
 

@@ -61,7 +61,8 @@ def test_a_table_that_would_not_fill_a_bucket_may_have_any_usual_count(tmp_path:
 
 def test_too_many_buckets(tmp_path: Path) -> None:
     found = advice(made(tmp_path, 2, bucket=MANY_BUCKETS + 1), "buckets")["bucket size"]
-    assert (found.code, found.command, found.figures["suggested_buckets"]) == ("PA002", "paimon-cli rescale T --buckets 1 --yes", 1)
+    assert (found.code, found.command) == ("PA002", "paimon-cli rescale T --buckets 1 --yes")
+    assert found.figures["suggested_buckets"] == 1
     assert "200 MB to 1.0 GB is recommended" in found.message
 
 
@@ -105,7 +106,8 @@ def test_a_table_without_expiry(tmp_path: Path) -> None:
     short = {"snapshot.time-retained": "1 ms", "snapshot.num-retained.min": "2"}
     aged = replace(context, options=context.options.with_overrides(short))
     found = advice(aged, "options")["retention"]
-    assert (found.code, found.command) == ("PA003", "paimon-cli expire T --yes") and figure_of(found, "snapshots_that_may_go") >= 6
+    assert (found.code, found.command) == ("PA003", "paimon-cli expire T --yes")
+    assert figure_of(found, "snapshots_that_may_go") >= 6
 
 
 def test_users_that_compact_beside_each_other(tmp_path: Path) -> None:

@@ -200,7 +200,9 @@ SAID_BESIDE = {
 """Modules whose commands are shown beside a text that says what they do."""
 
 
-KEEP_THEIR_QUESTION = re.compile(r"paimon-cli (?:drop|truncate|rollback|db drop|branches rm|tags rm|expire|stage abort|locks break)\b")
+KEEP_THEIR_QUESTION = re.compile(
+    r"paimon-cli (?:drop|truncate|rollback|db drop|branches rm|tags rm|expire|stage abort|locks break)\b"
+)
 """Commands that discard something: in the hint of an error they still ask, and without a terminal they refuse."""
 PLAN_UNLESS_APPLIED = {"repair", "orphans rm"}
 

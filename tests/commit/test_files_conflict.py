@@ -261,7 +261,7 @@ def test_every_conflict_has_a_reason(tmp_path: Path) -> None:
             CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(added=(data_file("new", 9, 12, level=3),))),
             CommitKind.WRITE,
             "data file new of bucket-0 does not fit into level 3",
-            "its keys overlap those of there, which another job put at the same level",
+            "its keys overlap the keys of there, which another job put at the same level",
         ),
         (
             CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(there,))),

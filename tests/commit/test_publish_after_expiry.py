@@ -195,6 +195,6 @@ def test_a_successor_whose_manifests_cannot_be_read_decides_nothing(tmp_path: Pa
             base.unlink()
 
     context = make_table(tmp_path, storage=SleepyStorage(others))
-    with pytest.raises(CommitUnknown, match=r"2 of .*: its manifests or those of snapshot 3 cannot be read\nhint: "):
+    with pytest.raises(CommitUnknown, match=r"2 of .*: its manifests or the manifests of snapshot 3 cannot be read\nhint: "):
         Committer(context).commit([message("mine")], CommitIdentity("me"))
     assert (tmp_path / "snapshot" / "snapshot-2").exists()

@@ -362,7 +362,8 @@ def test_a_forged_record_deletes_nothing_that_a_version_needs(tmp_path: Path, ki
     elif kind == ROLLBACK:
         back(context, 6)
     elif kind == CHANGELOGS:
-        assert plan_expire(context, ExpireRequest(kind), NoProgress()).run(delete_files(context)).removed == ("77",)
+        removed = plan_expire(context, ExpireRequest(kind), NoProgress()).run(delete_files(context)).removed
+        assert removed == (("77",) if named == "commits" else ())
     else:
         write(context.at_branch("b"), [{"k": 9, "v": "more"}])
         fast_forward(context, plan_fast_forward(context, "b"), delete_files(context))

@@ -228,8 +228,8 @@ def test_a_dropped_database_leaves_no_directory_of_its_own_and_no_file_of_others
 def test_a_nul_in_a_name_is_one_clear_line(tmp_path: Path) -> None:
     """SQLite would store it, and no directory could have the name."""
     catalog = Catalog(f"{tmp_path}/wh", {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"})
-    calls = (catalog.create_database, catalog.table, catalog.drop_table, lambda name: catalog.rename_table(f"shop.{name}", "shop.t"))
-    for call in calls:
-        with pytest.raises(UsageError, match="^a name or path holds a NUL character: no file or directory can have such a name$"):
+    for call in (catalog.create_database, catalog.table, catalog.drop_table, lambda name: catalog.rename_table(name, "shop.t")):
+        with pytest.raises(UsageError) as refused:
             call("a\0b")
+        assert refused.value.message == "a name or path holds a NUL character: no file or directory can have such a name"
     assert catalog.databases() == []

@@ -112,6 +112,7 @@ def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
     if not table.context.options.write_only and users:
         named = ", ".join(map(shown_name, users[:5]))
         message = f"{len(users)} users compact concurrently: {named}; their compactions may conflict"
+        message = f"{message}; with write-only=true, one job must compact (compact --dedicated --watch)"
         command = table.altered("write-only", "true")
         figures = {"recent_commits": len(table.recent), "compacting_users": len(users)}
         yield Finding("PD014", WARNING, "compaction", message, command, figures=figures, threshold="1 user")

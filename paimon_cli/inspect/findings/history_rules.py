@@ -28,6 +28,8 @@ from paimon_cli.options.option_text import counted, human_size
 MANY_SNAPSHOTS = 1000
 STALE_CONSUMER_DAYS = 7
 MANY_MANIFESTS = 60
+MERGED_BY_DEFAULT = 30
+"""The default of `manifest.merge-min-count`. Where it is set and there are many manifests nevertheless, writers merge none."""
 
 
 @rule(HISTORY, "PD021")
@@ -98,7 +100,9 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
     if len(metas) <= most or size >= len(metas) * target // 10:
         yield Finding("", OK, "manifests", message, figures=figures)
         return
-    command = table.altered("manifest.merge-min-count", "30")
+    command = f"paimon-cli compact-manifests {table.argument}"
+    if least > MERGED_BY_DEFAULT:
+        command = table.altered("manifest.merge-min-count", str(MERGED_BY_DEFAULT))
     message = f"{message}: every plan reads all of them"
     yield Finding("PA004", ADVICE, "manifests", message, command, figures=figures, threshold=f"{most} small manifests")
 

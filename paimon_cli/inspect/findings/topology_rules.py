@@ -160,7 +160,7 @@ def _compactors(writers: Writers) -> str:
     inline, dedicated = writers.compacting & writers.spans.keys(), writers.compacting - writers.spans.keys()
     parts = [f"{counted(len(inline), 'writer')} compacted inline"] if inline else []
     parts += [f"{counted(len(dedicated), 'dedicated job')} compacted"] if dedicated else []
-    return " and ".join(parts) or "nobody compacted"
+    return " and ".join(parts) or "no compaction ran"
 
 
 def _wrong(table: ExaminedTable, writers: Writers, concurrent: set[str]) -> str | None:

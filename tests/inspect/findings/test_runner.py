@@ -12,7 +12,7 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.findings import bucket_rules, runner
+from paimon_cli.inspect.findings import bucket_rules, history_rules, runner
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
@@ -29,6 +29,7 @@ from paimon_cli.inspect.findings.finding import (
 )
 from paimon_cli.inspect.findings.runner import DROPPED, NO_ANSWER, RULES, UNREADABLE, findings_of
 from tests.cli.calling import Run
+from tests.cli.conftest import run  # noqa: F401
 from tests.inspect.findings.odd_tables import BUILDERS, WRITE_ONLY, a_damaged_older_snapshot, keyed, seven_runs_over_five, tiny
 from tests.tables import compact, write
 
@@ -122,7 +123,7 @@ def test_a_table_that_nothing_compacts_is_found_however_few_snapshots_it_keeps(t
     assert "PD013" not in {finding.code for finding in findings_of(later)}, "its compaction has expired, but not its files"
 
 
-def test_a_huge_bucket_is_split_by_the_command_of_its_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def test_a_huge_bucket_is_split_by_the_command_of_its_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:  # noqa: F811
     monkeypatch.setattr(bucket_rules, "HUGE_BUCKET", 100)
     context = keyed(tmp_path / "t", 1)
     (found,) = findings_of(ExaminedTable(context, context.layout.argument))
@@ -131,13 +132,35 @@ def test_a_huge_bucket_is_split_by_the_command_of_its_finding(tmp_path: Path, mo
     assert TableContext.open(context.url).options.bucket == 2
 
 
-def test_rows_of_several_bucket_counts_are_moved_by_the_command_of_their_finding(tmp_path: Path, run: Run) -> None:
+def test_rows_of_several_bucket_counts_are_moved_by_the_command_of_their_finding(tmp_path: Path, run: Run) -> None:  # noqa: F811
     """It repairs nothing else: a file that is lost stays listed, until someone decides to leave it out."""
     context = BUILDERS["stale_buckets"](tmp_path / "t")
     (found,) = [f for f in findings_of(ExaminedTable(context, context.layout.argument)) if f.code == "PD026"]
     run(*shlex.split(found.command)[1:])
     assert "--only stale-buckets" in found.command
     assert "PD026" not in {f.code for f in findings_of(ExaminedTable(TableContext.open(context.url), "T"))}
+
+
+@pytest.mark.parametrize("least", ["2", "40"])
+def test_many_manifests_are_merged_by_the_command_of_their_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, least: str  # noqa: F811
+) -> None:
+    monkeypatch.setattr(history_rules, "MANY_MANIFESTS", 5)
+    monkeypatch.setattr(history_rules, "MERGED_BY_DEFAULT", 3)
+    context = keyed(tmp_path / "t", 8, {"manifest.merge-min-count": "99", **WRITE_ONLY})
+    if least == "40":
+        monkeypatch.setattr(history_rules, "max", lambda *limits: 5, raising=False)
+    Table.open(context.url).alter.set({"manifest.merge-min-count": least})
+
+    def advised() -> list[str]:
+        table = ExaminedTable(TableContext.open(context.url), context.layout.argument)
+        return [found.command for found in findings_of(table, ADVICE, ("options",)) if found.code == "PA004"]
+
+    (command,) = advised()
+    run(*shlex.split(command)[1:])
+    if least == "40":
+        write(TableContext.open(context.url), [{"id": 1, "v": "x"}])
+    assert advised() == []
 
 
 def test_a_bad_bucket_count_is_told_until_someone_chooses_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_several_writers_with_one_committer(tmp_path: Path) -> None:
     [
         ("sixty_commits", ""),
         ("dedup_partitioned", ""),
-        ("write_only_never_compacted", "nobody compacted"),
+        ("write_only_never_compacted", "no compaction ran"),
         ("write_only_then_compact", "compacted"),
         ("append_unaware", ""),
         ("dynamic_bucket", ""),
