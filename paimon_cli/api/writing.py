@@ -104,9 +104,6 @@ class Writing(OpenedTable):
         check_positive(parallelism=parallelism)
         check_choice("missing-columns", missing_columns, ("null", "error"))
         check_choice("other-buckets", other_buckets, (REFUSE, SKIP))
-        owned = None if bucket is None else tuple(bucket_list(bucket))
-        if owned == () or (owned is None and other_buckets != REFUSE):
-            raise UsageError("no bucket is named", "--other-buckets needs --bucket", "name the buckets that this writer owns")
         if compact is not None:
             check_choice("compact", compact, (NO_COMPACTION, INLINE, ASYNC, AFTER))
         if stage is not None and compact not in (None, NO_COMPACTION):
@@ -141,7 +138,7 @@ class Writing(OpenedTable):
             missing_are_null=missing_columns == "null",
             on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
             allow_empty=allow_empty,
-            buckets=owned,
+            buckets=None if bucket is None else tuple(bucket_list(bucket)),
             other_buckets=other_buckets,
             **identity,
         )

@@ -11,9 +11,10 @@ import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_buckets, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
 from paimon_cli.cli.results import note_waiting, say
 from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.options.option_text import split_buckets
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.compaction_service import TableRound

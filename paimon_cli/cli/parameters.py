@@ -256,24 +256,6 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
     return {key.strip(): value for key, _, value in split}
 
 
-_BUCKETS = re.compile(r"(-?\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
-MAX_BUCKETS = 1 << 20
-
-
-def split_buckets(texts: Iterable[str] | None) -> list[int | range] | None:
-    """Parse `['3', '0-999,5']` as a number, a range and a number; None, which selects all buckets. Raises `UsageError`."""
-    found: list[int | range] = []
-    for text in (part.strip() for given in texts or () for part in given.split(",")):
-        match = _BUCKETS.fullmatch(text)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-        if match is None or last < first:
-            raise UsageError(f"--bucket {text} is neither a bucket nor a range", hint="write --bucket 7, or --bucket 0-999")
-        if last >= MAX_BUCKETS:
-            raise UsageError(f"--bucket {text} is too high", f"no table has more than {MAX_BUCKETS:,} buckets")
-        found.append(range(first, last + 1) if match[2] else first)
-    return found or None
-
-
 def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]] | None:
     """Parse `['dt=1,hr=2', 'dt=3']` as two partitions, but `['dt=1', 'hr=2']` as one: a repeated key starts a new partition.
 

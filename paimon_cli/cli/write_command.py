@@ -17,11 +17,11 @@ from paimon_cli.cli.parameters import (
     IdentityOptions,
     SourceFormat,
     TableName,
-    split_buckets,
     split_partitions,
 )
 from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import split_buckets
 
 if TYPE_CHECKING:
     from paimon_cli.api.scan import Scan

@@ -66,6 +66,8 @@ class WriteRequest:
     other_buckets: str = REFUSE
 
     def __post_init__(self) -> None:
+        if self.buckets is None and self.other_buckets != REFUSE:
+            raise UsageError("no bucket is named", "--other-buckets needs --bucket", "name the buckets that this writer owns")
         if self.buckets is not None and self.overwrite:
             raise UsageError(
                 "--bucket cannot be combined with --overwrite",

@@ -19,6 +19,8 @@ _AMOUNT = re.compile(r"\s*([0-9]+)\s*([^\s0-9]*)\s*")
 _DECIMAL = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _MAX_LONG = 2**63 - 1
+_BUCKETS = re.compile(r"(-?\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_MOST_BUCKETS = 1 << 20
 
 _BYTES = {
     1: ("", "b", "bytes"),
@@ -244,6 +246,20 @@ def in_quotes(name: str) -> str:
 def names(value: str) -> tuple[str, ...]:
     """Column names separated by commas."""
     return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def split_buckets(texts: Iterable[str] | None) -> list[int | range] | None:
+    """Parse `['3', '0-999,5']` as a number, a range and a number; nothing as None, which selects all. Raises `UsageError`."""
+    found: list[int | range] = []
+    for text in (part.strip() for given in texts or () for part in given.split(",")):
+        match = _BUCKETS.fullmatch(text)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if match is None or last < first:
+            raise UsageError(f"--bucket {text} is neither a bucket nor a range", hint="write --bucket 7, or --bucket 0-999")
+        if last >= _MOST_BUCKETS:
+            raise UsageError(f"--bucket {text} is too high", f"no table has more than {_MOST_BUCKETS:,} buckets")
+        found.append(range(first, last + 1) if match[2] else first)
+    return found or None
 
 
 def per_level(value: str) -> dict[int, str]:

@@ -9,16 +9,20 @@ from typing import Any
 from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.ingest import own_buckets
 from paimon_cli.ingest.faults import FAIL, SKIP
 from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.options.option_text import nearest
+from paimon_cli.options.option_text import nearest, split_buckets
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
 TRAVEL_OPTIONS = ("snapshot", "tag", "as_of", "incremental")
 SCAN_OPTIONS = ("columns", "where", *TRAVEL_OPTIONS, "incremental_mode", "row_kind")
-WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "timezone", "commit_user", "commit_id", "assume_new")
+WRITE_OPTIONS = (
+    *("op", "op_column", "on_error", "missing_columns", "timezone", "commit_user", "commit_id", "assume_new"),
+    *("bucket", "other_buckets"),
+)
 STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
 OPTIONS_OF_SPARK = ("checkpointlocation",)
 OF_CREATE_TABLE = "owner"
@@ -123,6 +127,9 @@ class SourceOptions:
         missing = found.pop("missing_columns", "null")
         check_choice("missing-columns", missing, ("null", "error"))
         check_choice("on-error", found.get("on_error", FAIL), (FAIL, SKIP))
+        check_choice("other-buckets", found.get("other_buckets", own_buckets.REFUSE), (own_buckets.REFUSE, own_buckets.SKIP))
+        if "bucket" in found:
+            found["buckets"] = tuple(split_buckets([found.pop("bucket")]) or ())
         return {**found, "missing_are_null": missing == "null", "assume_new": self.is_true("assume_new")}
 
     @property

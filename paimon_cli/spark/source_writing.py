@@ -71,7 +71,8 @@ OF_TASKS, OF_COMMIT = "0", "1"
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """The result of a task: its pickled `Written`, the number of skipped rows, and the commit that it belongs to.
+    """The result of a task: its pickled `Written`, the commit that it belongs to, and the numbers of rows that it left out:
+    `skipped`, because they do not fit the table, and `others`, because other writers own their buckets.
 
     `stamp` is in the names of all files of this attempt, and of no others. In a stream it begins with `batch`, digits that all
     attempts of the batch share, so that a repeated batch finds the files of earlier attempts.
@@ -79,6 +80,7 @@ class TaskMessage(WriterCommitMessage):
 
     written: bytes
     skipped: int
+    others: int
     stamp: str
     read_snapshot_id: int | None
     query: str = ""
@@ -145,13 +147,13 @@ class _Writing:
             for rows in in_order_of_partitions(checked_rows(plan, batches, partition, tally), partition):
                 writer.write(rows)
             written = writer.finish()
-        return TaskMessage(pickle.dumps(written), tally.bad_rows, stamp, plan.read_snapshot_id, query, batch)
+        return TaskMessage(pickle.dumps(written), tally.bad_rows, tally.other_bucket_rows, stamp, plan.read_snapshot_id, query, batch)
 
     def commit_written(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
         """Commit the new files. Returns the partitions with new rows, as serialized `BinaryRow`."""
         context = self.plan.context
         written = Written.of_tasks(pickle.loads(message.written) for message in messages).messages
-        first = messages[0] if messages else TaskMessage(b"", 0, self.plan.file_stamp, self.plan.read_snapshot_id)
+        first = messages[0] if messages else TaskMessage(b"", 0, 0, self.plan.file_stamp, self.plan.read_snapshot_id)
         plan = replace(self.plan, file_stamp=first.stamp, read_snapshot_id=first.read_snapshot_id)
         new_files = NewFiles(context, first.stamp)
         committer = Committer(context)
@@ -169,6 +171,8 @@ class _Writing:
                 committed = self._committed(committer, plan, written, identity)
             if skipped := sum(message.skipped for message in messages):
                 log.warning("%s skipped, because values do not fit the table", counted(skipped, "row"))
+            if others := sum(message.others for message in messages):
+                log.warning("%s of other buckets left out", counted(others, "row"))
         if first.batch:
             delete_unused(context, first.batch, committed)
         self._show_rows(committed)

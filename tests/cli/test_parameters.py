@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.cli.parameters import split_buckets
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import split_buckets
 
 
 @pytest.mark.parametrize(

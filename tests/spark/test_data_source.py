@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import pyspark_paimon
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput
+from paimon_cli.errors import BadInput, UsageError
 from tests.spark.beating_rows import BeatingRows
 from tests.tables import data_files, live_files, make_table
 
@@ -229,6 +229,47 @@ def test_wrong_values_of_a_write_are_named(session: SparkSession, table: Table, 
     with pytest.raises(PySparkException, match=message):
         rows.write.format("paimon").option(option, value).mode("append").save(table.url)
     assert len(table.snapshots()) == 2
+
+
+@pytest.mark.parametrize("by", ["source", "function", "source without keys"])
+def test_writers_own_buckets(session: SparkSession, tmp_path: Path, by: str) -> None:
+    """Each row is written once, although each of two writers is given all of them; a writer refuses the other one's rows."""
+    keys = [] if by.endswith("keys") else ["id"]
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, keys, bucket=4, options={"bucket-key": "id"}).url)
+    rows = session.range(40, numPartitions=3).selectExpr("id", "'a' AS name", "int(id) AS qty")
+
+    def write(**options: Any) -> None:
+        if by == "function":
+            named = {"0, 2-3": [0, range(2, 4)], "1": 1, "4": 4}
+            spark.write(rows, table.url, **{**options, "bucket": named[options["bucket"]]})
+        else:
+            rows.write.format("paimon").options(**options).mode("append").save(table.url)
+
+    for owned, buckets in (("0, 2-3", {0, 2, 3}), ("1", {0, 1, 2, 3})):
+        with pytest.raises((PySparkException, BadInput), match="belongs to bucket"):
+            write(bucket=owned)
+        write(bucket=owned, other_buckets="skip")
+        assert {file.bucket for file in table.files()} == buckets
+    assert sorted(table.scan(["id"]).to_arrow().column("id").to_pylist()) == list(range(40))
+    with pytest.raises((PySparkException, UsageError), match="there is no bucket 4"):
+        write(bucket="4")
+
+
+def test_buckets_that_no_writer_can_own(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    rows = session.range(3).selectExpr("id", "'a' AS name", "1 AS qty")
+    dynamic = make_table(tmp_path / "dynamic", COLUMNS, ["id"], bucket=-1).url
+    for url, options, message in (
+        (dynamic, {"bucket": "0"}, "follow from the row alone"),
+        (table.url, {"bucket": "first"}, "neither a bucket nor a range"),
+        (table.url, {"bucket": "0", "other_buckets": "leave"}, "choose one of refuse, skip"),
+        (table.url, {"other_buckets": "skip"}, "other_buckets needs bucket"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            rows.write.format("paimon").options(**options).mode("append").save(url)
+    with pytest.raises(PySparkException, match="bucket cannot be combined with overwrite"):
+        rows.write.format("paimon").option("bucket", "0").mode("overwrite").save(table.url)
+    with pytest.raises(PySparkException, match="no meaning for reading"):
+        session.read.format("paimon").option("bucket", "0").load(table.url).collect()
 
 
 BUCKETS = {
