@@ -147,7 +147,8 @@ class _Writing:
             for rows in in_order_of_partitions(checked_rows(plan, batches, partition, tally), partition):
                 writer.write(rows)
             written = writer.finish()
-        return TaskMessage(pickle.dumps(written), tally.bad_rows, tally.other_bucket_rows, stamp, plan.read_snapshot_id, query, batch)
+        left_out = tally.bad_rows, tally.other_bucket_rows
+        return TaskMessage(pickle.dumps(written), *left_out, stamp, plan.read_snapshot_id, query, batch)
 
     def commit_written(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
         """Commit the new files. Returns the partitions with new rows, as serialized `BinaryRow`."""

@@ -130,16 +130,13 @@ def writers_of_a_bucket_see_each_other(table: ExaminedTable) -> Iterator[Finding
         "unseen_commits": len(writers.unseen),
         "compacting_users": len(writers.compacting),
     }
-    said = f"{_arrangement(writers, concurrent, shared)}; {_compactors(writers)}"
+    said = f"{_arrangement(writers, concurrent, shared)}; {_compactors(table, writers)}"
     wrong = _wrong(table, writers, concurrent)
     if wrong is None:
         yield Finding("", OK, "topology", f"{said}; {_why_right(table, concurrent, shared)}", figures=figures)
         return
-    command = table.altered("commit.data-conflict-check", "bucket")
-    if concurrent & writers.foreign:
-        wrong += "; other engines have no such check: give each bucket one writer, or the table a sequence.field"
-        command = f"paimon-cli verify {table.argument}"
-    yield Finding("PD029", WARNING, "topology", f"{said}; {wrong}", command, figures=figures, threshold="0 commits")
+    cure, command = _cure(table, bool(concurrent & writers.foreign))
+    yield Finding("PD029", WARNING, "topology", f"{said}; {wrong}; {cure}", command, figures=figures, threshold="0 commits")
 
 
 def _arrangement(writers: Writers, concurrent: set[str], shared: set[BucketId]) -> str:
@@ -150,15 +147,17 @@ def _arrangement(writers: Writers, concurrent: set[str], shared: set[BucketId]) 
         users = counted(len(writers.spans), "user")
         return f"{looked}, {users} wrote and committed" + (", one after the other" if len(writers.spans) > 1 else " alone")
     names = ", ".join(map(shown_name, sorted(concurrent)[:SHOWN_USERS])) + (", ..." if len(concurrent) > SHOWN_USERS else "")
-    who = f"{looked}, {counted(len(concurrent), 'user')} wrote and committed at the same time ({names})"
+    when = "at the same time" if writers.unseen else "by turns"
+    who = f"{looked}, {counted(len(concurrent), 'user')} wrote and committed {when} ({names})"
     if not shared:
         return f"{who}, each to buckets of its own (topology 1)"
     return f"{who}, several of them to the same {counted(len(shared), 'bucket')} (topology 2)"
 
 
-def _compactors(writers: Writers) -> str:
-    inline, dedicated = writers.compacting & writers.spans.keys(), writers.compacting - writers.spans.keys()
-    parts = [f"{counted(len(inline), 'writer')} compacted inline"] if inline else []
+def _compactors(table: ExaminedTable, writers: Writers) -> str:
+    also_wrote, dedicated = writers.compacting & writers.spans.keys(), writers.compacting - writers.spans.keys()
+    between = "between writes" if table.context.options.write_only else "inline"
+    parts = [f"{counted(len(also_wrote), 'writer')} compacted {between}"] if also_wrote else []
     parts += [f"{counted(len(dedicated), 'dedicated job')} compacted"] if dedicated else []
     return " and ".join(parts) or "no compaction ran"
 
@@ -171,7 +170,7 @@ def _wrong(table: ExaminedTable, writers: Writers, concurrent: set[str]) -> str 
     is_checked = options.commit_data_conflict_check != OFF and not concurrent & writers.foreign
     dynamic = mode.bucket_mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
     if dynamic and writers.shared_partitions(concurrent) and concurrent & writers.foreign:
-        return "with dynamic buckets, two writers of a partition may give a new key two buckets; let one job assign them"
+        return "with dynamic buckets, two writers of a partition may give a new key two buckets"
     if not writers.unseen or is_checked or options.sequence_snapshot_ordering or options.sequence_fields:
         return None
     snapshot, other = writers.unseen[-1]
@@ -180,6 +179,19 @@ def _wrong(table: ExaminedTable, writers: Writers, concurrent: set[str]) -> str 
         f"in snapshot {snapshot.id} (user {shown_name(snapshot.commit_user)}, after {shown_name(other)}): which row of a key "
         "wins is left to chance"
     )
+
+
+def _cure(table: ExaminedTable, is_foreign: bool) -> tuple[str, str]:
+    """What the users of these writers can do, and a command for it; other engines know none of our options."""
+    options = table.context.options
+    if not is_foreign:
+        return "a check refuses the second of two such writers", table.altered("commit.data-conflict-check", "bucket")
+    one_job = "let one job write each bucket, for example one Flink job with a UNION ALL or a statement set"
+    if table.context.mode.bucket_mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
+        return f"{one_job}; the command finds keys in two buckets", f"paimon-cli verify {table.argument} --only bucket-index"
+    if options.merge_engine == "first-row":
+        return one_job, ""
+    return f"{one_job}, or name a column that orders the rows", table.altered("sequence.field", "COLUMN")
 
 
 def _why_right(table: ExaminedTable, concurrent: set[str], shared: set[BucketId]) -> str:

@@ -68,7 +68,7 @@ def test_one_writer_per_bucket(tmp_path: Path) -> None:
         for bucket in range(4):
             write(context, rows, commit_user=f"w{bucket}", commit_id=number, buckets=(bucket,), other_buckets="skip")
     found = topology(context)
-    assert found.severity == OK and "4 users wrote and committed at the same time (w0, w1, w2, ...)" in found.message
+    assert found.severity == OK and "4 users wrote and committed by turns (w0, w1, w2, ...)" in found.message
     assert "topology 1" in found.message and "no check is needed" in found.message
     assert (found.figures["shared_buckets"], found.figures["unseen_commits"]) == (0, 0)
 
@@ -85,17 +85,44 @@ def test_writers_of_a_bucket_that_do_not_see_each_other(tmp_path: Path) -> None:
     assert cured.severity == OK and "the data conflict check refuses the second of two writers" in cured.message
 
 
-def test_other_engines_have_no_check(tmp_path: Path) -> None:
+def as_if_of_flink(context: TableContext) -> None:
+    """Remove what tells the snapshots of this program from those of others."""
+    for path in (Path(context.url) / "snapshot").glob("snapshot-*"):
+        snapshot = json.loads(path.read_text())
+        path.write_text(json.dumps({name: value for name, value in snapshot.items() if name != "properties"}))
+
+
+def test_what_users_of_other_engines_can_do(tmp_path: Path) -> None:
+    """They have no check: a column that orders the rows works in all engines."""
     context = keyed(tmp_path, bucket=1)
     meet(context, (1, 2), (1,))
     Table.open(context.url).alter.set({"commit.data-conflict-check": "bucket"})
     assert topology(context).severity == OK
-    for path in (Path(context.url) / "snapshot").glob("snapshot-*"):
-        snapshot = json.loads(path.read_text())
-        path.write_text(json.dumps({name: value for name, value in snapshot.items() if name != "properties"}))
+    as_if_of_flink(context)
     found = topology(context)
-    assert found.severity == WARNING and "other engines have no such check" in found.message
-    assert found.command == "paimon-cli verify T"
+    assert found.severity == WARNING and "one Flink job with a UNION ALL or a statement set, or name a column" in found.message
+    assert found.command == "paimon-cli alter T set sequence.field=COLUMN"
+    Table.open(context.url).alter.set({"sequence.field": "v"})
+    cured = topology(context)
+    assert cured.severity == OK and "a column decides which row wins" in cured.message
+
+
+@pytest.mark.parametrize(
+    ("bucket", "options", "command"),
+    [(1, {"merge-engine": "first-row"}, ""), (-1, {}, "paimon-cli verify T --only bucket-index")],
+)
+def test_other_engines_where_no_column_can_decide(tmp_path: Path, bucket: int, options: dict[str, str], command: str) -> None:
+    context = keyed(tmp_path, bucket=bucket, **options)
+    if bucket == 1:
+        meet(context, (2, 3), (2,))
+    else:
+        upsert(context, 1, user="a", number=1)
+        upsert(context, 2, user="b", number=1)
+        upsert(context, 3, user="a", number=2)
+        upsert(context, 4, user="b", number=2)
+    as_if_of_flink(context)
+    found = topology(context)
+    assert (found.code, found.command) == ("PD029", command) and "let one job write each bucket" in found.message
 
 
 @pytest.mark.parametrize("option", [{"sequence.field": "v"}, {"sequence.snapshot-ordering": "true"}])
@@ -141,10 +168,10 @@ def test_several_writers_with_one_committer(tmp_path: Path) -> None:
         ("sixty_commits", ""),
         ("dedup_partitioned", ""),
         ("write_only_never_compacted", "no compaction ran"),
-        ("write_only_then_compact", "compacted"),
+        ("write_only_then_compact", "1 writer compacted between writes"),
         ("append_unaware", ""),
         ("dynamic_bucket", ""),
-        ("overwrite_drop_partition", ""),
+        ("overwrite_drop_partition", "2 users wrote and committed by turns"),
     ],
 )
 def test_tables_of_java_are_judged_by_what_their_history_holds(name: str, compactors: str, tmp_path: Path) -> None:
