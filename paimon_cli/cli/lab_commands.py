@@ -204,7 +204,8 @@ def check_lab(
         typer.Option(
             metavar="KIND[,...]",
             help="Concurrent actors, up to six of: writer, rival (shares a key), counter (read-modify-write), twin (repeats a "
-            "commit), overwriter, deleter, restorer (rollback --as-new), compactor, expirer, tagger, cleaner (of orphans).",
+            "commit), overwriter, deleter, restorer (rollback --as-new), compactor, marker (writes to a table with deletion "
+            "vectors and compacts level 0), assigner (of dynamic buckets), rescaler, expirer, tagger, cleaner (of orphans).",
         ),
     ] = "writer,writer,compactor",
     store: Annotated[
@@ -251,6 +252,8 @@ def check_lab(
     paimon-cli lab check --actors counter,counter --minimize
 
     paimon-cli lab check --actors writer,compactor --schedules 50
+
+    paimon-cli lab check --actors marker,compactor,expirer --seed 1 --schedules 50
     """
     from paimon_cli.lab.interleavings import CheckRequest, replay_schedule
 

@@ -1,38 +1,23 @@
 """`lab check`: searches for anomalies of concurrent work on one table by running many interleavings of storage calls.
 
-The actors run the shipped jobs and the shipped commit on a simulated storage; only the rows inside data files are simplified. An
-oracle knows what each commit is to add, and checks every change that a reader could observe.
+The actors (`cast`) run the shipped jobs and the shipped commit on a simulated storage; only the rows inside data files are
+simplified, where no actor needs real ones. An oracle knows what each commit is to add, and checks every change that a reader
+could observe.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.commit.data_conflict import KEY, OFF
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lab.cast import Cast
 from paimon_cli.lab.minimized import minimized, told
-from paimon_cli.lab.simulation.actor import Job
-from paimon_cli.lab.simulation.actor_jobs import (
-    compactor,
-    expirer,
-    in_turn,
-    litterer,
-    orphan_remover,
-    overwriter,
-    read_modify_write,
-    restorer,
-    rows,
-    tagger,
-    writer,
-)
 from paimon_cli.lab.simulation.exploration import Finding, Result, ShouldContinue, explore, sample
-from paimon_cli.lab.simulation.paper_files import DELETE
-from paimon_cli.lab.simulation.publication import COUNTER
 from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate, replay
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule, schedule_text
@@ -40,32 +25,10 @@ from paimon_cli.options.option_catalog import COMPACT, WRITE, find_option
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.memory_storage import MemoryStorage
 
-SHARED_BUCKET = 0
-FIRST_ROWS = rows(SHARED_BUCKET, COUNTER, 2, value="0")
-"""The rows of snapshot 1."""
-MAX_ACTORS = 6
 RANDOM_SCHEDULES = 1_000
 FIRST_DEPTH = 1
 HONOURED_OPTIONS = ("commit.", "manifest.", "snapshot.", "compaction.", "num-sorted-run.", "num-levels", "write-only")
 """Prefixes of the table options that affect commits, plans and expiry; all others concern rows and data files."""
-
-KINDS: Mapping[str, str] = {
-    "writer": "writes to a bucket of its own",
-    "rival": "writes a key that every rival writes",
-    "counter": "reads a counter, adds one and writes it back; retries after a data conflict",
-    "twin": "makes a commit with the same identity as every other twin",
-    "overwriter": "replaces all rows with its own",
-    "deleter": "deletes a row that is there at the beginning",
-    "restorer": "brings back the rows of the first snapshot as a new commit; starts again after a conflict",
-    "compactor": "compacts every bucket fully; makes a new plan after a conflict",
-    "expirer": "expires all snapshots except the newest",
-    "tagger": "tags an old snapshot",
-    "cleaner": "removes orphan files",
-}
-_HAVE_ROUNDS = {"writer", "rival", "counter", "twin"}
-_SHARING = ("rival", "counter", "overwriter", "deleter", "restorer")
-_REPLACE_ALL_ROWS = {"overwriter", "restorer"}
-_NEED_HISTORY = {"expirer", "tagger", "cleaner"}
 
 
 @dataclass(frozen=True)
@@ -94,8 +57,11 @@ class CheckRequest:
         """Whether no violation is possible: the store makes commits atomic, and actors that share rows run under the data
         conflict check.
         """
-        sharing = sum(kind in _SHARING for kind in self.actors)
-        return self.store != UNSAFE and (self.data_conflict_check != OFF or sharing < 2)
+        return self.store != UNSAFE and (self.data_conflict_check != OFF or not self.cast.shares_rows)
+
+    @property
+    def cast(self) -> Cast:
+        return Cast(self.actors, self.rounds)
 
     def replay_line(self, schedule: str) -> str:
         """The command that replays this schedule."""
@@ -171,7 +137,7 @@ def _found(request: CheckRequest, scenario: Scenario, finding: Finding, should_c
         return Find(finding.schedule, list(finding.violations), request.replay_line(finding.schedule))
     steps = minimized(scenario, parse_schedule(finding.schedule), should_continue)
     schedule, violations = schedule_text(steps), list(replay(scenario, steps).violations)
-    story = told(scenario, steps, actor_names(request.actors))
+    story = told(scenario, steps, request.cast.names)
     return Find(schedule, violations, request.replay_line(schedule), story)
 
 
@@ -212,7 +178,7 @@ def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
         steps: list[Step] = parse_schedule(schedule)
     except ValueError as error:
         raise UsageError("not a schedule", str(error), "copy the replay command that `lab check` printed") from error
-    scenario, names = scenario_of(request), actor_names(request.actors)
+    scenario, names = scenario_of(request), request.cast.names
     strangers = [step for step in steps if step.actor >= len(names)]
     if strangers:
         why = f"step {strangers[0]} is of actor {strangers[0].actor}, and the actors are numbered 0 to {len(names) - 1}"
@@ -224,100 +190,33 @@ def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
     return Replay(list(run.violations), replayed)
 
 
-def actor_names(kinds: Sequence[str]) -> list[str]:
-    """Names of the actors, numbered if there are several of a kind: `writer 1`, `writer 2`, `compactor`."""
-    counts: Counter[str] = Counter()
-    names = []
-    for kind in kinds:
-        counts[kind] += 1
-        names.append(f"{kind} {counts[kind]}" if kinds.count(kind) > 1 else kind)
-    return names
-
-
 def scenario_of(request: CheckRequest) -> Scenario:
     """The initial table and the jobs of the actors. Raises `UsageError` for unsupported actors and options."""
-    _validate(request)
-    options = {**request.options, "bucket": str(_bucket_count(request)), DATA_CONFLICT_CHECK: request.data_conflict_check}
+    cast = request.cast
+    cast.check()
+    _check_options(request)
+    options = {**cast.table_options, **request.options, DATA_CONFLICT_CHECK: request.data_conflict_check}
     scenario = Scenario(
         "check",
-        tuple(_jobs(request)),
+        tuple(cast.jobs()),
         options,
-        files_vanish=bool({"expirer", "cleaner"} & set(request.actors)),
+        files_vanish=cast.deletes_files,
         faults=(CRASH, *PUT_FAULTS) if request.faults else (),
         max_faults=request.faults,
         tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are only a risk; the oracle checks whether readers notice
+        real_files=cast.has_real_files,
         store=request.store,
     )
     table = TableContext(scenario.layout.root, MemoryStorage(), scenario.schema, scenario.options)
     for operation in (WRITE, COMPACT):
         table.check(operation)  # what the actors could not do is refused before any of them starts
-    return after(scenario, [_beginning(request)])
+    return after(scenario, [cast.beginning()])
 
 
-def _beginning(request: CheckRequest) -> Job:
-    """Writes two level-0 files to the shared bucket; for actors that need history, also compacts and leaves orphan files."""
-    first = writer("first", FIRST_ROWS, rows(SHARED_BUCKET, 2, 3))
-    if not _NEED_HISTORY & set(request.actors):
-        return first
-    return in_turn(first, compactor(), *([litterer()] if "cleaner" in request.actors else []))
-
-
-def _bucket_count(request: CheckRequest) -> int:
-    return 2 + request.actors.count("writer")
-
-
-def _jobs(request: CheckRequest) -> Iterator[Job]:
-    own_bucket, twins_bucket = 1, _bucket_count(request) - 1
-    for number, kind in enumerate(request.actors):
-        user, value = f"{kind}-{number}", "abcdef"[number]
-        if kind == "writer":
-            batches = [rows(own_bucket, 100 * own_bucket, value=f"{value}{r}") for r in range(request.rounds)]
-            own_bucket += 1
-            yield writer(user, *batches)
-        elif kind == "rival":
-            # with different row counts, the rivals assign different sequence numbers to the shared key
-            keys = range(2, 2 + len(request.actors) - number)
-            yield writer(user, *(rows(SHARED_BUCKET, *reversed(keys), value=f"{value}{r}") for r in range(request.rounds)))
-        elif kind == "twin":
-            batches = [rows(twins_bucket, 900, value=f"t{r}") for r in range(request.rounds)]
-            yield writer("twin", *batches, repeatable=True)
-        elif kind == "counter":
-            yield in_turn(*(read_modify_write(f"{user}-{r}", SHARED_BUCKET, COUNTER) for r in range(request.rounds)))
-        elif kind == "overwriter":
-            yield overwriter(user, rows(SHARED_BUCKET, COUNTER, value="0"))
-        elif kind == "deleter":
-            yield writer(user, rows(SHARED_BUCKET, 2, kind=DELETE))
-        elif kind == "restorer":
-            yield restorer(user, 1, FIRST_ROWS)
-        elif kind == "tagger":
-            yield tagger(user, 2)
-        else:
-            yield _MAINTENANCE[kind]()
-
-
-_MAINTENANCE: Mapping[str, Callable[[], Job]] = {
-    "compactor": compactor,
-    "expirer": expirer,
-    "cleaner": orphan_remover,
-}
-
-
-def _validate(request: CheckRequest) -> None:
-    unknown = [kind for kind in request.actors if kind not in KINDS]
-    if unknown:
-        raise UsageError(f"unknown actor '{unknown[0]}'", f"actors are {', '.join(KINDS)}")
-    if not 1 <= len(request.actors) <= MAX_ACTORS:
-        raise UsageError(f"{len(request.actors)} actors", f"1 to {MAX_ACTORS} can be interleaved")
+def _check_options(request: CheckRequest) -> None:
     if request.data_conflict_check == KEY:
-        why = "it reads keys from data files, and the data files of the simulation are not Parquet"
+        why = "it reads keys from data files, and most data files of the simulation are not Parquet"
         raise UsageError("--data-conflict-check key cannot be checked", why, "use range, bucket or partition")
-    if request.rounds != 1 and not _HAVE_ROUNDS & set(request.actors):
-        why = f"only {', '.join(sorted(_HAVE_ROUNDS))} repeat their work"
-        raise UsageError("--rounds does not apply to these actors", why, "remove --rounds")
-    for kind in sorted(_REPLACE_ALL_ROWS & set(request.actors)):
-        if "counter" in request.actors:
-            why = f"the {kind} resets the counter, so lost increments cannot be detected"
-            raise UsageError(f"counter and {kind} cannot be combined", why)
     for key in request.options:
         if not key.startswith(HONOURED_OPTIONS) or find_option(key) is None or key == DATA_CONFLICT_CHECK:
             raise UsageError(

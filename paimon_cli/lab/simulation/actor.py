@@ -11,7 +11,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT, Scenario
-from paimon_cli.lab.simulation.schedule import FAILURE, LOST_CHANGE, OUTAGE, REFUSAL
+from paimon_cli.lab.simulation.schedule import FAILURE, LOST_CHANGE, LOST_REQUEST, OUTAGE, REFUSAL
 from paimon_cli.lab.simulation.script import Call, Line, Report, count_lines
 from paimon_cli.lab.simulation.sim_lock import SimulatedLock, UnprovenStorage
 from paimon_cli.lab.simulation.sim_storage import SimDisk, SimStorage
@@ -41,6 +41,7 @@ class Actor:
         self.number = number
         self.oracle = Reports()
         self.had_outage = False
+        self.lost_a_request = False
         self._may_commit = False
         self._is_discarded = False
         clock, random = ActorClock(number), ActorRandom(scenario.first_name + number, life)
@@ -101,6 +102,7 @@ class Actor:
             raise Discarded
         answer = getcurrent().parent.switch(call)
         self.had_outage = self.had_outage or answer in (OUTAGE, REFUSAL, FAILURE, LOST_CHANGE)
+        self.lost_a_request = self.lost_a_request or answer == LOST_REQUEST
         return answer
 
     def _replay_to(self, first: Call | None, line: Line) -> None:

@@ -110,10 +110,13 @@ def compact(actor: Actor, request: CompactRequest, engine: Engine) -> None:
     end_of(actor, job)
 
 
-def end_of(actor: Actor, job: Callable[[], object], refusal: type[PaimonError] = Conflict) -> str:
+def end_of(
+    actor: Actor, job: Callable[[], object], refusal: type[PaimonError] = Conflict, *, puts_once: bool = False
+) -> str:
     """Run a job; returns its outcome. Errors that an expiry or outage can cause are failures only in scenarios without one.
 
-    `refusal`: another error than a conflict by which a commit may be refused.
+    `refusal`: another error than a conflict by which a commit may be refused. `puts_once`: the job does not repeat a put that
+    was not answered, so it may end without knowing its outcome.
     """
     oracle, scenario = actor.oracle, actor.scenario
     actor.check_commit()
@@ -131,7 +134,7 @@ def end_of(actor: Actor, job: Callable[[], object], refusal: type[PaimonError] =
     except CommitUnknown as error:
         oracle.gave_up(actor.number)
         oracle.left_files(actor.number)
-        if not actor.had_outage and not scenario.files_vanish:
+        if not actor.had_outage and not scenario.files_vanish and not (puts_once and actor.lost_a_request):
             oracle.failed(actor.number, error)
         return UNKNOWN
     except (NotFound, DamagedFile) as error:
@@ -148,9 +151,9 @@ def _judge_summary(actor: Actor, summary: object) -> None:
         actor.oracle.lost_compaction(actor.number, "other jobs have changed its buckets")
 
 
-def _delete_files(actor: Actor, job: Callable[[], object]) -> str:
+def _delete_files(actor: Actor, job: Callable[[], object], *, puts_once: bool = False) -> str:
     """Run a job that may be left half done, with files that nothing names any more."""
-    end = end_of(actor, job)
+    end = end_of(actor, job, puts_once=puts_once)
     if end != ACKNOWLEDGED:
         actor.oracle.left_files(actor.number)
     return end
@@ -196,7 +199,7 @@ def tagger(name: str, snapshot_id: int) -> Job:
     """Tags a snapshot, which may have expired, or may expire at the same time."""
 
     def run(actor: Actor) -> None:
-        _delete_files(actor, lambda: create_tag(actor.context, name, snapshot_id))
+        _delete_files(actor, lambda: create_tag(actor.context, name, snapshot_id), puts_once=True)
 
     return run
 

@@ -23,7 +23,7 @@ from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
-from paimon_cli.lab.simulation.actor_jobs import compact, end_of, named, rows, run_and_report
+from paimon_cli.lab.simulation.actor_jobs import MAX_INCREMENT_TRIES, compact, end_of, named, rows, run_and_report
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED
 from paimon_cli.lab.simulation.paper_files import DELETE, INSERT, BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
@@ -206,6 +206,28 @@ def real_rewriter(user: str) -> Job:
             )
             job = functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
             if run_and_report(actor, name, {}, job) != REFUSED:
+                return
+
+    return run
+
+
+def real_read_modify_write(user: str, bucket: int, key: int, refusal: type[PaimonError] = Conflict) -> Job:
+    """Increments a counter as `read_modify_write` does: what was read is protected only by the table's data conflict check."""
+
+    def run(actor: Actor) -> None:
+        for attempt in range(MAX_INCREMENT_TRIES):
+            snapshot = actor.context.snapshots.latest()
+            assert snapshot is not None
+            read = functools.partial(_key_values, snapshot=snapshot)
+            values = dict(cached_result(("all rows", snapshot.to_json()), actor.context, read))
+            batch = rows(bucket, key, value=str(int(values[key]) + 1))
+            source, name = _source(batch, False, actor.scenario), f"{user}-{attempt}"
+            request = WriteRequest(FileRows((source,), "json"), op_column="_op", commit_user=name, read_snapshot=snapshot.id)
+            job = functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
+            end = run_and_report(actor, name, batch, job, refusal=refusal)
+            if end == ACKNOWLEDGED:
+                actor.oracle.incremented(key)
+            if end != REFUSED:
                 return
 
     return run
