@@ -44,7 +44,7 @@ TO_DO = Kind(lambda findings: [{**RECORD.json(row), "finding": row.message} for 
 """Findings as `describe` shows them: `finding` is an older name of their message."""
 
 NAMES_OF_KIND = {
-    COUNT: "added attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
+    COUNT: "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
     "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
     "fanout files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
     "files_skipped_by_index files_skipped_by_key files_skipped_by_level files_skipped_by_partition files_skipped_by_value "
@@ -65,8 +65,9 @@ NAMES_OF_KIND = {
     "bytes_before bytes_read bytes_written "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
-    FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
-    NAMES: "older_keys choices actions actors branches bucket_after bucket_before checks extra_files honours left "
+    FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
+    "option_changed overwrite",
+    NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
     "partition_keys primary_keys removed story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
@@ -131,6 +132,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "TableDescription.options": SETTINGS,
     "TableDescription.snapshots": COUNT,
     "TableDropped.snapshots": COUNT,
+    "WrittenStories.runs": COUNT,
     "WrittenReport.findings": COUNT,
     "WrittenReport.snapshots": COUNT,
 }
@@ -261,6 +263,9 @@ TITLES: dict[str, str | None] = {
     "TableDescription.sorted_runs": "Most sorted runs",
     "TableDescription.time": "Last commit (UTC)",
     "TableRow.bucket": "Buckets",
+    "StoryStep.call": None,
+    "StoryStep.calls_before": None,
+    "StoryStep.is_conflict": None,
     "TableRow.comment": None,
     "TableRow.path": None,
     "TableRow.time": "Last commit (UTC)",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -12,13 +12,12 @@ import typer
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import WITHOUT_FILES, ConflictGranularity
-from paimon_cli.cli.results import counted, say
+from paimon_cli.cli.results import say
 from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 from paimon_cli.options.option_text import parse_duration
 
 if TYPE_CHECKING:
-    from paimon_cli.lab.interleavings import CheckReport, CheckRequest, Replay
     from paimon_cli.lab.story import Story
 
 
@@ -89,6 +88,16 @@ Rounds = Annotated[
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Seed for random choices of a case, such as which writer starts.")
 ]
+Html = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write one HTML page to this file or URL: a lane for each actor, its storage calls in order, conflicts in red.",
+        show_default=False,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file of --html if it exists.")]
 
 
 @command(lab, "run")
@@ -102,6 +111,8 @@ def run_lab_case(
     writers: Writers = None,
     rounds: Rounds = None,
     seed: Seed = None,
+    html: Html = None,
+    force: Force = False,
 ) -> None:
     """Run a case with the shipped code and show its steps. The same case and options always give the same result.
 
@@ -111,19 +122,34 @@ def run_lab_case(
     paimon-cli lab run topology-1 --writers 8 --rounds 5 --seed 3
 
     paimon-cli lab run lost-update-counter
+
+    paimon-cli lab run lost-deletion-vectors --html story.html
     """
-    from paimon_cli.lab.case_catalog import BOTH, run_case
+    from paimon_cli.lab.case_catalog import BOTH, explain_case, run_case
     from paimon_cli.lab.story import Story, StoryStep
+    from paimon_cli.lab.story_page import stories_file
 
     _refuse_catalog_options(call)
+    _check_force(html, force)
     if case == GRANULARITY:
+        if html is not None:
+            raise UsageError("--html with the case granularity", "it has no steps", "remove --html")
         if data_conflict_check is not None:
             hint = "paimon-cli lab granularity"
             raise UsageError("--data-conflict-check with the case granularity", "it compares all of them", hint)
         compare(call, writers=writers or DEFAULT_WRITERS, rounds=rounds or DEFAULT_ROUNDS, seed=seed or 0)
         return
     checks = BOTH if data_conflict_check is None else (data_conflict_check,)
-    stories = run_case(case, checks, seed, writers, rounds, call.options)
+    run = functools.partial(run_case, case, checks, seed, writers, rounds, call.options)
+    if html is not None:
+        explained = explain_case(case)
+        from paimon_cli.cli.lab_search import wrote
+
+        with stories_file(html, replace=force) as write:
+            written = write(f"{explained.case}: {explained.title}", explained.theory, run())
+        call.show(Item("LabPage", None, written), wrote(written))
+        return
+    stories = run()
     if not call.is_for_people:
         call.show(Listing("LabStoryList", None, Story, stories))
         return
@@ -153,7 +179,6 @@ def compare(
 
     paimon-cli lab granularity --writers 4 --rounds 3 -o csv
     """
-    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.lab.granularity import GranularityRow, GranularityShape, compare_granularities
     from paimon_cli.lab.lab_table import LabSetting
 
@@ -175,6 +200,11 @@ GRANULARITY_FOOTER = "needlessly: refused although no common counter changed; lo
 def _refuse_catalog_options(call: Call) -> None:
     for key in call.catalog_options:
         raise UsageError(f"--option {key} is not supported here", "the tables of the lab have no catalog", "remove the option")
+
+
+def _check_force(html: str | None, force: bool) -> None:
+    if force and html is None:
+        raise UsageError("--force without --html", "it replaces the file of --html", "remove --force")
 
 
 def _heading(story: Story) -> str:
@@ -239,6 +269,8 @@ def check_lab(
     replay: Annotated[
         str | None, typer.Option(metavar="SCHEDULE", help="Run this one schedule and show its steps.", show_default=False)
     ] = None,
+    html: Html = None,
+    force: Force = False,
 ) -> None:
     """Explore the interleavings of concurrent actors on one table, with the shipped commit code on a simulated store.
 
@@ -251,11 +283,14 @@ def check_lab(
 
     paimon-cli lab check --actors counter,counter --minimize
 
+    paimon-cli lab check --actors counter,counter --minimize --html find.html
+
     paimon-cli lab check --actors writer,compactor --schedules 50
 
     paimon-cli lab check --actors marker,compactor,expirer --seed 1 --schedules 50
     """
-    from paimon_cli.lab.interleavings import CheckRequest, replay_schedule
+    from paimon_cli.cli.lab_search import show_search
+    from paimon_cli.lab.interleavings import CheckRequest
 
     if call.catalog_options:
         raise UsageError(
@@ -269,58 +304,15 @@ def check_lab(
     request = CheckRequest(
         kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds or 1, call.options, minimize
     )
+    _check_force(html, force)
     if replay is not None:
         unused: dict[str, object] = {"--depth": depth, "--schedules": schedules, "--seed": seed, "--finds": finds}
         unused |= {"--time-limit": time_limit, "--minimize": minimize or None}
         for flag, value in unused.items():
             if value is not None:
                 raise UsageError(f"{flag} cannot be combined with --replay", "a replay runs one schedule", "remove one of them")
-    if replay is not None:
-        _show_replay(call, replay_schedule(request, replay))
-    else:
-        _show_report(call, _explored(request, parse_duration(time_limit or TIME_LIMIT) / 1000))
-
-
-def _explored(request: CheckRequest, seconds: float) -> CheckReport:
-    from paimon_cli.lab.interleavings import check_interleavings
-
-    progress, end = progress_on_stderr(), time.monotonic() + seconds
-    progress.start("Schedules", request.schedules)
-
-    def may_continue() -> bool:
-        progress.advance()
-        return time.monotonic() < end
-
-    try:
-        return check_interleavings(request, may_continue)
-    finally:
-        progress.finish()
-
-
-def _show_report(call: Call, report: CheckReport) -> None:
-    if not call.is_for_people:
-        call.show(Item("LabCheck", None, report))
-    else:
-        say(f"{', '.join(report.actors)}   store: {report.store}   data conflict check: {report.data_conflict_check}")
-        extent = "every order of calls" if report.is_complete else "not all orders of calls"
-        states = f", {counted(report.states, 'state')}" if report.states else ""
-        say(f"{extent}: {counted(report.schedules, 'schedule')}{states}, {counted(report.storage_calls, 'storage call')}")
-        for find in report.finds:
-            numbered = [f"{number:>4}  {line}" for number, line in enumerate(find.story, 1)]
-            say("\n".join(["", *numbered, *find.violations[:4], f"replay: {find.replay}"]))
-        expected = "no finds are expected" if report.is_safe else "this configuration is unsafe: finds are expected"
-        say(f"\n{counted(len(report.finds), 'find') if report.finds else 'nothing found'}; {expected}")
-    if report.finds:
-        raise typer.Exit(FINDINGS_EXIT_CODE)
-
-
-def _show_replay(call: Call, replayed: Replay) -> None:
-    from paimon_cli.lab.interleavings import ReplayedStep
-
-    if not call.is_for_people:
-        call.show(Item("LabReplay", None, replayed))
-    else:
-        footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["no violations"])
-        call.show(Listing("LabReplay", None, ReplayedStep, replayed.steps, "", footer))
-    if replayed.violations:
+    elif html is not None and not minimize:
+        raise UsageError("--html needs --minimize or --replay", "other finds have too many steps for a page", "add --minimize")
+    seconds = parse_duration(time_limit or TIME_LIMIT) / 1000
+    if show_search(call, request, seconds, replay, html, force=force):
         raise typer.Exit(FINDINGS_EXIT_CODE)

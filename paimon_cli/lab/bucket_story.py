@@ -19,9 +19,10 @@ from paimon_cli.lab.simulation.real_files import MANY_ROWS
 from paimon_cli.lab.simulation.run import Run
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import Step
-from paimon_cli.lab.story import Story
+from paimon_cli.lab.story import PUBLISHED, TAKEN, Story
 from paimon_cli.metadata.data_file import ADD, CommitMessage, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
 
 Marks = Mapping[str, frozenset[int]]
 """Data file name -> the positions of its rows that deletion vectors mark."""
@@ -86,9 +87,10 @@ class BucketPicture:
 
 @dataclass(frozen=True)
 class _Put:
-    """A snapshot that an actor put, whether it was created, and the snapshot before it."""
+    """A snapshot that an actor put, whether it was created, and the snapshot before it. `calls`: what the actor called before."""
 
     actor: int
+    calls: tuple[str, ...]
     picture: BucketPicture
     before: BucketPicture
     created: bool
@@ -97,12 +99,14 @@ class _Put:
 @dataclass(frozen=True)
 class _Planned:
     actor: int
+    calls: tuple[str, ...]
     picture: BucketPicture
 
 
 @dataclass(frozen=True)
 class _Aborted:
     actor: int
+    calls: tuple[str, ...]
     conflict: Conflict
 
 
@@ -137,6 +141,7 @@ def _events(run: Run, steps: Sequence[Step], conflicts: Sequence[Conflict]) -> l
     """Take the possible ones of these steps, then any to the end; returns what a reader of the story has to know."""
     events: list[_Put | _Planned | _Aborted] = []
     looking: set[int] = set()
+    made: defaultdict[int, list[str]] = defaultdict(list)
     snapshots = f"{run.scenario.layout.snapshot_directory}/snapshot-"
     rest = list(steps)
     while not run.violations and not run.is_over:
@@ -147,16 +152,22 @@ def _events(run: Run, steps: Sequence[Step], conflicts: Sequence[Conflict]) -> l
         run.take(step)
         if call is None:
             continue
+        made[step.actor].append(f"{call.operation} {call.path.rpartition('/')[2]}")
         if call.path.startswith(snapshots) and call.operation == "exists" and step.actor not in looking:
             looking.add(step.actor)
-            events.append(_Planned(step.actor, before))
+            events.append(_Planned(step.actor, tuple(made.pop(step.actor)), before))
         elif call.path.startswith(snapshots) and call.operation == "put_if_absent":
             content = call.arguments[0]
             version = Version(before.version.context, Snapshot.from_json(content, call.path))
-            events.append(_Put(step.actor, BucketPicture(version), before, run.disk.files.get(call.path) == content))
-        events += [_Aborted(step.actor, conflict) for conflict in conflicts[known:]]
+            created = run.disk.files.get(call.path) == content
+            events.append(_Put(step.actor, tuple(made.pop(step.actor)), BucketPicture(version), before, created))
+        events += [_Aborted(step.actor, tuple(made.pop(step.actor, ())), conflict) for conflict in conflicts[known:]]
     run.finish()
     return events
+
+
+def _name(actor: int) -> str:
+    return f"compactor {actor + 1}"
 
 
 class _Teller:
@@ -169,11 +180,13 @@ class _Teller:
                 self._puts[event.actor].append(event)
         self._plans: dict[int, BucketPicture] = {}
 
-    def _record(self, actor: int, what: str, outcome: str = "") -> None:
-        self._story.record(f"compactor {actor + 1}", what, outcome)
+    def _record(self, actor: int, what: str, outcome: str = "", *, call: str = "", is_conflict: bool = False) -> None:
+        self._story.record(_name(actor), what, outcome, call=call, is_conflict=is_conflict)
 
     def tell(self) -> None:
         for event in self._events:
+            for call in event.calls:
+                self._story.called(_name(event.actor), call)
             if isinstance(event, _Planned):
                 self._plans[event.actor] = event.picture
                 self._tell_write_phase(event.actor, event.picture)
@@ -181,7 +194,7 @@ class _Teller:
                 self._tell_put(event)
             else:
                 conflict = event.conflict
-                self._record(event.actor, f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))
+                self._record(event.actor, f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict), is_conflict=True)
 
     def _tell_write_phase(self, actor: int, read: BucketPicture) -> None:
         """What the job did between reading the table and its first put: nobody else can see it before that put."""
@@ -204,11 +217,12 @@ class _Teller:
             if entry.file.file_name in known:
                 self._record(actor, f"moves {entry.file.file_name} to level {entry.file.level}", "it is not rewritten")
                 continue
-            self._story.name_file(entry.file.file_name, f"compactor {actor + 1}")
+            self._story.name_file(entry.file.file_name, _name(actor))
             self._record(
                 actor,
                 f"writes data file {entry.file.file_name} at level {entry.file.level}",
                 "; ".join(prepared.rows(entry)) or "no rows",
+                call=f"open_output {entry.file.file_name}",
             )
         self._tell_marks(actor, read, prepared)
 
@@ -232,12 +246,13 @@ class _Teller:
         return self._plans[actor].index_names.union(*others)
 
     def _tell_put(self, put: _Put) -> None:
-        number = put.picture.version.snapshot.id
+        name = f"{SNAPSHOT_PREFIX}{put.picture.version.snapshot.id}"
+        call = f"put_if_absent {name}"
         if not put.created:
-            self._record(put.actor, f"puts snapshot-{number}", "the number is taken")
+            self._record(put.actor, f"puts {name}", TAKEN, call=call, is_conflict=True)
             return
         unread = put.before.index_names - self._plans[put.actor].index_names
-        outcome = "it is published"
+        outcome = PUBLISHED
         if lost := sorted(unread - put.picture.index_names):
             outcome += f"; the vector file {', '.join(lost)}, which it has not read, is replaced"
-        self._record(put.actor, f"puts snapshot-{number}", outcome)
+        self._record(put.actor, f"puts {name}", outcome, call=call, is_conflict=bool(lost))

@@ -16,11 +16,12 @@ from paimon_cli.commit.data_conflict import KEY, OFF
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lab.cast import Cast
-from paimon_cli.lab.minimized import minimized, told
+from paimon_cli.lab.minimized import minimized, sentence, told
 from paimon_cli.lab.simulation.exploration import Finding, Result, ShouldContinue, explore, sample
 from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate, replay
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule, schedule_text
+from paimon_cli.lab.story import Story
 from paimon_cli.options.option_catalog import COMPACT, WRITE, find_option
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -137,8 +138,18 @@ def _found(request: CheckRequest, scenario: Scenario, finding: Finding, should_c
         return Find(finding.schedule, list(finding.violations), request.replay_line(finding.schedule))
     steps = minimized(scenario, parse_schedule(finding.schedule), should_continue)
     schedule, violations = schedule_text(steps), list(replay(scenario, steps).violations)
-    story = told(scenario, steps, request.cast.names)
-    return Find(schedule, violations, request.replay_line(schedule), story)
+    story = Story("", ())
+    told(story, scenario, steps, request.cast.names)
+    return Find(schedule, violations, request.replay_line(schedule), [sentence(step) for step in story.steps])
+
+
+def story_of(request: CheckRequest, schedule: str) -> Story:
+    """One schedule as a story. Raises `UsageError` if the text is not a schedule of these actors."""
+    scenario, steps = scenario_of(request), _parsed(request, schedule)
+    story = Story(", ".join(request.actors), (request.data_conflict_check,), request.store)
+    told(story, scenario, steps, request.cast.names)
+    story.violations = list(replay(scenario, steps).violations)
+    return story.end(not story.violations, f"replay: {request.replay_line(schedule)}")
 
 
 def _explored(request: CheckRequest, scenario: Scenario, should_continue: ShouldContinue) -> Result:
@@ -173,21 +184,26 @@ def _report(request: CheckRequest, result: Result, finds: list[Find]) -> CheckRe
 
 
 def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
-    """Run one schedule. Raises `UsageError` if the text is not a schedule."""
-    try:
-        steps: list[Step] = parse_schedule(schedule)
-    except ValueError as error:
-        raise UsageError("not a schedule", str(error), "copy the replay command that `lab check` printed") from error
-    scenario, names = scenario_of(request), request.cast.names
-    strangers = [step for step in steps if step.actor >= len(names)]
-    if strangers:
-        why = f"step {strangers[0]} is of actor {strangers[0].actor}, and the actors are numbered 0 to {len(names) - 1}"
-        raise UsageError("not a schedule of these actors", why, "copy the replay command that `lab check` printed")
+    """Run one schedule. Raises `UsageError` if the text is not a schedule of these actors."""
+    scenario, steps, names = scenario_of(request), _parsed(request, schedule), request.cast.names
     run = Run(scenario)
     narrated: list[NarratedStep] = list(narrate(run, steps))
     run.discard()
     replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in narrated]
     return Replay(list(run.violations), replayed)
+
+
+def _parsed(request: CheckRequest, schedule: str) -> list[Step]:
+    hint, count = "copy the replay command that `lab check` printed", len(request.actors)
+    try:
+        steps: list[Step] = parse_schedule(schedule)
+    except ValueError as error:
+        raise UsageError("not a schedule", str(error), hint) from error
+    strangers = [step for step in steps if step.actor >= count]
+    if strangers:
+        why = f"step {strangers[0]} is of actor {strangers[0].actor}, and the actors are numbered 0 to {count - 1}"
+        raise UsageError("not a schedule of these actors", why, hint)
+    return steps
 
 
 def scenario_of(request: CheckRequest) -> Scenario:

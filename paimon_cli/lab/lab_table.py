@@ -205,8 +205,8 @@ class Actor:
         self.messages: list[CommitMessage] = []
         self.attempts = 0
 
-    def record(self, what: str, outcome: str = "") -> None:
-        self._table.story.record(self.name, what, outcome)
+    def record(self, what: str, outcome: str = "", *, is_conflict: bool = False) -> None:
+        self._table.story.record(self.name, what, outcome, is_conflict=is_conflict)
 
     def commit(self, kind: type[Committer] = Committer) -> bool:
         """Commit as the jobs do. Returns False after a conflict, which is recorded, and removes the files.
@@ -219,9 +219,9 @@ class Actor:
                 result = committer.commit(self.messages, CommitIdentity(self.name))
         except Conflict as conflict:
             if conflict.committed:
-                self.record("committed its rows; the compaction that followed is lost", str(conflict))
+                self.record("committed its rows; the compaction that followed is lost", str(conflict), is_conflict=True)
                 return True
-            self.record(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))
+            self.record(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict), is_conflict=True)
             return False
         self.attempts += result.attempts
         if result.attempts > len(result.snapshots):

@@ -12,6 +12,7 @@ from paimon_cli.lab.simulation.schedule import MEANING, Step
 from paimon_cli.lab.simulation.script import Call
 from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, UNLOCK
 from paimon_cli.lab.simulation.sim_storage import LISTINGS, READS
+from paimon_cli.lab.story import PUBLISHED, TAKEN, Story, StoryStep
 
 MAX_REPLAYS = 2_000
 _LOOKS = READS | LISTINGS | {"exists", "head", "list_page", "list_page_below"}
@@ -70,46 +71,56 @@ def _failing(scenario: Scenario, steps: Sequence[Step]) -> _Tried | None:
     return _Tried(tuple(steps), tuple(run.steps)) if failed else None
 
 
-def told(scenario: Scenario, steps: Sequence[Step], names: Sequence[str]) -> list[str]:
-    """A schedule in words, a line per step; looks of one actor that follow each other are one line."""
-    run, lines = Run(scenario), list[str]()
-    rest, looking = list(steps), ""
+def told(story: Story, scenario: Scenario, steps: Sequence[Step], names: Sequence[str]) -> None:
+    """Record the steps of a schedule in the story; looks of one actor that follow each other are one step."""
+    run, rest, looking = Run(scenario), list(steps), ""
     while not run.violations and not run.is_over:
         step = rest.pop(0) if rest else run.calls()[0]
         if not run.can_take(step):
             continue
         call, name = run.roles[step.actor].pending, names[step.actor]
-        what = f"{MEANING[step.fault]}: " if step.fault else ""
+        was_there = call is not None and call.path in run.disk.files
         run.take(step)
-        if not step.fault and call is not None and call.operation in _LOOKS:
+        text = "" if call is None else f"{call.operation} {_file(call)}"
+        if call is not None and not step.fault and call.operation in _LOOKS:
             if looking != name:
-                lines.append(
-                    f"{name} looks at the newest snapshot" if "/snapshot/" in call.path else f"{name} reads {_file(call)}"
-                )
+                what = "looks at the newest snapshot" if "/snapshot/" in call.path else f"reads {_file(call)}"
+                story.record(name, what, call=text)
+            else:
+                story.called(name, text)
             looking = name
             continue
         looking = ""
-        lines.append(f"{name} {what}{_words(run, call)}")
+        what, outcome, is_conflict = _words(run, call, was_there)
+        fault = f"{MEANING[step.fault]}: " if step.fault else ""
+        story.record(name, f"{fault}{what}", outcome, call=text, is_conflict=is_conflict)
     run.finish()
     run.discard()
-    return lines
+
+
+def sentence(step: StoryStep) -> str:
+    """A step as one line of text."""
+    return f"{step.who} {step.what}{f': {step.outcome}' if step.outcome else ''}"
 
 
 def _file(call: Call) -> str:
     return call.path.rpartition("/")[2]
 
 
-def _words(run: Run, call: Call | None) -> str:
+def _words(run: Run, call: Call | None, was_there: bool) -> tuple[str, str, bool]:
+    """What a step does, its outcome, and whether it runs into the work of another actor."""
     if call is None:
-        return "starts again"
-    if call.operation in (LOCK, UNLOCK, LOOK_AT_LOCK):
-        return {LOCK: "takes the lock", UNLOCK: "gives the lock back", LOOK_AT_LOCK: "looks whether it still has the lock"}[
-            call.operation
-        ]
+        return "starts again", "", False
+    if call.operation in _OF_LOCK:
+        return _OF_LOCK[call.operation], "", False
     file = _file(call)
     if call.operation == "put_if_absent":
         is_there = run.disk.files.get(call.path) == call.arguments[0]
-        return f"puts {file}: {'it is published' if is_there else 'the number is taken'}"
+        return f"puts {file}", PUBLISHED if is_there else TAKEN, not is_there
     if call.operation == "overwrite":
-        return "writes the hint LATEST" if file == "LATEST" else f"writes {file}, whatever is there"
-    return f"deletes {file}" if call.operation == "delete" else f"calls {call.operation} {file}"
+        is_hint = file == "LATEST"
+        return "writes the hint LATEST" if is_hint else f"writes {file}, whatever is there", "", was_there and not is_hint
+    return f"deletes {file}" if call.operation == "delete" else f"calls {call.operation} {file}", "", False
+
+
+_OF_LOCK = {LOCK: "takes the lock", UNLOCK: "gives the lock back", LOOK_AT_LOCK: "looks whether it still has the lock"}

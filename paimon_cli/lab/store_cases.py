@@ -11,7 +11,7 @@ from greenlet import getcurrent, greenlet
 from paimon_cli.errors import CommitUnknown, PaimonError
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.lab.lab_table import LabClock, LabSetting, LabTable, Writer
-from paimon_cli.lab.story import CONDITIONAL, NarratedStorage, Story
+from paimon_cli.lab.story import CONDITIONAL, OVERWRITTEN, PUBLISHED, NarratedStorage, Story
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
@@ -42,7 +42,7 @@ class LockRow:
 class LockTable:
     """The statements of one writer on the lock's row, told as steps. `before_look`: called once, before it looks at the row."""
 
-    def __init__(self, row: LockRow, record: Callable[[str, str], None]) -> None:
+    def __init__(self, row: LockRow, record: Callable[..., None]) -> None:
         self._row = row
         self._record = record
         self._is_waiting = False
@@ -74,7 +74,8 @@ class LockTable:
             first, self.before_look = self.before_look, None
             first()
         is_own = self._row.owner == owner
-        self._record("looks at the lock", "it is still its own" if is_own else "it is not its own any more")
+        outcome = "it is still its own" if is_own else "it is not its own any more"
+        self._record("looks at the lock", outcome, is_conflict=not is_own)
         return self._row.age if is_own else None
 
     def delete(self, connection: Any, lock_id: str, owner: str) -> bool:
@@ -125,7 +126,7 @@ class OverwritingStore(NarratedStorage):
             others()
         is_taken = self.inner.exists(path)
         self.inner.overwrite(path, data)
-        self._record(f"writes {name}", "another writer's snapshot is overwritten" if is_taken else "it is published")
+        self._record(f"overwrite {name}", f"writes {name}", OVERWRITTEN if is_taken else PUBLISHED, is_taken)
         return None
 
 
@@ -175,9 +176,10 @@ class Guarded:
                 writer.record("learns that its commit is in the table")
                 self.acknowledged[self.keys["AB".index(letter)]] = letter
         except CommitUnknown as unknown:
-            writer.record(f"ends with exit {unknown.exit_code} {unknown.code}", f"{unknown}; it deletes nothing")
+            outcome = f"{unknown}; it deletes nothing"
+            writer.record(f"ends with exit {unknown.exit_code} {unknown.code}", outcome, is_conflict=True)
         except PaimonError as error:
-            writer.record(f"fails, exit {error.exit_code} {error.code}", str(error))
+            writer.record(f"fails, exit {error.exit_code} {error.code}", str(error), is_conflict=True)
 
     def end(self, good: str) -> Story:
         visible = {row["k"]: row["v"] for row in self.table.rows()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -13,12 +14,19 @@ from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 
 @dataclass(frozen=True)
 class StoryStep:
-    """One step of a story: the actor, its action and the outcome. Steps are numbered from 1."""
+    """One step of a story: the actor, its action and the outcome. Steps are numbered from 1.
+
+    `call`: the storage call that it is, empty for other steps; `is_conflict`: whether it runs into the work of another actor.
+    `calls_before`: the calls of this actor since its step before, in order.
+    """
 
     step: int
     who: str
     what: str
     outcome: str = ""
+    call: str = ""
+    is_conflict: bool = False
+    calls_before: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass
@@ -41,12 +49,23 @@ class Story:
     bucket_before: list[str] = field(default_factory=list)
     bucket_after: list[str] = field(default_factory=list)
     _labels: dict[str, str] = field(default_factory=dict, repr=False)
+    _calls: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list), repr=False, compare=False)
+    """The calls of each actor since its last step."""
 
     def is_same_as(self, other: Story) -> bool:
         return (self.store, self.steps, self.rows, self.verdict) == (other.store, other.steps, other.rows, other.verdict)
 
-    def record(self, who: str, what: str, outcome: str = "") -> None:
-        self.steps.append(StoryStep(len(self.steps) + 1, who, self.named(what), self.named(outcome)))
+    def record(self, who: str, what: str, outcome: str = "", *, call: str = "", is_conflict: bool = False) -> None:
+        before = [_UNIQUE_PART.sub("", self.named(made)) for made in self._calls.pop(who, ())]
+        call = _UNIQUE_PART.sub("", self.named(call))
+        if call and before[-1:] == [call]:
+            del before[-1]
+        step = StoryStep(len(self.steps) + 1, who, self.named(what), self.named(outcome), call, is_conflict, tuple(before))
+        self.steps.append(step)
+
+    def called(self, who: str, call: str) -> None:
+        """An actor makes a storage call, which belongs to its next step."""
+        self._calls[who].append(call)
 
     def name_file(self, file_name: str, owner: str) -> None:
         """Give a data file a short name: A1 is the first file of writer A, C1 the first file of a compactor."""
@@ -67,6 +86,8 @@ class Story:
 
 RENAMING, CONDITIONAL = "rename", "put-if-absent"
 """Kinds of store: one checks whether a name is free and then renames, the other does both atomically."""
+PUBLISHED, TAKEN, OVERWRITTEN = "it is published", "the number is taken", "another writer's snapshot is overwritten"
+"""Outcomes of a put of a snapshot."""
 
 _UNIQUE_PART = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+")
 
@@ -94,11 +115,13 @@ class NarratedStorage(WrappedStorage):
     def before(self, call: str, path: str) -> None:
         if self.calls_left is not None and len(self.calls) >= self.calls_left:
             raise ActorCrashed
-        self.calls.append(f"{call} {_UNIQUE_PART.sub('', path.rpartition('/')[2])}")
+        name = path.rpartition("/")[2]
+        self.calls.append(f"{call} {_UNIQUE_PART.sub('', name)}")
+        self._story.called(self._actor, f"{call} {name}")
 
-    def _record(self, what: str, outcome: str = "") -> None:
+    def _record(self, call: str, what: str, outcome: str = "", is_conflict: bool = False) -> None:
         if not self.is_quiet:
-            self._story.record(self._actor, what, outcome)
+            self._story.record(self._actor, what, outcome, call=call, is_conflict=is_conflict)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         self.before("put_if_absent", path)
@@ -108,21 +131,20 @@ class NarratedStorage(WrappedStorage):
         self._let_others_go_first()
         outcome = self.inner.put_if_absent(path, data)
         if name.startswith(SNAPSHOT_PREFIX):
-            self._record(f"puts {name}", "it is published" if outcome is PutOutcome.CREATED else "the number is taken")
+            is_taken = outcome is not PutOutcome.CREATED
+            self._record(f"put_if_absent {name}", f"puts {name}", TAKEN if is_taken else PUBLISHED, is_taken)
         return outcome
 
     def _put_by_renaming(self, path: str, data: bytes, name: str) -> PutOutcome:
         """Create a file in two steps, as a rename does on an object store."""
         taken = self.inner.exists(path)
-        self._record(f"looks for {name}", "the number is taken" if taken else "the number is free")
+        self._record(f"exists {name}", f"looks for {name}", TAKEN if taken else "the number is free", taken)
         if taken:
             return PutOutcome.EXISTS
         self._let_others_go_first()
         overwritten = self.inner.exists(path)
         self.inner.overwrite(path, data)
-        self._record(
-            f"renames its file to {name}", "another writer's snapshot is overwritten" if overwritten else "it is published"
-        )
+        self._record(f"rename {name}", f"renames its file to {name}", OVERWRITTEN if overwritten else PUBLISHED, overwritten)
         return PutOutcome.CREATED
 
     def _let_others_go_first(self) -> None:
@@ -134,12 +156,12 @@ class NarratedStorage(WrappedStorage):
         self.before("open_output", path)
         directory, _, name = path.rpartition("/")
         self._story.name_file(name, self._actor)
-        self._record(f"writes data file {name}", directory.rpartition("/")[2])
+        self._record(f"open_output {name}", f"writes data file {name}", directory.rpartition("/")[2])
         return self.inner.open_output(path)
 
     def delete(self, path: str) -> None:
         self.before("delete", path)
         name = path.rpartition("/")[2]
         if name.endswith(".parquet"):
-            self._record(f"deletes data file {name}")
+            self._record(f"delete {name}", f"deletes data file {name}")
         self.inner.delete(path)

@@ -110,9 +110,7 @@ def compact(actor: Actor, request: CompactRequest, engine: Engine) -> None:
     end_of(actor, job)
 
 
-def end_of(
-    actor: Actor, job: Callable[[], object], refusal: type[PaimonError] = Conflict, *, puts_once: bool = False
-) -> str:
+def end_of(actor: Actor, job: Callable[[], object], refusal: type[PaimonError] = Conflict, *, puts_once: bool = False) -> str:
     """Run a job; returns its outcome. Errors that an expiry or outage can cause are failures only in scenarios without one.
 
     `refusal`: another error than a conflict by which a commit may be refused. `puts_once`: the job does not repeat a put that
