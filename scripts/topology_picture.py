@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from paimon_cli.inspect.charts import WIDTH, drawing, escape
 
-WRITERS, BUCKETS, HEIGHT = 2, 4, 236
-TOP, BOTTOM = 44, 214
-PANEL = WIDTH / 3
+WRITERS, BUCKETS, HEIGHT = 2, 4, 226
+TOP, BOTTOM = 30, 200
+GAP = 30
+PANEL = (WIDTH + GAP) / 3
+WRITER, BUCKET, COMMITTER = (0.0, 66.0), (92.0, 36.0), (154.0, 66.0)
+"""Where the boxes begin in a panel, and how wide they are: the longest text takes two thirds of it in any font."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,24 @@ def _panel(left: float, one: Arrangement) -> Iterator[str]:
     for writer, y in enumerate(writers):
         for bucket, other in enumerate(buckets):
             if one.writes(writer, bucket):
-                yield _line(left + 80, y, left + 104, other, colours[writer])
+                yield _line(left + _end(WRITER), y, left + BUCKET[0], other, colours[writer])
     for bucket, y in enumerate(buckets):
         for writer, other in enumerate(committers):
             if one.committers == 1 or one.writes(writer, bucket):
-                yield _line(left + 142, y, left + 166, other, "analyze" if one.committers == 1 else colours[writer])
-    yield _text(left + 16, 22, one.title, "")
+                colour = "analyze" if one.committers == 1 else colours[writer]
+                yield _line(left + _end(BUCKET), y, left + COMMITTER[0], other, colour)
+    yield _text(left, 16, one.title, "")
     for writer, y in enumerate(writers):
-        yield _box(left + 16, y, 64, f"writer {'AB'[writer]}", colours[writer])
+        yield _box(left, y, WRITER, f"writer {'AB'[writer]}", colours[writer])
     for bucket, y in enumerate(buckets):
-        yield _box(left + 104, y, 38, f"b {bucket}", "compact")
+        yield _box(left, y, BUCKET, f"b {bucket}", "compact")
     for number, y in enumerate(committers):
-        yield _box(left + 166, y, 60, "commits", "analyze" if one.committers == 1 else colours[number])
-    yield _text(left + 16, HEIGHT - 8, one.wrong, "faint")
+        yield _box(left, y, COMMITTER, "commits", "analyze" if one.committers == 1 else colours[number])
+    yield _text(left, HEIGHT - 4, one.wrong, "faint")
+
+
+def _end(box: tuple[float, float]) -> float:
+    return sum(box)
 
 
 def _place(number: int, count: int) -> float:
@@ -75,11 +83,12 @@ def _line(x: float, y: float, to_x: float, to_y: float, colour: str) -> str:
     return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" style="stroke: var(--{colour}); stroke-width: 1.5"/>'
 
 
-def _box(x: float, y: float, width: float, text: str, colour: str) -> str:
+def _box(left: float, y: float, box: tuple[float, float], text: str, colour: str) -> str:
+    x, width = left + box[0], box[1]
     shape = f'x="{x:.1f}" y="{y - 13:.1f}" width="{width}" height="26" rx="4"'
     style = f"fill: var(--panel); stroke: var(--{colour}); stroke-width: 1.5"
-    return f'<rect {shape} style="{style}"/>{_text(x + 7, y + 4, text, "")}'
+    return f'<rect {shape} style="{style}"/>{_text(x + width / 2, y + 4, text, "", "middle")}'
 
 
-def _text(x: float, y: float, text: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

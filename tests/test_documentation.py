@@ -75,6 +75,26 @@ def test_links_of_the_readme_lead_somewhere() -> None:
     assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
 
 
+LETTER, PADDING = 7, 4
+"""Pixels: the mean width of a letter in a wide font, and what is left on both sides of a text in a box."""
+
+
+def test_texts_fit_into_their_boxes_and_pictures_have_a_margin() -> None:
+    """Boxes are as wide as their texts in any font, and no text begins or ends at the edge of its picture."""
+    drawn = (build_docs.PICTURES / "topologies.svg").read_text(encoding="utf-8")
+    boxes = re.findall(r'<rect x="([\d.]+)" [^>]*?width="([\d.]+)" [^>]*/><text class="" x="([\d.]+)"([^>]*)>([^<]+)<', drawn)
+    assert len(boxes) == 23
+    for left, width, x, more, text in boxes:
+        half = len(text) * LETTER / 2
+        middle = float(x) if "middle" in more else float(x) + half
+        assert float(left) + PADDING <= middle - half and middle + half <= float(left) + float(width) - PADDING, text
+    for picture in build_docs.PICTURES.iterdir():
+        drawn = picture.read_text(encoding="utf-8")
+        left, _, width, _ = map(float, re.findall(r'viewBox="([^"]+)"', drawn)[0].split())
+        places = [float(x) for x in re.findall(r'<text [^>]*?x="([\d.]+)"', drawn)]
+        assert left + 2 * PADDING <= min(places) and max(places) <= left + width - 2 * PADDING, picture
+
+
 @pytest.mark.parametrize("name", ["lsm-tree.svg", "speed.svg", "topologies.svg"])
 def test_pictures_are_drawn_by_the_program(name: str) -> None:
     draw = {

@@ -14,6 +14,8 @@ from typing import TypeVar
 WIDTH = 720
 LABELS, NOTES, ROW = 200, 110, 20
 """Pixels: width of the labels left of bars, width of the notes right of them, height of a row."""
+MARGIN = 12
+"""Pixels around a drawing that stands alone: the texts of charts begin and end at its edges."""
 MAX_POINTS, MAX_COLUMNS = 240, 60
 LONGEST_LABEL, LONGEST_TEXT = 28, 300
 _TOP, _BOTTOM = 14, 26
@@ -106,13 +108,15 @@ class Axis:
 
 
 def drawing(ident: str, title: str, description: str, height: float, body: Sequence[str], *, standalone: bool = False) -> str:
-    """An SVG; `standalone`: a separate file, with its own style and background."""
-    head, style = "", ""
+    """An SVG; `standalone`: a separate file, with its own style, background and margin."""
+    head, style, margin = "", "", 0
     if standalone:
-        head = ' xmlns="http://www.w3.org/2000/svg"'
-        style = f'<style>{STYLE}</style><rect class="back" width="{WIDTH}" height="{height:.0f}" rx="6"/>'
+        head, margin = ' xmlns="http://www.w3.org/2000/svg"', MARGIN
+        corner = f'x="{-margin}" y="{-margin}" width="{WIDTH + 2 * margin}" height="{height + 2 * margin:.0f}"'
+        style = f'<style>{STYLE}</style><rect class="back" {corner} rx="6"/>'
+    box = f"{-margin} {-margin} {WIDTH + 2 * margin} {height + 2 * margin:.0f}"
     return (
-        f'<svg{head} viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-labelledby="{ident}-t {ident}-d">'
+        f'<svg{head} viewBox="{box}" role="img" aria-labelledby="{ident}-t {ident}-d">'
         f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(description)}</desc>'
         f"{style}{''.join(body)}</svg>"
     )
