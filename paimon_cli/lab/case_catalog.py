@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import BadInput, CommitUnknown, StorageUnavailable, UsageError
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 
@@ -27,7 +27,8 @@ class Case:
 
     `anomaly`: what goes wrong without the data conflict check; `function`: the module and function that run it, imported on
     demand; `writers`, `rounds`: defaults, None if the number is fixed; `is_seeded`: whether it depends on the seed; `has_table`:
-    whether all granularities apply, and table options, if it `takes_options`; `own_options`: those that the case itself sets.
+    whether all granularities apply, and table options, if it `takes_options`; `own_options`: those that the case itself sets;
+    `orders_rows`: those that replace the order of commits, and agree with it in this case.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Case:
     has_table: bool = True
     takes_options: bool = True
     own_options: tuple[str, ...] = ()
+    orders_rows: tuple[str, ...] = ()
 
     @property
     def run(self) -> Callable[[LabSetting], list[Story]]:
@@ -96,7 +98,14 @@ CASES = (
         is_seeded=True,
     ),
     Case("files-conflict", "Two full compactions of one bucket", "none", "cases.files_conflict"),
-    Case("write-only", "Write-only writers and one dedicated compactor", "none", "cases.write_only", rounds=3),
+    Case(
+        "write-only",
+        "Write-only writers and one dedicated compactor",
+        "none",
+        "cases.write_only",
+        rounds=3,
+        own_options=("write-only",),
+    ),
     Case(
         "merge-disorder",
         "Topology 2: sequence numbers of writers overlap",
@@ -105,6 +114,7 @@ CASES = (
         writers=2,
         rounds=1,
         is_seeded=True,
+        orders_rows=("sequence.field",),
     ),
     Case(
         "snapshot-ordering",
@@ -183,6 +193,7 @@ CASES = (
         "A store without atomic rename, compared with one that has a conditional put",
         "lost snapshot",
         "cases.unsafe_rename",
+        own_options=("write-only",),
     ),
     Case(
         "no-put-if-absent",
@@ -261,7 +272,7 @@ def run_case(
     for key in case.own_options:
         if key in (options or {}):
             raise UsageError(f"--option {key} does not apply to the case {name}", "the case itself sets it", "remove the option")
-    check_options(options or {})
+    check_options(options or {}, case.orders_rows)
     setting = LabSetting(
         seed=seed,
         writers=writers or case.writers or 0,
@@ -269,10 +280,20 @@ def run_case(
         options=options or {},
     )
     stories: list[Story] = []
-    for story in (story for check in checks for story in case.run(replace(setting, check=check))):
+    for story in _told(case, setting, checks):
         same = [index for index, other in enumerate(stories) if story.is_same_as(other)]
         if same:
             stories[same[0]] = replace(stories[same[0]], checks=stories[same[0]].checks + story.checks)
         else:
             stories.append(story)
     return stories
+
+
+def _told(case: Case, setting: LabSetting, checks: Sequence[str]) -> list[Story]:
+    try:
+        return [story for check in checks for story in case.run(replace(setting, check=check))]
+    except (StorageUnavailable, CommitUnknown, BadInput) as error:
+        if not setting.options:
+            raise  # the stores of the lab are available, so only an option, such as a limit of attempts, explains this
+        keys = ", ".join(setting.options)
+        raise UsageError(f"the case {case.name} does not work with --option {keys}", str(error), "remove the option") from error

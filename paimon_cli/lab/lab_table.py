@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
 from typing import Any, TypeVar
@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.option_values import check_option_values
+from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import OFF
@@ -36,11 +38,12 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.lab.story import NarratedStorage, Story
-from paimon_cli.maintain.needed_files import file_paths, metadata_paths
+from paimon_cli.maintain.needed_files import changelog_entries, file_paths, metadata_paths
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_catalog import COMPACT, WRITE
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.options.table_options import TYPED_OPTIONS
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -100,19 +103,34 @@ _IDLE = ("snapshot.", "tag.", "consumer.", "changelog.", "partition.expiration",
 _READ_KEYS = {option.key for option in TYPED_OPTIONS.values()}
 
 
-def check_options(options: Mapping[str, str]) -> None:
-    """Raise `UsageError` for options without effect in a case: no write, merge, compaction or commit reads them."""
-    for key in options:
+_LAST_WINS = ("deduplicate", "partial-update")
+"""Merge engines with which the values of the last commit win."""
+_OTHER_ROWS_WIN = ("fields.", "sequence.field", "rowkind.", "record-level.", "ignore-")
+"""Prefixes of options with which another row than that of the last commit may be right."""
+
+
+def check_options(options: Mapping[str, str], wanted: Collection[str] = ()) -> None:
+    """Raise `UsageError` for options that no write, merge, compaction or commit of a case reads, and for those with which its
+    verdict would be wrong, because another row than that of the last commit may be right. `wanted`: the latter that fit the case.
+    """
+    for key, value in options.items():
         is_read = key in _READ_KEYS or key.startswith("fields.")
         if key.startswith(_IDLE) or not is_read:
             why = "a case uses only options that writes, merges, compactions and commits read, and sets its buckets itself"
             hint = "--data-conflict-check sets it" if key == DATA_CONFLICT_CHECK else "remove the option"
             raise UsageError(f"--option {key} is not supported here", why, hint)
+        is_other_engine = key == "merge-engine" and value not in _LAST_WINS
+        if (is_other_engine or key.startswith(_OTHER_ROWS_WIN)) and key not in wanted:
+            why = "the verdict is that the last committed row must win, and with this option another row may be the right one"
+            raise UsageError(f"--option {key}={value} is not supported here", why, "remove the option")
     check_option_values(options)
 
 
 class LabTable:
-    """A table of a case. `key` is its primary key, `partition` its partition key. The shipped router assigns rows to buckets."""
+    """A table of a case. `key` is its primary key, `partition` its partition key. The shipped router assigns rows to buckets.
+
+    Raises the errors of a table that cannot be created or used, and `UsageError` for options with which no case can be judged.
+    """
 
     def __init__(
         self,
@@ -135,6 +153,16 @@ class LabTable:
         self._layout = TableLayout("memory://lab/table")
         self._memory.delete_directory(self._layout.root)  # a table of an earlier case that failed, and whose story had this id
         self._memory.put_if_absent(self._layout.schema(0), self._schema.to_json().encode())
+        self._check(TableDefinition(fields, (*partitions, key), partitions, settings))
+
+    def _check(self, definition: TableDefinition) -> None:
+        check_definition(definition)
+        for operation in (WRITE, COMPACT):
+            self.context.check(operation)
+        if self.context.mode.hides_level_0:
+            why = "the verdict is about the rows that readers see after each commit, and here they wait for a compaction"
+            hint = "add --option deletion-vectors.merge-on-read=true, or remove deletion-vectors.enabled"
+            raise UsageError("these options are not supported here", why, hint)
 
     def enter(self, actor: str) -> tuple[TableContext, NarratedStorage]:
         """The table as a new actor sees it."""
@@ -172,7 +200,7 @@ class LabTable:
         layout, named = self._layout, set[str]()
         for snapshot in self.context.snapshots.newest_first():
             named.update(metadata_paths(self.context, snapshot))
-            for entry in self.context.manifests.live_entries(snapshot):
+            for entry in (*self.context.manifests.live_entries(snapshot), *changelog_entries(self.context, snapshot)):
                 named.update(file_paths(self.context, entry))
         directories = [s.path for s in self._memory.list_directory(layout.root) if s.name.startswith("bucket-")]
         found = {s.path for d in (*directories, layout.manifest_directory) for s in self._memory.list_directory(d)}

@@ -24,6 +24,41 @@ TWOFOLD = ("snapshot-ordering", "restart-loop", "back-pressure", "dynamic-bucket
 """Cases that show each table twice: what cures them is the way of working, not the check."""
 CURED = [case for case in CASES if case.anomaly not in ("none", "lost snapshot") and case.name not in TWOFOLD]
 
+WITH_OPTIONS = [case for case in CASES if "--option" in case.honours]
+CURES = {
+    "partial-update": ("lost-update-columns",),
+    "sequence.snapshot-ordering": ("topology-2", "merge-disorder"),
+}
+HONEST: list[dict[str, str]] = [
+    {"merge-engine": "partial-update"},
+    {"changelog-producer": "input"},
+    {"changelog-producer": "lookup"},
+    {"changelog-producer": "full-compaction"},
+    {"deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": "true"},
+    {"write-only": "true"},
+    {"write-only": "false"},
+    {"sequence.snapshot-ordering": "true"},
+    {"num-sorted-run.compaction-trigger": "1"},
+    {"num-sorted-run.stop-trigger": "1"},
+    {"full-compaction.delta-commits": "1"},
+    {"force-lookup": "true"},
+    {"num-levels": "3"},
+    {"file.format": "avro"},
+]
+DISHONEST: list[dict[str, str]] = [
+    {"merge-engine": "aggregation"},
+    {"merge-engine": "first-row"},
+    {"fields.v.aggregate-function": "max"},
+    {"sequence.field": "v"},
+    {"sequence.field": "v", "sequence.field.sort-order": "descending"},
+    {"rowkind.field": "v"},
+    {"record-level.expire-time": "1 s"},
+    {"deletion-vectors.enabled": "true"},
+    {"bucket": "2"},
+    {"bucket-function.type": "mod"},
+    {"snapshot.num-retained.max": "1"},
+]
+
 
 @functools.cache
 def stories_of(name: str, checks: tuple[str, ...] = BOTH, seed: int | None = None) -> list[Story]:
@@ -112,6 +147,43 @@ class TestChoices:
     def test_options_that_mean_nothing_are_refused(self, options: dict[str, str], message: str) -> None:
         with pytest.raises(UsageError, match=message):
             run_case("merge-disorder", options=options)
+
+    @pytest.mark.in_part(3)
+    @pytest.mark.parametrize("options", HONEST, ids=str)
+    @pytest.mark.parametrize("case", WITH_OPTIONS, ids=lambda case: case.name)
+    def test_the_verdict_of_a_case_holds_with_an_option(self, case: Case, options: dict[str, str]) -> None:
+        """The anomaly is there as without the option, unless the option cures it."""
+        if set(case.own_options) & set(options):
+            return
+        is_cured = any(case.name in CURES.get(word, ()) for option in options.items() for word in option)
+        for check in BOTH:
+            usual = [(story.store, story.is_correct or is_cured) for story in stories_of(case.name, (check,))]
+            stories = run_case(case.name, (check,), options=options)
+            assert [(story.store, story.is_correct) for story in stories] == usual, [story.verdict for story in stories]
+
+    @pytest.mark.parametrize("options", DISHONEST, ids=str)
+    @pytest.mark.parametrize("case", WITH_OPTIONS, ids=lambda case: case.name)
+    def test_options_that_would_falsify_a_verdict_are_refused(self, case: Case, options: dict[str, str]) -> None:
+        if set(options) <= set(case.orders_rows):
+            (story,) = run_case(case.name, ("off",), options=options)
+            assert story.is_correct
+            return
+        with pytest.raises(UsageError, match=r"not supported here|does not apply"):
+            run_case(case.name, options=options)
+
+    @pytest.mark.parametrize("case", ["topology-1", "snapshot-conflict", "unsafe-rename"])
+    def test_options_with_which_commits_fail_are_refused(self, case: str) -> None:
+        with pytest.raises(UsageError, match=r"does not work with option commit.max-retries: nothing was committed"):
+            run_case(case, options={"commit.max-retries": "0"})
+
+    def test_the_table_of_a_case_must_be_valid(self) -> None:
+        with pytest.raises(UsageError, match="nowhere"):
+            run_case("merge-disorder", options={"sequence.field": "nowhere"})
+
+    def test_crashes_of_a_writer_that_compacts(self) -> None:
+        (story,) = run_case("crash", ("off",), options={"changelog-producer": "lookup"})
+        assert story.is_correct and len(story.steps) > len(stories_of("crash")[0].steps)
+        assert "0 files are orphans" in story.steps[-1].outcome, "the files of a changelog are named by a snapshot"
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.is_seeded], ids=lambda case: case.name)
     def test_a_seed_changes_the_story(self, case: Case) -> None:
