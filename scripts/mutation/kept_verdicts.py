@@ -1,7 +1,7 @@
 """Verdicts of earlier runs, so that an interrupted run goes on where it was.
 
-A mutant that was killed need not be judged again as long as its module and the test that killed it are the same. One that
-survived must be, as soon as any test has changed.
+A mutant that was killed need not be judged again as long as its module and the test that killed it are the same, whichever tests
+are to judge it now. One that survived must be, as soon as any test has changed, or other tests or more time are allowed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,17 @@ class KeptVerdicts:
         known = self._known.get(self._name(mutant))
         if known is None or known["tests"] != self._tests(known["test"]):
             return None
+        if known["result"] != "killed" and known["limits"] != self._limits:
+            return None
         return Verdict(known["result"], known["test"], known["seconds"])
 
     def keep(self, mutant: Mutant, verdict: Verdict) -> None:
         test = verdict.test if verdict.result == "killed" else ""
-        line = {"mutant": self._name(mutant), "result": verdict.result, "test": test, "seconds": verdict.seconds}
+        name = self._name(mutant)
+        line = {"mutant": name, "result": verdict.result, "test": test, "seconds": verdict.seconds, "limits": self._limits}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as sink:
             sink.write(json.dumps(line | {"tests": self._tests(test)}) + "\n")
 
     def _name(self, mutant: Mutant) -> str:
-        return hashlib.sha256("\0".join([self._limits, *mutant.key, mutant.code]).encode()).hexdigest()[:24]
+        return hashlib.sha256("\0".join([*mutant.key, mutant.code]).encode()).hexdigest()[:24]

@@ -12,12 +12,13 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import BUCKET, _disjoint, check_of_homes, check_of_messages
+from paimon_cli.commit.data_conflict import BUCKET, WrittenKeys, WrittenRanges, _disjoint, check_of_homes, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
+    ADD,
     DELETION_VECTORS,
     EMPTY_ROW,
     BucketId,
@@ -26,8 +27,10 @@ from paimon_cli.metadata.data_file import (
     DeletionVectorRange,
     FileChanges,
     IndexFileMeta,
+    ManifestEntry,
 )
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
 from tests.rivals import RivalStorage
@@ -171,6 +174,22 @@ def test_what_names_no_keys_counts_as_its_whole_bucket(tmp_path: Path, check: st
     )
     with pytest.raises(DataConflict, match="bucket-0"):
         Committer(context).commit([message], ME)
+
+
+@pytest.mark.parametrize("granularity", [WrittenRanges, WrittenKeys])
+@pytest.mark.parametrize(("bucket", "clash"), [(POSTPONE_BUCKET, True), (0, False), (1, False)])
+def test_only_rows_that_wait_for_a_bucket_count_as_a_whole(
+    tmp_path: Path, granularity: type[WrittenRanges], bucket: int, clash: bool
+) -> None:
+    """The ranges of other files say which keys they can hold."""
+    context = make_table(tmp_path / "t")
+    messages = [
+        CommitMessage(EMPTY_ROW, bucket, 2, new_files=(data_file("mine", 0, 9),)),
+        CommitMessage(EMPTY_ROW, 1 - max(bucket, 0), 2, new_files=(data_file("beside", 100, 109),)),
+    ]
+    written = granularity(context, messages)
+    entry = ManifestEntry(ADD, EMPTY_ROW, bucket, 2, data_file("rival", 10, 20))
+    assert written.meets(entry) == clash
 
 
 @pytest.mark.parametrize(("bucket", "holder"), [(0, "theirs-2"), (1, "theirs-3"), (0, None)])

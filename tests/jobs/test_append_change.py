@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.alter_table import altered_schema
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
@@ -23,16 +25,19 @@ from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, Fil
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.append_change import FilesTask, change_rows_of
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
+from paimon_cli.jobs.row_change import RowChange
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.maintain.expire_partitions import drop_partitions
 from paimon_cli.metadata.data_file import DELETE, DataFileMeta, IndexFileMeta
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import parse_predicate
 from tests.nightly import first
 from tests.pieces import injected
@@ -175,12 +180,32 @@ def test_all_formats(tmp_path: Path, kind: str, file_format: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_that_cannot_change_fails_the_update_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("rows_before", [0, 22])
+def test_a_row_that_cannot_change_fails_the_update_and_leaves_nothing(tmp_path: Path, kind: str, rows_before: int) -> None:
+    """Whether the files that it has written are closed or open, and however many they are."""
     context = made(tmp_path, kind)
     before = files_of(context)
-    with pytest.raises(BadInput, match=r"SET n = .* fails for row \d of data file data-.*parquet"):
-        run(context, "id > 11", "n = id * 1000")
+    with injected(2), pytest.raises(BadInput, match=r"SET n = .* fails for row \d of data file data-.*parquet"):
+        run(context, "id >= 0", f"n = 9999 + id - {rows_before - 1}")
     assert files_of(context) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows_before", [0, 13])
+def test_a_task_that_fails_takes_its_files_away_itself(tmp_path: Path, kind: str, rows_before: int) -> None:
+    """It may run in a process whose job has long ended, and can clean up no more."""
+    context = made(tmp_path, kind, options={"target-file-row-num": "3"})
+    values = parse_set_clause([f"n = 9999 + id - {rows_before}"], context.schema)
+    change = RowChange(parse_predicate("id >= 0", context.schema), values)
+    failed = 0
+    for bucket in bucket_files(context, context.snapshots.latest()).values():
+        present = files_of(context)
+        with injected(2), contextlib.suppress(BadInput):
+            change_rows_of(context, FilesTask(bucket, 100, new_stamp(context)), change)
+            continue
+        failed += 1
+        assert files_of(context) == present
+    assert failed
 
 
 @pytest.mark.parametrize("column", ["dt", "id"])
