@@ -222,17 +222,22 @@ def _first_file(message: CommitMessage) -> str:
 
 
 def write_shifted(context: TableContext, stamp: str, shift: Shift) -> tuple[DataFileMeta, ...]:
-    """Write the rows of level-0 files into new files, with other numbers. Each file stays a run of its own."""
-    columns, names, files = merge_schema(context.schema).names, DataFileNames(context, stamp), list[DataFileMeta]()
-    for file in shift.files:
-        writer = DataFileWriter(context, shift.bucket_id, level=0, source=SOURCE_APPEND, names=names)
-        try:
+    """Write the rows of level-0 files into new files, with other numbers. Each file stays a run of its own.
+
+    If it fails, its new files are removed.
+    """
+    columns, names = merge_schema(context.schema).names, DataFileNames(context, stamp)
+    writers, files = list[DataFileWriter](), list[DataFileMeta]()
+    try:
+        for file in shift.files:
+            writers.append(DataFileWriter(context, shift.bucket_id, level=0, source=SOURCE_APPEND, names=names))
             for rows in read_data_file(context, shift.bucket_id, file, columns, PIECES.batch_rows):
-                writer.write(_with_numbers(rows, shift.by))
-            files += writer.close()
-        except BaseException:
+                writers[-1].write(_with_numbers(rows, shift.by))
+            files += writers[-1].close()
+    except BaseException:
+        for writer in writers:
             writer.abort()
-            raise
+        raise
     return tuple(files)
 
 

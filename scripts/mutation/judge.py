@@ -1,9 +1,9 @@
 """Decides whether tests detect a mutant.
 
 A change inside a function is made in a fork of the session, where the function gets the code of the mutant. That is fast, but has
-no effect on what the function did while modules were imported. So a mutant that survives there is judged again in a copy of the
-tree, in which pytest starts from scratch. Changes outside of functions, and those in code that runs in other processes, are
-judged only there.
+no effect on what the function did while modules were imported. So a mutant of a function that was called then, and that survives,
+is judged again in a copy of the tree, in which pytest starts from scratch. Changes outside of functions, and those in code that
+runs in other processes, are judged only there.
 """
 
 from __future__ import annotations
@@ -120,7 +120,17 @@ class Failures:
 
 def _detect(session: Session, mutant: Mutant, tests: Sequence[str], sink: Path) -> int:
     change = _in_place(mutant)
-    return (_patched(session, *change, tests, sink) if change else 0) or _judged_in_copy(mutant, tests, sink)
+    if change is None:
+        return _judged_in_copy(mutant, tests, sink)
+    was_called = _was_called(session, change[0].__code__)
+    result = _patched(session, *change, tests, sink)
+    return _judged_in_copy(mutant, tests, sink) if result == 0 and was_called else result
+
+
+def _was_called(session: Session, code: CodeType) -> bool:
+    """Whether the function, or one inside it, was called while modules were imported."""
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return session.has_run(code) or any(_was_called(session, part) for part in inner)
 
 
 def _patched(session: Session, function: FunctionType, code: CodeType, tests: Sequence[str], sink: Path) -> int:

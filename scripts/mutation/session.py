@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import NoReturn
 
 import pytest
@@ -40,6 +41,8 @@ class Session:
     collected: pytest.Session
     items: dict[str, pytest.Item]
     files: list[str]
+    has_run: Callable[[CodeType], bool]
+    """Whether a function was called while the tests, and with them the modules, were imported."""
     _folders: dict[int, Path] = field(default_factory=dict)
 
     def fork(self, work: Callable[[], int]) -> int:
@@ -99,13 +102,20 @@ class _Program:
     program: Callable[[Session], int]
     files: list[str]
     result: int = 3
+    _called: dict[int, CodeType] = field(default_factory=dict)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        sys.setprofile(None)
         gc.collect()
         gc.freeze()
-        self.result = self.program(Session(session, {item.nodeid: item for item in session.items}, self.files))
+        items = {item.nodeid: item for item in session.items}
+        self.result = self.program(Session(session, items, self.files, lambda code: id(code) in self._called))
         return True
+
+    def note_call(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            self._called[id(frame.f_code)] = frame.f_code
 
 
 def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> int:
@@ -117,6 +127,7 @@ def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> i
     os.chdir(ROOT)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     running = _Program(program, files)
+    sys.setprofile(running.note_call)
     pytest.main([*OPTIONS, *running.files], plugins=[running])
     return running.result
 
