@@ -42,6 +42,7 @@ from paimon_cli.metadata.data_file import (
     BucketId,
     CommitMessage,
     DeletionVectorRange,
+    FileChanges,
     IndexFileMeta,
     IndexManifestEntry,
     ManifestEntry,
@@ -206,7 +207,7 @@ def test_what_an_answer_to_a_put_means(tmp_path: Path) -> None:
 def _snapshot(context: TableContext) -> Snapshot:
     """A snapshot that was not published in this table yet."""
     made = commit_table(Path(context.layout.root).with_name("made-" + Path(context.layout.root).name))
-    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))
+    message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("a"),)))
     return Committer(made).commit([message], CommitIdentity("me")).snapshots[0]
 
 

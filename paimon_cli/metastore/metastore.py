@@ -33,7 +33,8 @@ DATABASE_SUFFIX = ".db"
 SEARCHED_DATABASES = 50
 """The most databases in which a table is looked for that was named without one."""
 OnDamage = Callable[[PaimonError], None]
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 _NAME = re.compile(r"[^./\\$\0]+")
 _SEPARATORS = frozenset("/\\")
 

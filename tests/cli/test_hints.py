@@ -210,7 +210,7 @@ PLAN_UNLESS_APPLIED = {"repair", "orphans rm"}
 def test_commands_can_be_pasted_without_a_terminal() -> None:
     """What a finding or a step of a repair tells to run has `--yes`, and so has a hint that discards nothing."""
     count = 0
-    for module, text in MESSAGES:
+    for module, text in messages():
         for line in PASTED.findall(text):
             for name, words in named_commands(f"paimon-cli {line}"):
                 if not name or "--yes" not in options_of(name) or (name in PLAN_UNLESS_APPLIED and "--apply" not in words):

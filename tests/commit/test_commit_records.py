@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pytest
 
-from paimon_cli.commit.commit_records import MAX_OLD_FILES, CommitRecord, all_records, needless, records_up_to
+from paimon_cli.commit.commit_records import MAX_OLD_FILES, CommitRecord, all_records, needless, records_of, records_up_to
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import Conflict, PaimonError, Refused
@@ -278,6 +278,37 @@ def test_a_slower_twin_completes_its_record_if_the_faster_one_died(tmp_path: Pat
     move_on(table)
     assert append(table, "again").already_committed
     assert "twin@0" in live_names(table) and "mine@0" not in live_names(table)
+
+
+def test_a_repetition_completes_the_records_of_all_writers_of_a_killed_commit(tmp_path: Path) -> None:
+    """One snapshot may make the commits of several writers. Each of them may be repeated by itself."""
+
+    class Killed(LocalStorage):
+        def overwrite(self, path: str, data: bytes) -> None:
+            if path.endswith("/LATEST"):
+                raise Crash
+            super().overwrite(path, data)
+
+    together = CommitIdentity("job", 7, writers=(("one", 1), ("two", 2)))
+    with pytest.raises(Crash):
+        append(foreign_table(tmp_path / "t", Killed()), "mine", together)
+    context = make_table(tmp_path / "t")
+    assert records(context) == ["1 open", "2 open", "7 open"]
+    assert append(context, "again", together).already_committed
+    assert records(context) == ["1", "2", "7"]
+    forget_users(context)
+    move_on(context)
+    for user, identifier in (*together.writers, ("job", 7)):
+        assert append(context, "again", CommitIdentity(user, identifier)).already_committed
+
+
+@pytest.mark.parametrize("numbers", [(3, 5, 9), (9, 5, 3), (5, 9, 3)])
+def test_of_contradicting_files_of_a_record_the_lowest_numbers_count(tmp_path: Path, numbers: tuple[int, ...]) -> None:
+    """Whatever order a listing has: what began earlier may be more snapshots."""
+    context = make_table(tmp_path / "t")
+    record = CommitRecord("a" * 64, 7, str(UUID(int=1)), 0, 0)
+    written = [replace(record, after=number, snapshot=number + 1) for number in numbers]
+    assert records_of(path for one in written for path in one.paths(context.layout)) == [replace(record, after=3, snapshot=4)]
 
 
 def test_a_commit_that_was_refused_is_new_later(tmp_path: Path) -> None:

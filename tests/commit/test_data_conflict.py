@@ -184,8 +184,8 @@ def test_only_rows_that_wait_for_a_bucket_count_as_a_whole(
     """The ranges of other files say which keys they can hold."""
     context = make_table(tmp_path / "t")
     messages = [
-        CommitMessage(EMPTY_ROW, bucket, 2, new_files=(data_file("mine", 0, 9),)),
-        CommitMessage(EMPTY_ROW, 1 - max(bucket, 0), 2, new_files=(data_file("beside", 100, 109),)),
+        CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=(data_file("mine", 0, 9),))),
+        CommitMessage(EMPTY_ROW, 1 - max(bucket, 0), 2, append=FileChanges(added=(data_file("beside", 100, 109),))),
     ]
     written = granularity(context, messages)
     entry = ManifestEntry(ADD, EMPTY_ROW, bucket, 2, data_file("rival", 10, 20))
@@ -525,6 +525,32 @@ def test_rows_that_lose_their_marks_are_back_in_another_bucket(tmp_path: Path) -
         else:
             with pytest.raises(BucketsConflict, match=r"^bucket-1 was written after snapshot 2"):
                 check(latest)
+
+
+@pytest.mark.parametrize("reads", [(1, 2), (2, 1), (2, 2), (1, None), (None, 2)])
+@pytest.mark.parametrize("looked_up", [False, True])
+def test_of_messages_that_read_the_table_at_different_times_the_oldest_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: tuple[int | None, ...], looked_up: bool
+) -> None:
+    """`looked_up`: keys were looked up before the files were read."""
+    monkeypatch.setattr(shared_keys, "first_shared_key", lambda *given: SharedKey("k=7", given[-1][0].file_name))
+    context = make_table(tmp_path / "t")
+    theirs(context, "read")
+    commit(context, 1, data_file("rival"), who=RIVAL)
+    messages = [
+        CommitMessage(
+            EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file(f"m{read}"),)), read_snapshot_id=read, keys_read_at=None
+        )
+        for read in reads
+    ]
+    if looked_up:
+        messages = [replace(message, read_snapshot_id=2, keys_read_at=message.read_snapshot_id or 0) for message in messages]
+    check = check_of_homes(context, ME, messages)
+    if reads == (2, 2):
+        check(context.snapshots.latest())
+    else:
+        with pytest.raises(BucketsConflict, match=r"^key k=7 in bucket-1 was written"):
+            check(context.snapshots.latest())
 
 
 def test_ranges_of_several_files_are_joined_only_where_they_overlap() -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.commit_messages import CommitKind, SnapshotChanges, apply_index_changes
+from paimon_cli.commit.commit_messages import (
+    CommitKind,
+    SnapshotChanges,
+    apply_index_changes,
+    meets_distributed_rows,
+    postpones_buckets,
+)
 from paimon_cli.commit.committer import Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
@@ -166,3 +172,14 @@ def test_files_whose_keys_cannot_be_read_are_damaged_or_expired(tmp_path: Path, 
     with pytest.raises(DamagedFile if is_there else DataConflict, match="theirs" if is_there else "has expired"):
         Committer(by_key).commit([ours], ME)
     assert context.snapshots.latest_id() == 2
+
+
+@pytest.mark.parametrize(("stored", "asked"), [("-2", None), ("-2", "4"), ("4", "-2"), ("4", None), ("4", "2"), ("-1", "4")])
+def test_buckets_are_postponed_if_the_table_or_the_job_says_so(tmp_path: Path, stored: str, asked: str | None) -> None:
+    """A job that rewrites partitions overrides the option; compactions of others still bring rows into its buckets."""
+    context = make_table(tmp_path / "t", {"bucket": stored})
+    if asked is not None:
+        context = replace(context, options=context.options.with_overrides({"bucket": asked}))
+    message = CommitMessage(EMPTY_ROW, 0, 4, append=FileChanges(added=(data_file("mine"),)))
+    assert postpones_buckets(context) == meets_distributed_rows(context, [message]) == ("-2" in (stored, asked))
+    assert not meets_distributed_rows(context, [replace(message, bucket=-2), replace(message, append=FileChanges())])

@@ -25,12 +25,12 @@ from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, Fil
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.append_change import FilesTask, change_rows_of
+from paimon_cli.jobs.append_change import ChangeTask, change_rows_of
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
-from paimon_cli.jobs.row_change import RowChange
+from paimon_cli.jobs.row_change import RowEdit
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.maintain.expire_partitions import drop_partitions
@@ -196,12 +196,12 @@ def test_a_task_that_fails_takes_its_files_away_itself(tmp_path: Path, kind: str
     """It may run in a process whose job has long ended, and can clean up no more."""
     context = made(tmp_path, kind, options={"target-file-row-num": "3"})
     values = parse_set_clause([f"n = 9999 + id - {rows_before}"], context.schema)
-    change = RowChange(parse_predicate("id >= 0", context.schema), values)
+    change = RowEdit(parse_predicate("id >= 0", context.schema), values)
     failed = 0
     for bucket in bucket_files(context, context.snapshots.latest()).values():
         present = files_of(context)
         with injected(2), contextlib.suppress(BadInput):
-            change_rows_of(context, FilesTask(bucket, 100, new_stamp(context)), change)
+            change_rows_of(context, ChangeTask(bucket, 100, new_stamp(context)), change)
             continue
         failed += 1
         assert files_of(context) == present

@@ -48,7 +48,7 @@ def new_rows(context: TableContext) -> None:
 
 
 def changed_rows(context: TableContext) -> None:
-    run_update(context, UpdateRequest("true", ["v = v + 1"]), LocalEngine(1), NoProgress())
+    run_update(context, UpdateRequest("true", ("v = v + 1",)), LocalEngine(1), NoProgress())
 
 
 def compacted(context: TableContext) -> None:

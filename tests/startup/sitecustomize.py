@@ -24,7 +24,7 @@ if "TEST_PIECES" in os.environ and find_spec("paimon_cli") is not None:
         setattr(PIECES, name, size)
 
 if "TEST_UNSYNCED" in os.environ:  # as in the process of the tests
-    os.fsync = os.fstat
+    os.fsync = os.fstat  # type: ignore[assignment]
 
 if "pyspark.daemon" in sys.orig_argv:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no threads before the fork

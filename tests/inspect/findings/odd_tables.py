@@ -32,9 +32,7 @@ def odd(build: Callable[[Path], TableContext]) -> Callable[[Path], TableContext]
     return build
 
 
-def keyed(
-    folder: Path, commits: int, options: Mapping[str, str] | None = None, bucket: int = 1, **request: Any
-) -> TableContext:
+def keyed(folder: Path, commits: int, options: Mapping[str, str] | None = None, bucket: int = 1, **request: Any) -> TableContext:
     """A table with a key whose commits overlap. `request`: of the writes."""
     context = make_table(folder, COLUMNS, ["id"], bucket=bucket, options=options)
     for number in range(commits):

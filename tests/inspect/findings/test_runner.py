@@ -143,7 +143,10 @@ def test_rows_of_several_bucket_counts_are_moved_by_the_command_of_their_finding
 
 @pytest.mark.parametrize("least", ["2", "40"])
 def test_many_manifests_are_merged_by_the_command_of_their_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, least: str  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Run,  # noqa: F811
+    least: str,
 ) -> None:
     monkeypatch.setattr(history_rules, "MANY_MANIFESTS", 5)
     monkeypatch.setattr(history_rules, "MERGED_BY_DEFAULT", 3)
