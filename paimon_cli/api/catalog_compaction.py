@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.table_change import Shield
-    from paimon_cli.metastore.metastore import Metastore
+    from paimon_cli.metastore.metastore import Metastore, OnDamage
 
 
 COMPACTION = "compaction"
@@ -198,15 +198,10 @@ class Compaction(OpenedCatalog):
         """
         from paimon_cli.jobs.compaction_service import ServedTable
 
-        checked, warned_of = set[str](), set[str]()
+        checked, warn_once = set[str](), _warning_once(self.runtime.warn)
 
         def chosen_by(part: TableChoice) -> Iterator[ChosenTable]:
             return part.found(self._locate, metastore, self.branch, warn_once)
-
-        def warn_once(error: PaimonError) -> None:
-            if error.message not in warned_of and len(warned_of) < MAX_NAMED:
-                warned_of.add(error.message)
-                self.runtime.warn(f"{error.message}; left out; {error.hint}")
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
@@ -260,6 +255,18 @@ class _TableLists:
                 raise
             self._warn(f"the tables could not be listed; using the list of the last round: {error}")
         return self._last[part]
+
+
+def _warning_once(warn: Callable[[str], None]) -> OnDamage:
+    """Warns of each damaged entry of the catalog, however often it is met, once."""
+    warned_of: set[str] = set()
+
+    def on_damage(error: PaimonError) -> None:
+        if error.message not in warned_of and len(warned_of) < MAX_NAMED:
+            warned_of.add(error.message)
+            warn(f"{error.message}; left out; {error.hint}")
+
+    return on_damage
 
 
 def _rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
