@@ -197,6 +197,11 @@ class NotFound(PaimonError):
 
     code, exit_code = "PC-NOT-FOUND", 3
 
+    @property
+    def is_about_a_name(self) -> bool:
+        """Whether the hint says which table was meant, or lists the tables of the catalog."""
+        return bool({"did_you_mean", "unknown_table", "unknown_database"} & self.details.keys())
+
 
 class BeingDropped(NotFound):
     """The table or branch is being dropped, or was dropped while the command ran. A commit that reports this was not made."""

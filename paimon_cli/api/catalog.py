@@ -172,6 +172,9 @@ class Catalog(Compaction):
                     "a catalog names a table db.table",
                     f"a copy may be named by a path: paimon-cli tables clone {shlex.quote(old)} {shlex.quote(new)}",
                 )
+        if "." not in old and (meant := self._metastore.similar_table(old)) is not None:
+            what = f"'{old}' is not the name of a table in a catalog"
+            raise UsageError(what, "a catalog names a table db.table", f"did you mean {meant.argument}?")
         self._metastore.rename_table(TableIdentifier.parse(old), TableIdentifier.parse(new))
 
     def clone_table(self, source: str, target: str) -> ClonedTable:

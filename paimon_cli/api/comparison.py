@@ -68,7 +68,7 @@ def compare_sides(
         raise UsageError(
             f"neither {names[0]} nor {names[1]} is a table",
             "files are read with the types of a table",
-            "name a table on one side",
+            next(filter(None, (_naming_hint(catalog, name) for name in names)), "name a table on one side"),
         )
     here, there = (
         side if side is not None else _file_side(catalog, name, table, format, given_form(form))
@@ -119,6 +119,17 @@ def _opened(catalog: Tables, name: str, branch: object) -> Table | None:
         return None
 
 
+def _naming_hint(catalog: Tables, name: str) -> str:
+    """The hint about a name that nearly is that of a table; empty for other names."""
+    try:
+        catalog.table(name)
+    except NotFound as missing:
+        return missing.hint if missing.is_about_a_name else ""
+    except UsageError:
+        return ""
+    return ""
+
+
 def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None, form: TextForm) -> FileSide:
     """Files read with the column types of the table; columns that the table lacks keep the types of the files."""
     from paimon_cli.ingest.inference import columns_of_file
@@ -129,6 +140,7 @@ def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None,
     try:
         inferred = columns_of_file(path, format, form, options, {name: field.type for name, field in known.items()}).fields
     except NotFound as error:
-        raise NotFound(f"there is neither a table nor a file {path}", error.why, NAMING_HINT) from None
+        hint = _naming_hint(catalog, path) or NAMING_HINT
+        raise NotFound(f"there is neither a table nor a file {path}", error.why, hint) from None
     fields = tuple(known.get(field.name, field) for field in inferred)
     return FileSide(path, FileRows((path,), format, form, options), fields)

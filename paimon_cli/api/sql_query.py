@@ -169,20 +169,34 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
     }
     connection = duckdb.connect(config=settings)
     datasets: list[TableDataset] = []
+    missing: list[NotFound] = []
 
     def release() -> None:
         connection.close()
         scratch.remove()
 
     try:
-        with _translated_errors(datasets):
-            query = _registered(connection, query, open_table, trace, datasets)
+        with _translated_errors(datasets, missing):
+            query = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             reader = connection.sql(query).to_arrow_reader(PIECES.batch_rows)
         return SqlResult(reader, datasets, release)
     except BaseException:
         release()
         raise
+
+
+def _remembering(open_table: OpenTable, missing: list[NotFound]) -> OpenTable:
+    """Opens tables, and keeps the errors about those that are not there: DuckDB may know the names, or not."""
+
+    def opened(name: str) -> Table:
+        try:
+            return open_table(name)
+        except NotFound as error:
+            missing.append(error)
+            raise
+
+    return opened
 
 
 def _registered(connection: Any, query: str, open_table: OpenTable, trace: Trace, datasets: list[TableDataset]) -> str:
@@ -291,8 +305,11 @@ _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
 
 
 @contextlib.contextmanager
-def _translated_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
-    """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query."""
+def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = ()) -> Iterator[None]:
+    """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query.
+
+    `missing`: the errors about tables that could not be opened, which may say what was meant.
+    """
     duckdb = installed("duckdb", EXTRA)
     try:
         yield
@@ -304,6 +321,7 @@ def _translated_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
         why = "\n".join(line.rstrip() for line in lines.splitlines() if line.strip())  # a caret points into the line above
         if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
             hint = "name tables as db.table with --warehouse, or by their path in double quotes"
+            hint = next((error.hint for error in missing if error.is_about_a_name), hint)
             raise NotFound(_KIND_OF_ERROR.sub("", what), "there is no such table or function", hint) from error
         if isinstance(error, duckdb.PermissionException):
             why = "a query reads tables only, unless the call allows it files"

@@ -207,6 +207,7 @@ def _explained(missing: NotFound, table: CatalogTable) -> NotFound:
         return NotFound(missing.what, content, "give the path of a Paimon table", **missing.details)
     if catalog is None and (meant := _meant(table)) is not None:
         missing.set_hint(f"did you mean {meant}?")
+        missing.details["did_you_mean"] = meant
         return missing
     return missing if catalog is None or table.identifier is None else catalog.no_files(table.identifier, table.url)
 

@@ -223,7 +223,7 @@ def rescale(
 
     Stop other engines' writers first: running writers of Java keep the old bucket count, and their next commits are accepted,
     so that keys are read twice. The command says if that has happened before it ended; later `health` finds it, and
-    `repair --apply` mends it.
+    `repair --only stale-buckets --apply` moves such rows.
 
     A table with dynamic buckets gets a fixed bucket count. If another job writes in the meantime, the command exits with 5
     and changes nothing. --partition rewrites only these partitions and does not change the option; writers refuse these

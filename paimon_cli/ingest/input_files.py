@@ -95,7 +95,7 @@ def _format_by_name(name: str) -> str | None:
     return format if base == name or format in TEXT else None
 
 
-MEND_LINK = "mend the link, or name another file"
+MEND_LINK = "correct the link, or name another file"
 SPARK_FORMATS = {DELTA: "delta", HUDI: "hudi", ICEBERG: "iceberg"}
 
 

@@ -53,9 +53,9 @@ MEANINGS = {
     ALONE: "half of a pair of -U and +U",
     BASELESS: "a -U or -D of a key without a row",
     OTHER_BASE: "a -U or -D with values that the row did not have",
-    UNSHOWN: "no change of a key that has come",
+    UNSHOWN: "no change for a key that was added",
     OTHER_ROW: "changes that end with another row than the table has",
-    LEFT_OUT: "no -D of a key that has gone",
+    LEFT_OUT: "no -D for a key that was removed",
     STRANGE: "rows that the commit did not write",
 }
 

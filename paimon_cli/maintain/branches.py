@@ -45,7 +45,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     if name in branches.directories():
         if branches.exists(name):
             raise UsageError(f"branch '{name}' exists", hint="choose another name")
-        hint = f"delete what there is of it: paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
+        hint = f"delete the part that exists: paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
         raise UsageError(f"branch '{name}' exists in part", "its creation was interrupted", hint)
     layout, storage = context.layout.of_branch(name), context.storage
     start = _start(context, tag, snapshot_id)

@@ -299,6 +299,7 @@ class Metastore(ABC):
             f"there is no table {identifier}",
             f"the {self.kind} catalog does not know it",
             f"{meant}paimon-cli tables ls {shlex.quote(database)}{self.flags}",
+            unknown_table=str(identifier),
         )
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:

@@ -184,7 +184,7 @@ class GuardedStorage(WrappedStorage):
             f"no safe commit on {self.root}",
             "the store cannot create a file so that only one of several writers succeeds, and the catalog has no lock",
             "give it one (lock.enabled=true and uri=jdbc:... by --option or in paimon.yaml); "
-            "--allow-unsafe-commit goes without, for a single writer",
+            "a single writer may commit without: --allow-unsafe-commit",
         )
 
     def check_commits(self) -> str | None:

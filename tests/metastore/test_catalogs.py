@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -204,6 +205,9 @@ def test_names_that_nearly_match_are_named(call: Call) -> None:
     for command in ("read", "describe", "health", "drop"):
         for name in ("shop.oders", "shp.orders", "orders", "oders"):
             assert re.search(r"did you mean ('shop.orders'|shop.orders)\?", call(command, name, code=3).err), (command, name)
+    lines = ("compare oders orders", "compare shop.oders shop.orders", "tables rename oders shop.x", "sql 'SELECT * FROM oders'")
+    for line in lines:
+        assert re.search(r"did you mean ('shop.orders'|shop.orders)\?", call(*shlex.split(line), code=None).err), line
     assert "did you mean 'shop'?" in call("tables", "ls", "shp", code=3).err
 
 

@@ -65,6 +65,8 @@ def test_names_that_nearly_match_are_named_by_one_page(call: Call, monkeypatch: 
     call("db", "create", "zoo")
     assert "did you mean 'shop.orders'?" in call("read", "shop.oders", code=3).err
     assert "did you mean 'shop'?" in call("tables", "ls", "shp", code=3).err
+    assert "did you mean 'shop.orders'?" in call("read", "shp.orders", code=3).err
+    assert "did you mean shop.orders?" in call("describe", "oders", code=3).err
 
     def refused(self: RestClient, *path: str, items: str, kind: type) -> list[Any]:
         raise StorageUnavailable("the listing is refused")
