@@ -16,6 +16,7 @@ from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
+    from paimon_cli.errors import PaimonError
     from paimon_cli.metastore.metastore import Metastore
     from paimon_cli.options.option_catalog import Option
 
@@ -95,8 +96,12 @@ def _tables(context: Any, incomplete: str) -> Iterator[Choice]:
 def _of_catalog(context: Any) -> Iterator[Choice]:
     metastore = _metastore(context)
     if metastore.has_names:
-        for database in metastore.databases():
-            yield from (Choice(str(table.identifier), "table") for table in metastore.tables(database.name))
+        for database in metastore.databases(_leave_out):
+            yield from (Choice(str(table.identifier), "table") for table in metastore.tables(database.name, _leave_out))
+
+
+def _leave_out(damage: PaimonError) -> None:
+    """What is damaged in the catalog completes nothing; `tables ls` names it."""
 
 
 def _metastore(context: Any) -> Metastore:
@@ -116,7 +121,7 @@ def _options(context: Any) -> dict[str, str]:
 
 
 def _database_names(context: Any, incomplete: str) -> Iterator[Choice]:
-    yield from _starting((Choice(found.name, "database") for found in _metastore(context).databases()), incomplete)
+    yield from _starting((Choice(found.name, "database") for found in _metastore(context).databases(_leave_out)), incomplete)
 
 
 def _paths(incomplete: str) -> Iterator[Choice]:

@@ -190,7 +190,7 @@ def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
     as_is, *others = scenarios(workload, table.context.options, {}, True, 1, table.on_scenario)
     message = (
         f"replaying {as_is.commits} commits: write amplification {as_is.write_amplification}, "
-        f"{as_is.read_amplification} runs to read, space amplification {as_is.space_amplification}, {as_is.stalls} stalls"
+        f"{as_is.read_amplification} runs to read, space amplification {as_is.space_amplification}{_stalls(table, as_is)}"
     )
     better = _better(as_is, others)
     if better is None:
@@ -199,13 +199,18 @@ def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
         return
     message = (
         f"{message}; with {better.scenario}: {better.write_amplification}, {better.read_amplification} runs, "
-        f"space {better.space_amplification}, {better.stalls} stalls"
+        f"space {better.space_amplification}{_stalls(table, better)}"
     )
     figures = {**_figures("", as_is), **_figures("suggested_", better)}
     is_overridden = bool(better.options.keys() & table.context.options.given)
     command = "" if is_overridden else f"paimon-cli alter {table.argument} set {better.scenario}"
     threshold = f"at most {WORTH_IT:.0%} of the bytes written or the runs read"
     yield Finding("PA005", ADVICE, "triggers", message, command, figures=figures, threshold=threshold)
+
+
+def _stalls(table: ExaminedTable, row: ScenarioRow) -> str:
+    """How often writers would have waited; empty where they never do."""
+    return "" if table.context.leaves_compaction else f", {row.stalls} stalls"
 
 
 def _better(as_is: ScenarioRow, others: Sequence[ScenarioRow]) -> ScenarioRow | None:
