@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.mark_done import PartitionMarks
 
 DATABASE_SUFFIX = ".db"
-SEARCHED_DATABASES = 50
+SEARCHED_DATABASES = 20
 """The most databases in which a table is looked for that was named without one."""
 OnDamage = Callable[[PaimonError], None]
 T = TypeVar("T")
