@@ -65,7 +65,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_has_a_row_for_each_mechanism() -> None:
-    assert [row.number for row in model()] == [str(number) for number in range(1, 31)]
+    assert [row.number for row in model()] == [str(number) for number in range(1, 33)]
     assert all(row.use and row.reproduce and row.prints for row in model())
 
 
@@ -80,7 +80,7 @@ def test_a_row_prints_what_it_promises(row: Row, prepared: Path, tmp_path: Path)
     promised = [text for text in row.prints if not text.startswith("exit ")]
     assert [text for text in promised if text not in said] == [], said
     ends = [int(text.removeprefix("exit ")) for text in row.prints if text.startswith("exit ")]
-    searches = [FINDS for command in row.reproduce if "--store unsafe" in command]
+    searches = [FINDS for command in row.reproduce if "--finds" in command]
     assert sorted(code for code in codes if code) == sorted(ends + searches), said
 
 
@@ -121,10 +121,17 @@ def test_the_abort_rates_of_the_page_about_concurrency(writers: int) -> None:
     assert shown[1:] == [f"{off.lost_updates} of {off.commits}", *(f"{100 * row.abort_rate:.1f}%" for row in rest)]
 
 
+@pytest.mark.parametrize("page", ["concurrency", "compaction"])
+def test_every_test_that_the_pages_name_exists(page: str) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / f"docs/{page}.md").read_text(encoding="utf-8"))
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_every_lab_case_that_the_pages_name_exists() -> None:
     named = [
         name
-        for page in ("concurrency", "model")
+        for page in ("concurrency", "compaction", "model")
         for name in re.findall(r"lab run ([\w-]+)", (ROOT / f"docs/{page}.md").read_text())
     ]
     assert len(set(named)) > 10

@@ -197,7 +197,7 @@ class _Teller:
                 self._record(event.actor, f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict), is_conflict=True)
 
     def _tell_write_phase(self, actor: int, read: BucketPicture) -> None:
-        """What the job did between reading the table and its first put: nobody else can see it before that put."""
+        """What the job did between reading the table and its first put: no other job can see it before that put."""
         prepared = self._puts[actor][0].picture if self._puts[actor] else None
         number = read.version.snapshot.id
         if prepared is None:

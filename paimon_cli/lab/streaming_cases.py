@@ -46,7 +46,7 @@ def _restarting_jobs(setting: LabSetting) -> Story:
         for _writer, compactor in jobs:
             if not compactor.commit():
                 count += 1
-                compactor.record("fails, and restarts from its last checkpoint", f"restart {count}", is_conflict=True)
+                compactor.record("fails, and restarts from its last checkpoint", f"restart {count}")
         jobs.reverse()  # the job that has just started again reads the table first, and commits first
     correct = _rows_are(table, expected)
     bad = f"{count} restarts in {setting.rounds} checkpoints: at each one the job that commits first makes the other one fail"
@@ -65,7 +65,7 @@ def _writers_and_compactor(setting: LabSetting) -> Story:
             writer.write([{"k": key, "v": expected[key]}])
         conflicts += not compactor.commit()
     correct = _rows_are(table, expected) and not conflicts
-    good = f"no restart in {setting.rounds} checkpoints: the jobs only add files, and no other job removes the compactor's"
+    good = f"no restart in {setting.rounds} checkpoints: the jobs only add files, and no other job removes files of the compactor"
     return table.story.end(correct, good if correct else f"{conflicts} conflicts, or rows are wrong")
 
 
@@ -163,5 +163,5 @@ def _race_of_indexes(setting: LabSetting, committer: type[Committer]) -> Story:
 
 
 def _record_homes(writer: Writer) -> None:
-    homes = "; ".join(f"{message.append.added[0].row_count} to bucket-{message.bucket}" for message in writer.messages)
+    homes = "; ".join(f"{message.new_files[0].row_count} to bucket-{message.bucket}" for message in writer.messages)
     writer.record("has assigned its rows by the hash index", homes)
