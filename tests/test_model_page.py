@@ -113,12 +113,15 @@ def test_the_picks_of_the_page_about_compaction() -> None:
     assert older.pick(third, 0) == (4, 4), "the output level and the runs of release 0.9"
 
 
-@pytest.mark.parametrize("writers", [2, pytest.param(4, marks=pytest.mark.nightly), pytest.param(8, marks=pytest.mark.nightly)])
-def test_the_abort_rates_of_the_page_about_concurrency(writers: int) -> None:
+SHAPES = [(2, 2), *(pytest.param(*shape, marks=pytest.mark.nightly) for shape in ((4, 2), (8, 1), (8, 2), (8, 8), (8, 32)))]
+
+
+@pytest.mark.parametrize(("writers", "buckets"), SHAPES)
+def test_the_abort_rates_of_the_page_about_concurrency(writers: int, buckets: int) -> None:
     page = (ROOT / "docs/concurrency.md").read_text(encoding="utf-8")
-    [shown] = [cells for cells in rows_of(page, 6) if cells[0] == str(writers)]
-    off, *rest = compare_granularities(GranularityShape(writers=writers, rounds=5), LabSetting(seed=0))
-    assert shown[1:] == [f"{off.lost_updates} of {off.commits}", *(f"{100 * row.abort_rate:.1f}%" for row in rest)]
+    [shown] = [cells for cells in rows_of(page, 7) if cells[:2] == [str(writers), str(buckets)]]
+    off, *rest = compare_granularities(GranularityShape(writers=writers, rounds=5, buckets=buckets), LabSetting(seed=0))
+    assert shown[2:] == [f"{off.lost_updates} of {off.commits}", *(f"{100 * row.abort_rate:.1f}%" for row in rest)]
 
 
 @pytest.mark.parametrize("page", ["concurrency", "compaction"])

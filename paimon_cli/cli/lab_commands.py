@@ -157,7 +157,7 @@ def run_lab_case(
         call.show(Listing("LabStory", None, StoryStep, story.steps, _heading(story), _footer(story)))
 
 
-DEFAULT_WRITERS, DEFAULT_ROUNDS, DEFAULT_KEYS, DEFAULT_TOUCHED = 4, 10, 80, 2
+DEFAULT_WRITERS, DEFAULT_ROUNDS, DEFAULT_KEYS, DEFAULT_TOUCHED, DEFAULT_BUCKETS = 4, 10, 80, 2, 2
 
 
 @command(lab, GRANULARITY)
@@ -165,10 +165,11 @@ def compare(
     call: Call,
     writers: Annotated[int, typer.Option(metavar="N", min=1, max=26, help="Number of concurrent writers.")] = DEFAULT_WRITERS,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Rounds of writes.")] = DEFAULT_ROUNDS,
-    keys: Annotated[int, typer.Option(metavar="N", min=2, help="Counters, in two partitions of two buckets.")] = DEFAULT_KEYS,
+    keys: Annotated[int, typer.Option(metavar="N", min=2, help="Counters, in two partitions.")] = DEFAULT_KEYS,
     keys_per_commit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Adjacent counters that each commit increments.")
     ] = DEFAULT_TOUCHED,
+    buckets: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Buckets of each partition.")] = DEFAULT_BUCKETS,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed for the choice of counters and the order of commits.")] = 0,
 ) -> None:
     """Compare the granularities of the data conflict check by abort rates and lost updates, on the same workload.
@@ -186,11 +187,12 @@ def compare(
     progress = progress_on_stderr()
     progress.start("Rounds", len(get_args(ConflictGranularity)) * rounds)
     try:
-        shape = GranularityShape(writers, rounds, keys, keys_per_commit)
+        shape = GranularityShape(writers, rounds, keys, keys_per_commit, buckets)
         rows = compare_granularities(shape, LabSetting(seed=seed, options=call.options), progress.advance)
     finally:
         progress.finish()
-    heading = f"{writers} writers, {rounds} rounds, {keys} counters in 2 partitions of 2 buckets, {keys_per_commit} per commit"
+    where = f"{keys} counters in 2 partitions of {counted(buckets, 'bucket')}"
+    heading = f"{writers} writers, {rounds} rounds, {where}, {keys_per_commit} per commit"
     call.show(Listing("LabGranularityList", None, GranularityRow, rows, heading, GRANULARITY_FOOTER))
 
 

@@ -18,19 +18,22 @@ from paimon_cli.lab.story import Story
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 
 COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
-PARTITIONS, BUCKETS = 2, 2
+PARTITIONS = 2
 NEARBY = 3
 """A commit draws its keys from a window this many times as large, so key ranges overlap more often than keys collide."""
 
 
 @dataclass(frozen=True)
 class GranularityShape:
-    """The workload. `keys`: the number of counters; `touched`: how many of them a commit increments, all in one partition."""
+    """The workload. `keys`: the number of counters; `touched`: how many of them a commit increments, all in one partition;
+    `buckets`: those of each of the two partitions.
+    """
 
     writers: int = 4
     rounds: int = 10
     keys: int = 80
     touched: int = 2
+    buckets: int = 2
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ Counter = tuple[int, int]
 
 def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None]) -> GranularityRow:
     generator = random.Random(setting.seed or 0)
-    options = {"bucket": str(BUCKETS)}
+    options = {"bucket": str(shape.buckets)}
     table = LabTable(Story("granularity", (setting.check,)), setting, COLUMNS, "k", options, partition="p")
     per_partition = shape.keys // PARTITIONS
     counters = [(p, k) for p in range(PARTITIONS) for k in range(per_partition)]
