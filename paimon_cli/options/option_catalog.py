@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from paimon_cli.errors import NotSupported
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.options.own_options import DECLARED
 
 HONOURED, IN_PART, HARMLESS = "honoured", "honoured in part", "harmless"
 REFUSED_ON_READ, REFUSED_ON_WRITE = "refused on read", "refused on write"
@@ -88,16 +88,9 @@ def _load() -> tuple[Option, ...]:
 OPTIONS = _load()
 """All options of Paimon, sorted by key."""
 
-OWN_OPTIONS = (
-    Option(
-        DATA_CONFLICT_CHECK,
-        "String",
-        "off",
-        "unknown to Paimon: commits fail if others have written to the same partition, bucket, key range or keys since its read",
-        "paimon-cli",
-        HONOURED,
-        choices=DATA_CONFLICT_CHECKS,
-    ),
+OWN_OPTIONS = tuple(
+    Option(own.key, own.type, own.default_text, f"unknown to Paimon: {own.meaning}", "paimon-cli", HONOURED, choices=own.choices)
+    for own in DECLARED
 )
 """Options that only paimon-cli has; Paimon's engines ignore them."""
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import TypedOption, parse_size, read_option
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.options.own_options import OwnOptions
 from paimon_cli.pieces import PIECES
 
 MB = 1024 * 1024
@@ -63,7 +63,7 @@ def is_of_files(key: str) -> bool:
     return key in ("bucket", "changelog-producer", VECTORS_ENABLED) or (known is not None and known.immutable)
 
 
-class TableOptions:
+class TableOptions(OwnOptions):
     """The options of one table, parsed once; sizes in bytes, durations in milliseconds. Immutable.
 
     An invalid value raises `UsageError` when its attribute is read, so that a bad option prevents only the operations that
@@ -240,7 +240,6 @@ class TableOptions:
     commit_min_retry_wait = TypedOption("commit.min-retry-wait", 10, read.parse_duration)
     commit_max_retry_wait = TypedOption("commit.max-retry-wait", 10_000, read.parse_duration)
     commit_user_prefix = TypedOption("commit.user-prefix", None, read.text)
-    commit_data_conflict_check = TypedOption(DATA_CONFLICT_CHECK, "off", read.one_of(*DATA_CONFLICT_CHECKS))
     commit_force_create_snapshot = TypedOption("commit.force-create-snapshot", False, read.boolean)
     manifest_target_file_size = TypedOption("manifest.target-file-size", 8 * MB, _positive_size)
     manifest_full_compaction_threshold_size = TypedOption("manifest.full-compaction-threshold-size", 16 * MB, read.parse_size)
@@ -369,7 +368,12 @@ class TableOptions:
         return self._table_stats_mode
 
 
-TYPED_OPTIONS = {name: option for name, option in vars(TableOptions).items() if isinstance(option, TypedOption)}
+TYPED_OPTIONS = {
+    name: option
+    for declared in (TableOptions, OwnOptions)
+    for name, option in vars(declared).items()
+    if isinstance(option, TypedOption)
+}
 """The options that paimon-cli reads, by attribute of `TableOptions`."""
 _NAME_OF_KEY = {key: name for name, option in TYPED_OPTIONS.items() for key in (option.key, *option.older_keys)}
 _DEPENDENT = {name for name, option in TYPED_OPTIONS.items() if callable(option.default)}
