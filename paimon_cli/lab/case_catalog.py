@@ -124,7 +124,7 @@ CASES = (
         writers=2,
         rounds=1,
         is_seeded=True,
-        own_options=("sequence.snapshot-ordering",),
+        own_options=("sequence.snapshot-ordering", "write-only"),
     ),
     Case(
         "lost-update-columns",

@@ -256,7 +256,7 @@ def snapshot_ordering(setting: LabSetting) -> list[Story]:
     """The merge disorder in a table that orders rows by sequence number, and in one that orders them by snapshot first."""
     stories = []
     for ordering in ("false", "true"):
-        options = {**setting.options, "sequence.snapshot-ordering": ordering}
+        options = {**setting.options, "write-only": "true", "sequence.snapshot-ordering": ordering}
         story = Story("snapshot-ordering", (setting.check,))
         story.record("table", f"has the option sequence.snapshot-ordering={ordering}")
         stories.append(_disorder(replace(setting, options=options), story))

@@ -37,7 +37,7 @@ HONEST: list[dict[str, str]] = [
     {"deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": "true"},
     {"write-only": "true"},
     {"write-only": "false"},
-    {"sequence.snapshot-ordering": "true"},
+    {"sequence.snapshot-ordering": "true", "write-only": "true"},
     {"num-sorted-run.compaction-trigger": "1"},
     {"num-sorted-run.stop-trigger": "1"},
     {"full-compaction.delta-commits": "1"},
