@@ -68,7 +68,7 @@ def test_the_page_about_the_parts_is_short() -> None:
 
 def test_paths_are_found() -> None:
     text = (
-        "`commit/committer`, `python -m scripts.nightly.properties --steps 9`, `lsm/{sorted_rows,aggregation}`, "
+        "`commit/committer`, `python -m scripts.nightly.properties --steps 9`, `lsm/{sorted_rows,changelog}`, "
         "`s3/warehouse`, `docs/speed.md`, `commit/nothing`"
     )
     assert list(paths_in(text)) == [
@@ -76,7 +76,7 @@ def test_paths_are_found() -> None:
             "commit/committer",
             "scripts/nightly/properties.py",
             "lsm/sorted_rows",
-            "lsm/aggregation",
+            "lsm/changelog",
             "docs/speed.md",
             "commit/nothing",
         ),

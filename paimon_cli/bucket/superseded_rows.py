@@ -12,15 +12,13 @@ from paimon_cli.bucket.deletion_vectors import vector_files
 from paimon_cli.bucket.merged_rows import ROW_NUMBER, merge_columns, merge_section
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_rows import WholeRowEngine
 from paimon_cli.lsm.sorted_runs import follow_each_other, key_sections
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
 def merge_chooses_rows(context: TableContext, bucket: BucketFiles) -> bool:
     """Whether each merged row of the bucket is a row of one of its files, so that `superseded_rows` can tell which."""
-    return isinstance(merge_engine(context.schema, context.options), WholeRowEngine) and not vector_files(bucket)
+    return not context.options.merge_engine.combines_versions and not vector_files(bucket)
 
 
 def superseded_rows(context: TableContext, bucket: BucketFiles) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.column_options import named_columns
+from paimon_cli.options.merge_engines import DEFAULT_ENGINE
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.table_options import HASHED, NULLABLE_KEYS, TableOptions
 
@@ -192,19 +193,19 @@ def _check_bucket_function(function: str, definition: TableDefinition) -> None:
 
 def _check_merging(definition: TableDefinition) -> None:
     options = definition.options
-    engine, producer = options.get("merge-engine", "deduplicate").lower(), options.get("changelog-producer", "none").lower()
+    engine, producer = TableOptions(options).merge_engine, options.get("changelog-producer", "none").lower()
     if not definition.primary_keys:
-        for key, neutral in (("merge-engine", "deduplicate"), ("changelog-producer", "none")):
+        for key, neutral in (("merge-engine", DEFAULT_ENGINE.name), ("changelog-producer", "none")):
             if options.get(key, neutral).lower() != neutral:
                 raise UsageError(
                     f"{key}={options[key]} needs a primary key", "rows of an append table are never merged", "add --primary-key"
                 )
-    if engine == "first-row" and producer not in ("none", "lookup"):
+    if engine.oldest_wins and producer not in ("none", "lookup"):
         raise UsageError(
-            f"changelog-producer={producer} cannot be combined with merge-engine=first-row", hint="use none or lookup"
+            f"changelog-producer={producer} cannot be combined with merge-engine={engine.name}", hint="use none or lookup"
         )
-    if engine == "first-row" and options.get("deletion-vectors.enabled", "false").lower() == "true":
-        raise UsageError("deletion vectors cannot be combined with merge-engine=first-row", "it never replaces a row")
+    if engine.oldest_wins and options.get("deletion-vectors.enabled", "false").lower() == "true":
+        raise UsageError(f"deletion vectors cannot be combined with merge-engine={engine.name}", "it never replaces a row")
     if producer == "lookup" and "full-compaction.delta-commits" in options:
         raise UsageError(
             "full-compaction.delta-commits cannot be combined with changelog-producer=lookup",
@@ -227,8 +228,9 @@ def _check_sequence_field(definition: TableDefinition) -> None:
     _expect_columns("sequence.field", names, definition)
     if not definition.primary_keys:
         raise UsageError("sequence.field needs a primary key", "it decides which row of a key wins", "add --primary-key")
-    if definition.options.get("merge-engine", "").lower() == "first-row":
-        raise UsageError("sequence.field cannot be combined with merge-engine=first-row", "the first row wins by arrival")
+    engine = TableOptions(definition.options).merge_engine
+    if engine.oldest_wins:
+        raise UsageError(f"sequence.field cannot be combined with merge-engine={engine.name}", "the first row wins by arrival")
     for name in names:
         if f"fields.{name}.aggregate-function" in definition.options:
             raise UsageError(f"sequence.field '{name}' has an aggregate function", "a column that orders rows is not aggregated")

@@ -184,7 +184,7 @@ def write(
 def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, on_error: str) -> None:
     if summary.missing_columns:
         names = ", ".join(f"'{name}'" for name in summary.missing_columns)
-        effect = "are not updated" if opened.context.schema.options.get("merge-engine") == "partial-update" else "become null"
+        effect = "are not updated" if opened.context.options.merge_engine.missing_columns_stay else "become null"
         note(f"note: the input, or some of its rows, lack {names}, which {effect}")
     if summary.rewrites:
         why = "other jobs had given keys of the same partitions their buckets, or the snapshot had expired"

@@ -1,8 +1,8 @@
 """Merges level 0 in tables whose compactions look up old rows above the output level (FORMAT.md, section 12).
 
 With deletion vectors, an old row is marked in the vector of its file; elsewhere the new row hides it. If the result depends on
-its values, they take part in the merge. First-row tables keep the old row and drop the new one. With `changelog-producer=lookup`
-all old values are read, since the changelog shows them. Java class: LookupMergeTreeCompactRewriter.
+its values, they take part in the merge. Where the oldest row wins, it stays and the new one is dropped. With
+`changelog-producer=lookup` all old values are read, since the changelog shows them. Java class: LookupMergeTreeCompactRewriter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from paimon_cli.lsm.changelog import NO_ROW, ChangedKeys, TakeRows, merged_row_n
 from paimon_cli.lsm.key_search import ABSENT
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, FirstRow, KeepAllVersions, MergeEngine, SortedRows, with_level
+from paimon_cli.lsm.sorted_rows import LEVEL, KeepAllVersions, MergeEngine, SortedRows, with_level
 from paimon_cli.lsm.sorted_runs import Section
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -52,6 +52,10 @@ class LookupMerge:
     @cached_property
     def _engine(self) -> MergeEngine:
         return merge_engine(self.context.schema, self.context.options)
+
+    @property
+    def _oldest_wins(self) -> bool:
+        return self.context.options.merge_engine.oldest_wins
 
     @cached_property
     def _above(self) -> tuple[DataFileMeta, ...]:
@@ -122,12 +126,12 @@ class LookupMerge:
         """
         engine = self._engine
         rows = sorted_rows(chunk, self._keys, engine)
-        rows = self._without_later_rows(rows) if isinstance(engine, FirstRow) else rows.lowest_level_above_0()
+        rows = self._without_later_rows(rows) if self._oldest_wins else rows.lowest_level_above_0()
         if self._above:
             is_new = self._old_rows(rows, _levels(rows)) == NO_ROW
             new_keys = chunk.take(pa.array(rows.order[rows.starts[is_new]])).select(list(self._keys))
             found = self._found(new_keys)
-            if isinstance(engine, FirstRow):
+            if self._oldest_wins:
                 is_new[is_new] = found.file != ABSENT
                 rows = _keys_of(rows, ~is_new)
             else:
@@ -142,9 +146,9 @@ class LookupMerge:
             yield merged
 
     def _report_changes(self, rows: SortedRows, levels: np.ndarray, merged: pa.RecordBatch, on_changes: TakeRows) -> None:
-        """Report the changes of keys in level 0; first-row tables report new keys only, with their row."""
+        """Report the changes of keys in level 0; where the oldest row wins, new keys only, with their row."""
         after, old = merged_row_numbers(rows, merged, self._keys), self._old_rows(rows, levels)
-        if isinstance(self._engine, FirstRow):
+        if self._oldest_wins:
             changes = merged.take(pa.array(after[(old == NO_ROW) & (after != NO_ROW)]))
         else:
             is_touched = np.minimum.reduceat(levels, rows.starts) == 0
@@ -153,14 +157,14 @@ class LookupMerge:
             on_changes(changes)
 
     def _old_rows(self, rows: SortedRows, levels: np.ndarray) -> np.ndarray:
-        """The row of each key above level 0, `NO_ROW` if there is none. Retractions do not count in first-row tables."""
+        """The row of each key above level 0, `NO_ROW` if there is none. Retractions do not count where the oldest row wins."""
         is_old = levels > 0
-        if isinstance(self._engine, FirstRow):
+        if self._oldest_wins:
             is_old &= (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
         return np.asarray(np.maximum.reduceat(np.where(is_old, rows.order, NO_ROW), rows.starts))
 
     def _without_later_rows(self, rows: SortedRows) -> SortedRows:
-        """First-row tables: the rows without those of level 0 whose key has a row above it, which readers have seen.
+        """Where the oldest row wins: the rows without those of level 0 whose key has a row above it, which readers have seen.
 
         It stays, although writers that did not know of each other may have given the row of level 0 a lower sequence number.
         """
@@ -200,8 +204,8 @@ class LookupMerge:
 
     def _wins_over(self, oldest_sequence: int, old: DataFileMeta) -> bool:
         """Whether new rows replace those of an old file whatever their values are, so that the old rows need not be read."""
-        engine = self._engine
-        newest_wins = isinstance(engine, Deduplicate) and not engine.sequence_fields and not engine.ignore_delete
+        options = self.context.options
+        newest_wins = options.merge_engine.newest_wins and not options.sequence_fields and not options.ignore_delete
         return newest_wins and oldest_sequence > old.max_sequence_number
 
 

@@ -13,6 +13,7 @@ from paimon_cli.inspect.findings.finding import METADATA, Finding
 from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.merge_engines import DEFAULT_ENGINE
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def describe_table(table: CatalogTable, examined: ExaminedTable) -> TableDescrip
         primary_keys=schema.primary_keys,
         partition_keys=schema.partition_keys,
         bucket=schema.options.get("bucket", "-1"),
-        merge_engine=schema.options.get("merge-engine", "deduplicate") if schema.primary_keys else None,
+        merge_engine=schema.options.get("merge-engine", DEFAULT_ENGINE.name) if schema.primary_keys else None,
         schema_id=schema.id,
         columns=_columns(schema),
         options=shown_options(schema.options),

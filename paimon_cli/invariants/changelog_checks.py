@@ -30,7 +30,7 @@ from paimon_cli.invariants.violation import Violation
 from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.row_difference import differing
-from paimon_cli.lsm.sorted_rows import Deduplicate, SortedRows, WholeRowEngine
+from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
 from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
@@ -224,14 +224,13 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
         functools.partial(_numbered, context, after, AFTER, memory),
     ]
     compared = ChangedKeys.of(context.schema, context.options).compared or tuple(columns)
-    replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine == "first-row")
+    replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine.oldest_wins)
     yield from merge_in_passes(runs, keys, replayed, max_merged_runs(context, PIECES.merge_bytes), keys_repeat=True)
 
 
 def _keeps_last_row(context: TableContext) -> bool:
     """Whether a commit keeps exactly its last row of each key; other merge engines may drop rows or combine them."""
-    engine = merge_engine(context.schema, context.options)
-    return isinstance(engine, Deduplicate) and not engine.ignore_delete
+    return context.mode.merge_engine.newest_wins and not context.options.ignore_delete
 
 
 def _numbered(context: TableContext, bucket: BucketFiles, number: int, memory: int) -> Rows:

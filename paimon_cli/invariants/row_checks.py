@@ -146,7 +146,7 @@ class _RowsOfFile:
         postponed = self._entry.is_postponed
         if not (self._unordered or postponed) and (first < lowest or last > highest):
             yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
-        elif last < highest and file.level == 0 and self._context.options.merge_engine == "deduplicate" and not postponed:
+        elif last < highest and file.level == 0 and self._context.options.merge_engine.newest_wins and not postponed:
             yield self._of("PV045", f"its last key is {last}, but its metadata says {highest}")
         if self._sequences[0] < file.min_sequence_number or self._sequences[1] > file.max_sequence_number:
             recorded = f"{file.min_sequence_number} to {file.max_sequence_number}"
@@ -223,7 +223,7 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
 def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV059. Compactions look up the previous row of a key from level 1 on, and use the first one that they find."""
     context = version.context
-    if not context.mode.looks_up_old_rows or context.options.deletion_vectors_enabled or context.mode.merge_engine == "first-row":
+    if not context.mode.looks_up_old_rows or context.options.deletion_vectors_enabled or context.mode.merge_engine.oldest_wins:
         return
     files = tuple(entry.file for entry in version.at(bucket_id) if entry.file.level > 0)
     bucket, found = BucketFiles(*bucket_id, 0, files), 0

@@ -25,11 +25,6 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.clauses import BadRow, SetClause, SetItem
 from paimon_cli.sql.predicate import Predicate
 
-REMOVING = {
-    "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
-    "aggregation": "aggregation.remove-record-on-delete=true",
-}
-
 HINT = "nothing was committed; change the expression or the condition"
 
 NameRow = Callable[[int], str]
@@ -114,7 +109,7 @@ def changed_rows(context: TableContext, change: RowEdit, batch: pa.RecordBatch, 
     ordered_by = context.options.sequence_fields
     if any(assignment.column.name in ordered_by for assignment in change.assignments):
         _check_winners(context, batch, changed)
-    if context.options.merge_engine != "deduplicate":
+    if not context.options.merge_engine.newest_wins:
         _check_effect(context, merge_rows(context.schema, _columns(context, batch), INSERT, 0), changed)
     return changed
 
@@ -151,11 +146,10 @@ def _check_effect(context: TableContext, before: pa.RecordBatch, after: pa.Recor
         kinds = merged.column(VALUE_KIND).to_numpy()
         wrong = np.flatnonzero(kinds & 1 == 0)
         if len(wrong) or len(kinds) < after.num_rows:
-            name = context.options.merge_engine
-            hint = f"set {REMOVING[name]}" if name in REMOVING and not context.options.ignore_delete else ""
-            raise BadInput(
-                f"merge-engine={name} does not delete rows of this table", "the row would remain, but without its values", hint
-            )
+            rules = context.options.merge_engine
+            hint = f"set {rules.deleting_options}" if rules.deleting_options and not context.options.ignore_delete else ""
+            what = f"merge-engine={rules.name} does not delete rows of this table"
+            raise BadInput(what, "the row would remain, but without its values", hint)
         return
     for name in context.schema.field_names:
         shown, wanted = merged.column(name), after.column(name)
@@ -163,7 +157,7 @@ def _check_effect(context: TableContext, before: pa.RecordBatch, after: pa.Recor
             key = ", ".join(f"{k} = {after.column(k)[different]}" for k in context.schema.primary_keys)
             raise BadInput(
                 f"column {name} of the row with {key} would not become {wanted[different]}",
-                f"merge-engine={context.options.merge_engine} would show {shown[different]}",
+                f"merge-engine={context.options.merge_engine.name} would show {shown[different]}",
                 "nothing was committed; write rows that the merge engine turns into the values you want",
                 column=name,
                 row=key,

@@ -141,9 +141,9 @@ def _left_out(context: TableContext, stale: CommittedFile, newer: pa.Table | Non
     whatever their numbers are.
     """
     options = context.options
-    if newer is None or options.sequence_fields or options.merge_engine == "first-row":
+    if newer is None or options.sequence_fields or options.merge_engine.oldest_wins:
         return None
-    if options.merge_engine == "deduplicate":
+    if options.merge_engine.newest_wins:
         return newer
     keys = list(context.schema.trimmed_primary_keys)
     for batch in read_data_file(context, stale.entry.bucket_id, stale.entry.file, keys, PIECES.batch_rows):
@@ -151,7 +151,7 @@ def _left_out(context: TableContext, stale: CommittedFile, newer: pa.Table | Non
             partition = partition_text(context, stale.entry.partition) or context.address
             raise NotSupported(
                 f"rows of {partition} that were written for another bucket count cannot be put in order",
-                f"their keys were written again since, and merge-engine={options.merge_engine} needs both rows in order",
+                f"their keys were written again since, and merge-engine={options.merge_engine.name} needs both rows in order",
                 "overwrite the partition with the right rows",
             )
     return None

@@ -244,9 +244,9 @@ def _moves_rows(context: TableContext, change: RowEdit) -> bool:
     assigned = [assignment.column.name for assignment in change.assignments]
     moving = [name for name in assigned if context.schema.has_movable_rows and name in context.schema.partition_keys]
     engine = context.options.merge_engine
-    if moving and engine != "deduplicate":
+    if moving and not engine.newest_wins:
         raise UsageError(
-            f"column '{moving[0]}' cannot be set in a table with merge-engine={engine}",
+            f"column '{moving[0]}' cannot be set in a table with merge-engine={engine.name}",
             "a key stays in the partition of its first row",
             "delete the row and write a new one",
             column=moving[0],

@@ -175,9 +175,9 @@ def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snap
         return bucket_files(context, snapshot, FileFilter(lambda partition: not replaced.matches(partition)))
     if not replaces_named_partitions(context):
         return bucket_files(context, None)
-    if context.mode.merge_engine != "deduplicate":
+    if not context.mode.merge_engine.newest_wins:
         raise NotSupported(
-            f"an overwrite of the partitions that get rows, in a table with merge-engine={context.mode.merge_engine}",
+            f"an overwrite of the partitions that get rows, in a table with merge-engine={context.mode.merge_engine.name}",
             "rows go to the partition where their key lives, so the partitions to replace are not known in advance",
             "name the partition with --partition; dynamic-partition-overwrite=false replaces the rows of all partitions",
         )

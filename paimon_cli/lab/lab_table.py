@@ -293,11 +293,11 @@ class Writer(Actor):
         self.record(f"wrote {row_texts(rows)}", f"numbered {numbers}; no reader sees it yet")
 
     def change(self, key: str, value: Any, column: str, new_value: Callable[[Any], Any]) -> None:
-        """The write phase of a read-modify-write: write the row as read, with one column changed; in a partial-update table write
-        only the key and that column.
+        """The write phase of a read-modify-write: write the row as read, with one column changed; where missing columns stay,
+        write only the key and that column.
         """
         row = next(row for row in self._rows if row[key] == value)
-        kept = {key: value} if self.context.options.merge_engine == "partial-update" else row
+        kept = {key: value} if self.context.options.merge_engine.missing_columns_stay else row
         self.prepare([{**kept, column: new_value(row[column])}], self.read_id)
 
     @property

@@ -1,6 +1,4 @@
-"""Rows sorted by key and sequence number, and the merge engines that choose among them: the newest row of a key (deduplicate),
-the oldest (first-row), or all of them.
-"""
+"""Rows sorted by key and sequence number, and the interface of merge engines, which make one row of the rows of a key."""
 
 from __future__ import annotations
 
@@ -13,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.errors import BadInput
-from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
+from paimon_cli.datatypes.data_type import UNORDERED_ROOTS
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.table_schema import TableSchema
 
 LEVEL = "_LEVEL"
 """The column with the level of a row's file, for merges whose result depends on it."""
@@ -65,6 +66,13 @@ class SortedRows:
             return np.zeros(len(self.starts), dtype=bool)
         return self.is_lone
 
+    @property
+    def retractions(self) -> np.ndarray:
+        """Whether each row (in `order`) is a retraction of a key that is merged."""
+        retracted = (self.rows.column(VALUE_KIND).to_numpy()[self.order] & 1) == 1
+        retracted[self.starts[self.passes_unmerged]] = False
+        return retracted
+
     def chosen(self, kept: np.ndarray) -> SortedRows:
         """Only the `kept` rows (bool, in `order`), without keys that have none."""
         sizes = np.add.reduceat(kept, self.starts, dtype=np.int64)
@@ -96,7 +104,11 @@ class SortedRows:
 
 
 class MergeEngine(Protocol):
-    """Merges the rows of each key. Retractions are kept; the caller decides whether to drop them."""
+    """Merges the rows of each key. Retractions are kept; the caller decides whether to drop them.
+
+    Results are merged again, with older and with newer rows: for added rows a, b, c in this order, merging a with the result of
+    b and c must give the same as merging the result of a and b with c. `tests/lsm/test_engine_contract.py` tests each engine.
+    """
 
     @property
     def sequence_fields(self) -> Sequence[str]:
@@ -119,6 +131,14 @@ class MergeEngine(Protocol):
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         """At most one row per key, in key order. Raises `BadInput` for a row that the engine does not accept."""
         ...
+
+
+def check_order(schema: TableSchema, option: str, names: Sequence[str]) -> None:
+    """Raise `NotSupported` for sequence fields of nested types, which only Java can compare. `option`: where they are named."""
+    for field in map(schema.field, names):
+        if field.type.root in UNORDERED_ROOTS:
+            what = f"{option} with {field.name} {type_to_sql(field.type)}"
+            raise NotSupported(what, "values of nested types cannot be compared")
 
 
 class EngineAround:
@@ -165,54 +185,6 @@ class WholeRowEngine:
 
     def refusal(self, kind: int) -> BadInput | None:
         return None
-
-
-@dataclass(frozen=True)
-class Deduplicate(WholeRowEngine):
-    """The newest row wins, whatever its kind, unless `ignore_delete` skips retractions (Java DeduplicateMergeFunction)."""
-
-    ignore_delete: bool = False
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        if self.ignore_delete and (ignored := _retractions(rows)).any():
-            positions = np.where(ignored, -1, np.arange(len(rows.order)))
-            newest = np.maximum.reduceat(positions, rows.starts)
-            return rows.taken(rows.order[newest[newest >= 0]])
-        return rows.taken(rows.last_of_each_key)
-
-
-@dataclass(frozen=True)
-class FirstRow(WholeRowEngine):
-    """The oldest row wins. A retraction is refused, or skipped with `ignore_delete` (Java FirstRowMergeFunction)."""
-
-    ignore_delete: bool = False
-
-    def refusal(self, kind: int) -> BadInput | None:
-        if self.ignore_delete:
-            return None
-        return BadInput(
-            "merge-engine=first-row does not accept rows of kind -D or -U",
-            "the first row of a key is kept for good",
-            "drop them from the input, or set the option ignore-delete=true",
-        )
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        ignored = _retractions(rows)
-        if not ignored.any():
-            return rows.taken(rows.order[rows.starts])
-        refused = self.refusal(DELETE)
-        if refused is not None:
-            raise refused
-        positions = np.where(ignored, len(rows.order), np.arange(len(rows.order)))
-        oldest = np.minimum.reduceat(positions, rows.starts)
-        return rows.taken(rows.order[oldest[oldest < len(rows.order)]])
-
-
-def _retractions(rows: SortedRows) -> np.ndarray:
-    """Whether each row (in `order`) is a retraction of a key that is merged."""
-    retracted = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 1
-    retracted[rows.starts[rows.passes_unmerged]] = False
-    return retracted
 
 
 class KeepAllVersions(WholeRowEngine):

@@ -13,6 +13,7 @@ from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options import option_catalog
+from paimon_cli.options.merge_engines import MergeRules
 from paimon_cli.options.option_catalog import COMMIT, COMPACT, OPEN, WRITE
 from paimon_cli.options.table_options import SNAPSHOT_ORDERING, TableOptions
 
@@ -55,7 +56,7 @@ class TableMode:
 
     has_keys: bool
     bucket_mode: BucketMode
-    merge_engine: str
+    merge_engine: MergeRules
     changelog_producer: str
     deletion_vectors: bool
     merge_on_read: bool
@@ -90,7 +91,7 @@ class TableMode:
             options.force_lookup,
             options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
             options.postpone_merge_on_read,
-            options.merge_engine == "deduplicate" and options.ignore_delete,
+            options.merge_engine.newest_wins and options.ignore_delete,
         )
 
     @property
@@ -112,7 +113,7 @@ class TableMode:
     def looks_up_old_rows(self) -> bool:
         """Whether a compaction of level 0 must look up the older rows of its keys above its output level."""
         return self.has_keys and (
-            self.deletion_vectors or self.force_lookup or self.merge_engine == "first-row" or self.changelog_producer == LOOKUP
+            self.deletion_vectors or self.force_lookup or self.merge_engine.oldest_wins or self.changelog_producer == LOOKUP
         )
 
     @property
@@ -121,14 +122,14 @@ class TableMode:
 
         See Java's LookupMergeFunction. False where that makes no difference: the newest row wins, or older ones are marked.
         """
-        return self.looks_up_old_rows and self.merge_engine in ("aggregation", "partial-update") and not self.deletion_vectors
+        return self.looks_up_old_rows and self.merge_engine.combines_versions and not self.deletion_vectors
 
     @property
     def hides_level_0(self) -> bool:
         """Whether ordinary reads skip level 0 until it is compacted (FORMAT.md, section 11.1)."""
         if not self.has_keys or self.shows_level_0:
             return False
-        return not self.merge_on_read if self.deletion_vectors else self.merge_engine == "first-row"
+        return not self.merge_on_read if self.deletion_vectors else self.merge_engine.oldest_wins
 
     @property
     def hides_postponed(self) -> bool:

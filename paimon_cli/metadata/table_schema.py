@@ -62,6 +62,11 @@ class TableSchema:
         return tuple(name for name in self.primary_keys if name not in self.partition_keys)
 
     @property
+    def fixed_columns(self) -> frozenset[str]:
+        """Columns with the same value in all rows of a key: also partition columns, which a retraction must not clear."""
+        return frozenset((*self.primary_keys, *self.partition_keys))
+
+    @property
     def has_movable_rows(self) -> bool:
         """Whether rows may move to another partition: the primary key lacks partition columns, and buckets are dynamic."""
         is_outside = bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)

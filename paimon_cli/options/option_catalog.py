@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from paimon_cli.errors import NotSupported
+from paimon_cli.options.merge_engines import MERGE_ENGINES
 from paimon_cli.options.own_options import DECLARED
 
 HONOURED, IN_PART, HARMLESS = "honoured", "honoured in part", "harmless"
@@ -73,9 +74,15 @@ class Option:
         return all(value in harmless or value in gate.unless for gate in gates)
 
 
+_CHOICES = {"merge-engine": tuple(MERGE_ENGINES)}
+"""Values that are listed elsewhere, by option."""
+
+
 def _option(row: Mapping[str, Any]) -> Option:
     gates = tuple(Gate(gate["at"], tuple(gate["unless"]), gate.get("of_keys", True)) for gate in row.get("gates", ()))
     lists = {name: tuple(row.get(name, ())) for name in ("choices", "older_keys")}
+    if row["key"] in _CHOICES:
+        lists["choices"] = _CHOICES[row["key"]]
     return Option(**{"default": None, **row, **lists, "gates": gates})
 
 

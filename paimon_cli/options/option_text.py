@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
@@ -213,6 +213,12 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return value.strip().lower()
 
     return read
+
+
+def one_in(named: Mapping[str, T]) -> Callable[[str], T]:
+    """A parser of the lower-case names of these values, without regard to case."""
+    read_name = one_of(*named)
+    return lambda value: named[read_name(value)]
 
 
 LONGEST_NAME = 256

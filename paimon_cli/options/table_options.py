@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
+from paimon_cli.options.merge_engines import DEFAULT_ENGINE, MERGE_ENGINES
 from paimon_cli.options.option_text import TypedOption, parse_size, read_option
 from paimon_cli.options.own_options import OwnOptions
 from paimon_cli.pieces import PIECES
@@ -163,9 +164,7 @@ class TableOptions(OwnOptions):
     write_max_writers_to_spill = TypedOption("write-max-writers-to-spill", 10, read.integer(0))
     local_sort_max_file_handles = TypedOption("local-sort.max-num-file-handles", 128, read.integer(2))
     sort_spill_threshold = TypedOption("sort-spill-threshold", None, read.integer(2))
-    merge_engine = TypedOption(
-        "merge-engine", "deduplicate", read.one_of("deduplicate", "partial-update", "aggregation", "first-row")
-    )
+    merge_engine = TypedOption("merge-engine", DEFAULT_ENGINE, read.one_in(MERGE_ENGINES))
     sequence_fields = TypedOption[tuple[str, ...]]("sequence.field", (), read.names)
     write_sequence_number_init_mode = TypedOption("write.sequence-number-init-mode", "scan", read.one_of("scan", "snapshot"))
     sequence_snapshot_ordering = TypedOption(SNAPSHOT_ORDERING, False, read.boolean)
@@ -332,7 +331,12 @@ class TableOptions(OwnOptions):
     def looks_up_keys(self) -> bool:
         """Whether compactions look up the previous row of a key in files that they do not rewrite."""
         looks_up = self.deletion_vectors_enabled or self.changelog_producer == "lookup" or self.force_lookup
-        return looks_up or self.merge_engine == "first-row"
+        return looks_up or self.merge_engine.oldest_wins
+
+    @property
+    def sequence_descending(self) -> bool:
+        """Whether the row with the smallest value of the sequence fields is the newest."""
+        return self.sequence_sort_order == "descending"
 
     @property
     def stop_trigger(self) -> int:

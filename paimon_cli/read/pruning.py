@@ -325,7 +325,7 @@ class Pruning(FileFilter):
         A section is only skipped as a whole, because a matching old row may be hidden by a newer row that does not match. Merge
         engines that combine versions create rows that are in no file; with them only sections of one file can be skipped.
         """
-        if len(members) > 1 and self._context.options.merge_engine != "deduplicate":
+        if len(members) > 1 and self._context.options.merge_engine.combines_versions:
             return True
         if any(self._may_hold_values(entry) and self._may_hold_indexed(entry) for entry in members):
             return True

@@ -4,9 +4,9 @@ All rows of the write are collected, and sorted by key on local disk if they do 
 in the whole table (`bucket/key_homes`), portion by portion. If the key of a row lives in another partition, the merge engine
 decides (Java ExistingProcessor):
 
-- deduplicate: the old row is deleted, and the new row goes to its own partition.
-- partial-update, aggregation: the new row goes to the partition where the key lives.
-- first-row: the new row is dropped.
+- The newest row wins: the old row is deleted, and the new row goes to its own partition.
+- The oldest row wins: the new row is dropped.
+- The rows are combined: the new row goes to the partition where the key lives.
 
 A retraction goes to the partition where its key lives, whatever its own partition columns say.
 """
@@ -35,6 +35,7 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
 from paimon_cli.metadata.table_mode import INPUT
+from paimon_cli.options.merge_engines import MergeResult
 from paimon_cli.pieces import PIECES
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
 from paimon_cli.write.routers import UnawareRouter, rows_by_code, with_buckets
@@ -57,6 +58,11 @@ class KeyPlacement:
         self._home_partitions = np.array([self._partitions.of(b.partition) for b in homes.buckets], np.int64)
         self._home_buckets = np.array([bucket.bucket for bucket in homes.buckets], np.int32)
         self._open: dict[int, OpenBuckets] = {}
+        self._placing = {
+            MergeResult.NEWEST: self._following_rows,
+            MergeResult.OLDEST: self._first_rows,
+            MergeResult.COMBINED: self._at_home,
+        }
 
     def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows to write, each with its bucket in an additional column; rows of one key in the order of arrival."""
@@ -69,10 +75,9 @@ class KeyPlacement:
     def _place(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """`batches`: all rows of some keys."""
         v = self._versions(batches)
-        engine = self._context.options.merge_engine
-        placing = {"deduplicate": self._following_rows, "first-row": self._first_rows}.get(engine, self._at_home)
-        partitions, buckets = placing(v)
-        if engine == "deduplicate":
+        result = self._context.options.merge_engine.result
+        partitions, buckets = self._placing[result](v)
+        if result is MergeResult.NEWEST:
             yield from self._deletes(v, batches, partitions, buckets)
         partitions, buckets = v.as_arrived(partitions), v.as_arrived(buckets)
         own, begin = v.as_arrived(v.partitions), 0
@@ -109,8 +114,9 @@ class KeyPlacement:
         return np.asarray(numbers[routed.codes])
 
     def _following_rows(self, v: KeyVersions) -> tuple[Rows, Buckets]:
-        """Partitions and buckets for deduplicate: a key moves to the partition of its newest row. A retraction goes where the key
-        lives; one of an unknown key is dropped, unless the changelog records the input.
+        """If the newest row wins: a key moves to the partition of its newest row.
+
+        A retraction goes where the key lives; one of an unknown key is dropped, unless the changelog records the input.
 
         A key that returns to a partition gets the bucket that it had there. In another bucket, its new row and its deletion would
         have no order in the changelog.
@@ -135,14 +141,14 @@ class KeyPlacement:
         return partitions, np.where(last_new >= v.starts[v.keys], buckets[last_new], v.home_buckets[v.keys])
 
     def _at_home(self, v: KeyVersions) -> tuple[Rows, Buckets]:
-        """Partitions and buckets for engines that combine rows: all rows of a key go where its first row went."""
+        """If rows are combined: all rows of a key go where its first row went."""
         is_new = v.home_partitions == ABSENT
         partitions = np.where(is_new, v.partitions[v.starts], v.home_partitions)[v.keys]
         chosen = self._choose(v, partitions, v.starts[is_new])
         return partitions, np.where(is_new, chosen[v.starts], v.home_buckets)[v.keys]
 
     def _first_rows(self, v: KeyVersions) -> tuple[Rows, Buckets]:
-        """Partitions and buckets for first-row: rows of new keys keep their partition, only the first one gets a bucket."""
+        """If the oldest row wins: rows of new keys keep their partition, only the first one gets a bucket."""
         return v.partitions, self._choose(v, v.partitions, v.starts[v.home_partitions == ABSENT])
 
     def _choose(self, v: KeyVersions, partitions: Rows, new: Rows) -> Buckets:

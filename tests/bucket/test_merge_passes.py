@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_cli.bucket.spilled_runs import OpenRun, SpillDirectory, merge_in_passes
-from paimon_cli.lsm.sorted_rows import Deduplicate, KeepAllVersions, MergeEngine
+from paimon_cli.lsm.engines.deduplicate import Deduplicate
+from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine
 
 Rows = list[tuple[int, int, int]]
 """Key, sequence number, kind."""

@@ -29,7 +29,7 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.sorted_rows import Deduplicate
+from paimon_cli.lsm.engines.deduplicate import Deduplicate
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_rows

@@ -16,8 +16,9 @@ from paimon_cli.bucket.key_lookup import FoundRows
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.errors import PaimonError
 from paimon_cli.lsm.changelog import NO_ROW, ChangedKeys, FullCompactionChanges, InputChanges, inserts, merged_row_numbers
+from paimon_cli.lsm.engines.deduplicate import Deduplicate
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, SortedRows
+from paimon_cli.lsm.sorted_rows import LEVEL, SortedRows
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.options.table_options import TableOptions
 from tests.lsm.merge_lines import batch_of, engine_of, records_of, table_schema

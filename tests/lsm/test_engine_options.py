@@ -8,11 +8,15 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
-from paimon_cli.lsm.aggregation import Aggregation, PartialUpdate, SequenceGroup
 from paimon_cli.lsm.aggregators.arithmetic import Sum
 from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
+from paimon_cli.lsm.engines.aggregation import Aggregation
+from paimon_cli.lsm.engines.deduplicate import Deduplicate
+from paimon_cli.lsm.engines.first_row import FirstRow
+from paimon_cli.lsm.engines.partial_update import PartialUpdate
+from paimon_cli.lsm.sequence_groups import SequenceGroup
 from paimon_cli.lsm.sort_merge import merge_piece
-from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow, MergeEngine
+from paimon_cli.lsm.sorted_rows import MergeEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from tests.lsm.merge_lines import engine_of, table_schema
 

@@ -8,8 +8,9 @@ import pytest
 
 from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, column_history
+from paimon_cli.lsm.engines.deduplicate import Deduplicate
 from paimon_cli.lsm.sort_merge import RunCursor, merge_piece, merge_sorted_runs, rows_of, sorted_rows
-from paimon_cli.lsm.sorted_rows import Deduplicate, KeepAllVersions, SortedRows
+from paimon_cli.lsm.sorted_rows import KeepAllVersions, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.pieces import PIECES
 

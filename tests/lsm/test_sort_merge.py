@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.lsm import sort_merge
+from paimon_cli.lsm.engines.deduplicate import Deduplicate
+from paimon_cli.lsm.engines.first_row import FirstRow
 from paimon_cli.lsm.sort_merge import merge_in_memory, merge_sorted_runs
-from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow, KeepAllVersions, MergeEngine
+from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine
 from paimon_cli.pieces import PIECES
 
 KEYS: dict[str, tuple[pa.DataType, Any]] = {

@@ -57,7 +57,7 @@ def test_values_are_read() -> None:
             "partition.legacy-name": "false",
         }
     )
-    assert (options.bucket, options.bucket_keys, options.merge_engine, options.write_only) == (
+    assert (options.bucket, options.bucket_keys, options.merge_engine.name, options.write_only) == (
         4,
         ("a", "b"),
         "partial-update",

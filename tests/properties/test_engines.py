@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from paimon_cli.bucket import merged_rows
 from paimon_cli.lsm import sort_merge
-from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow
+from paimon_cli.lsm.engines.deduplicate import Deduplicate
+from paimon_cli.lsm.engines.first_row import FirstRow
 from tests.nightly import at_night
 from tests.properties.shapes import APPEND, ENGINES, random_changes, random_layout
 from tests.properties.trial import Trial

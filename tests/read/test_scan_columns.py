@@ -59,7 +59,7 @@ class PlainPlan:
             files = [file for file in files if self.may_match(self.bounds.of_keys(*bucket.bucket_id, file))]
             runs = key_sections(files, self.context.key_of)
             sections = [[file for run in section for file in run.files] for section in runs]
-        mixes = self.context.options.merge_engine != "deduplicate"
+        mixes = self.context.options.merge_engine.combines_versions
         sections = [
             members
             for members in sections

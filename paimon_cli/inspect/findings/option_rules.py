@@ -96,8 +96,8 @@ def changelogs_can_be_made(table: ExaminedTable) -> Iterator[Finding]:
     """Deletion vectors or a changelog producer that the other options rule out."""
     options = table.context.options
     vectors, producer = options.deletion_vectors_enabled, options.changelog_producer
-    if vectors and options.merge_engine == "first-row":
-        message = "deletion vectors cannot be combined with merge-engine=first-row"
+    if vectors and options.merge_engine.oldest_wins:
+        message = f"deletion vectors cannot be combined with merge-engine={options.merge_engine.name}"
         yield _conflict(table, "options", message, ("deletion-vectors.enabled", ""))
     if vectors and producer == "full-compaction":
         message = "deletion vectors need a changelog-producer of none, input or lookup"

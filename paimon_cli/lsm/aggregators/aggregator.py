@@ -147,6 +147,16 @@ def overflow(column: str, function: str) -> BadInput:
     )
 
 
+def no_retraction(column: str) -> BadInput:
+    """The error for a row of kind -D or -U if the function of a column has no inverse."""
+    return BadInput(
+        f"column {column} cannot retract a row of kind -D or -U",
+        "its aggregate function has no inverse",
+        f"set fields.{column}.ignore-retract=true, or leave such rows out of the input",
+        column=column,
+    )
+
+
 Step = Callable[[Any, Any], Any]
 
 

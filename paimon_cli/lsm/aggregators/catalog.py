@@ -38,6 +38,7 @@ from paimon_cli.options.table_options import TableOptions
 
 T = TypeVar("T")
 Builder = Callable[[DataField, TableOptions], Aggregator]
+LAST_NON_NULL = "last_non_null_value"
 NUMERIC_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
 
@@ -57,6 +58,11 @@ def aggregator_of(function: str, field: DataField, options: TableOptions) -> Agg
         hint = f"the functions are {', '.join(aggregate_functions())}"
         raise UsageError(f"column {field.name} has the unknown aggregate function '{function}'", hint=hint)
     return builder(field, options)
+
+
+def function_of(column: str, options: TableOptions) -> str | None:
+    """The name of the column's aggregate function; None if the options do not name one."""
+    return options.column_option(column, "aggregate-function") or options.default_aggregate_function
 
 
 def ignores_retractions(field: DataField, options: TableOptions) -> bool:
@@ -178,7 +184,7 @@ BUILDERS: dict[str, Builder] = {
     "bool_or": _boolean("bool_or", True),
     "bool_and": _boolean("bool_and", False),
     "last_value": lambda field, options: LastValue(),
-    "last_non_null_value": lambda field, options: LastNonNullValue(),
+    LAST_NON_NULL: lambda field, options: LastNonNullValue(),
     "first_value": lambda field, options: FirstValue(),
     "first_non_null_value": lambda field, options: FirstValue(skip_nulls=True),
     "first_not_null_value": lambda field, options: FirstValue(skip_nulls=True),

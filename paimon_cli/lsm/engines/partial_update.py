@@ -1,188 +1,36 @@
-"""The merge engines aggregation and partial-update, which combine the rows of a key (FORMAT.md, section 11.3).
+"""The merge engine partial-update: values that are not null replace older ones (FORMAT.md, section 11.3).
 
-Java: AggregateMergeFunction, PartialUpdateMergeFunction.
+Java: PartialUpdateMergeFunction.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import null_first_words, stable_order
-from paimon_cli.errors import BadInput
-from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, Aggregator, ColumnHistory, column_history
+from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.lsm.aggregators.aggregator import (
+    ADD,
+    RETRACT,
+    REVERSED,
+    SET,
+    SKIP,
+    Aggregator,
+    ColumnHistory,
+    column_history,
+    no_retraction,
+)
+from paimon_cli.lsm.aggregators.catalog import LAST_NON_NULL, aggregator_of, function_of, ignores_retractions
 from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
-from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.lsm.sequence_groups import ABSENT, ACCEPTED, OLDER, SequenceGroup, Verdicts, judge, sequence_groups
+from paimon_cli.lsm.sorted_rows import SortedRows, check_order
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, VALUE_KIND
-
-
-@dataclass(frozen=True)
-class Aggregation:
-    """The merge engine aggregation.
-
-    `functions`: column -> aggregator, including sequence fields; `ignore_retract`: columns that ignore retractions.
-    """
-
-    functions: Mapping[str, Aggregator]
-    ignore_retract: frozenset[str]
-    fixed_columns: frozenset[str]
-    remove_record_on_delete: bool = False
-    sequence_fields: tuple[str, ...] = ()
-    descending: bool = False
-
-    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        return ()
-
-    def refusal(self, kind: int) -> BadInput | None:
-        if kind == DELETE and self.remove_record_on_delete:
-            return None
-        without = [name for name, function in self.functions.items() if not function.retracts and name not in self.ignore_retract]
-        return no_retraction(without[0]) if without else None
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        kinds = rows.rows.column(VALUE_KIND).to_numpy()[rows.order]
-        codes = self._codes(rows, kinds)
-        retractions = codes == RETRACT
-        history = column_history(rows.order, rows.starts, codes)
-        without_retractions = history
-        if retractions.any():
-            without_retractions = column_history(rows.order, rows.starts, np.where(retractions, SKIP, codes))
-        newest = rows.last_of_each_key
-        columns = []
-        for name in rows.rows.schema.names:
-            column = rows.rows.column(name)
-            if name == VALUE_KIND:
-                columns.append(pa.array(self._result_kinds(rows, kinds), pa.int8()))
-            elif name == SEQUENCE_NUMBER or name in self.fixed_columns:
-                columns.append(column.take(pa.array(newest)))
-            else:
-                function = self.functions[name]
-                if retractions.any() and not function.retracts and name not in self.ignore_retract:
-                    raise no_retraction(name)
-                columns.append(function.merge(column, without_retractions if name in self.ignore_retract else history))
-        return pa.RecordBatch.from_arrays(columns, schema=rows.rows.schema)
-
-    def _codes(self, rows: SortedRows, kinds: np.ndarray) -> np.ndarray:
-        codes = np.where((kinds & 1) == 1, RETRACT, ADD).astype(np.int8)
-        if self.remove_record_on_delete:
-            codes[kinds == DELETE] = SET
-        codes[rows.starts[rows.passes_unmerged]] = SET
-        return codes
-
-    def _result_kinds(self, rows: SortedRows, kinds: np.ndarray) -> np.ndarray:
-        last = kinds[rows.ends - 1]
-        removed = self.remove_record_on_delete & (last == DELETE)
-        return np.where(rows.passes_unmerged, last, np.where(removed, DELETE, INSERT)).astype(np.int8)
-
-
-def no_retraction(column: str) -> BadInput:
-    """The error for a row of kind -D or -U if the function of a column has no inverse."""
-    return BadInput(
-        f"column {column} cannot retract a row of kind -D or -U",
-        "its aggregate function has no inverse",
-        f"set fields.{column}.ignore-retract=true, or leave such rows out of the input",
-        column=column,
-    )
-
-
-ABSENT, OLDER, ACCEPTED = 0, 1, 2
-"""Verdicts on a row: all of its sequence fields are null, the group already has a newer row, or the row is the newest so far."""
-
-
-@dataclass(frozen=True)
-class SequenceGroup:
-    """Columns that a row sets unless its sequence `fields` are lower than those of an earlier row.
-
-    `removes`: an accepted -D removes the whole row.
-    """
-
-    fields: tuple[str, ...]
-    columns: tuple[str, ...]
-    removes: bool = False
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset((*self.fields, *self.columns))
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """The verdict on each operation, by group; `removed`: whether the operation removes its row (bool)."""
-
-    of_group: tuple[np.ndarray, ...]
-    removed: np.ndarray
-
-
-def judge(
-    groups: Sequence[SequenceGroup],
-    rows: pa.RecordBatch,
-    order: np.ndarray,
-    starts: np.ndarray,
-    kinds: np.ndarray,
-    effective: np.ndarray,
-) -> Verdicts:
-    """Decide for each operation and sequence group whether it is accepted.
-
-    `order`: the row number of each operation, key by key; `starts`: index of each key's first operation; `effective`: operations
-    that are not ignored (bool).
-    """
-    ranks = [np.where(effective, _ranks(rows, group, order), 0) for group in groups]
-    deletes = effective & (kinds == DELETE)
-    if any(group.removes for group in groups) and deletes.any():
-        return _judge_in_steps(groups, ranks, starts, deletes)
-    return Verdicts(tuple(_verdicts(rank, starts) for rank in ranks), np.zeros(len(order), dtype=bool))
-
-
-def _ranks(rows: pa.RecordBatch, group: SequenceGroup, order: np.ndarray) -> np.ndarray:
-    """The rank of each operation by the group's fields, from 1; 0 if all fields are null."""
-    columns = [rows.column(name) for name in group.fields]
-    words = [word for column in columns for word in null_first_words(column)]
-    ascending = stable_order(words)
-    changed = np.zeros(rows.num_rows, dtype=bool)
-    for word in words:
-        changed[1:] |= word[ascending][1:] != word[ascending][:-1]
-    ranks = np.empty(rows.num_rows, dtype=np.int64)
-    ranks[ascending] = np.cumsum(changed) + 1
-    absent = np.ones(rows.num_rows, dtype=bool)
-    for column in columns:
-        absent &= column.is_null().to_numpy(zero_copy_only=False)
-    ranks[absent] = 0
-    return ranks[order]
-
-
-def _verdicts(ranks: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The verdict on each operation: it is accepted if no earlier operation of its key ranks higher."""
-    key = np.zeros(len(ranks), dtype=np.int64)
-    key[starts[1:]] = 1
-    base = np.cumsum(key) * (int(ranks.max(initial=0)) + 1)
-    highest = np.maximum.accumulate(ranks + base) - base
-    return np.where(ranks == 0, ABSENT, np.where(ranks >= highest, ACCEPTED, OLDER)).astype(np.int8)
-
-
-def _judge_in_steps(
-    groups: Sequence[SequenceGroup], ranks: Sequence[np.ndarray], starts: np.ndarray, deletes: np.ndarray
-) -> Verdicts:
-    """`judge` for groups that may remove a row, which resets all groups. All keys advance in parallel, one operation per step."""
-    ends = np.append(starts[1:], len(deletes))
-    highest = np.zeros((len(groups), len(starts)), dtype=np.int64)
-    verdicts = tuple(np.zeros(len(deletes), dtype=np.int8) for _ in groups)
-    removed = np.zeros(len(deletes), dtype=bool)
-    for step in range(int((ends - starts).max(initial=0))):
-        keys = np.flatnonzero(starts + step < ends)
-        operations = starts[keys] + step
-        for number, group in enumerate(groups):
-            rank = ranks[number][operations]
-            verdict = np.where(rank == 0, ABSENT, np.where(rank >= highest[number, keys], ACCEPTED, OLDER))
-            verdicts[number][operations] = verdict
-            if group.removes:
-                removed[operations] |= (verdict == ACCEPTED) & deletes[operations]
-        for number in range(len(groups)):
-            accepted = (verdicts[number][operations] == ACCEPTED) | removed[operations]
-            highest[number, keys] = np.where(accepted, ranks[number][operations], highest[number, keys])
-    return Verdicts(verdicts, removed)
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
 
 
 @dataclass(frozen=True)
@@ -193,7 +41,7 @@ class PartialUpdate:
     """
 
     groups: tuple[SequenceGroup, ...] = ()
-    functions: Mapping[str, Aggregator] = field(default_factory=dict)
+    functions: Mapping[str, Aggregator] = dataclasses.field(default_factory=dict)
     ignore_retract: frozenset[str] = frozenset()
     fixed_columns: frozenset[str] = frozenset()
     column_order: tuple[str, ...] = ()
@@ -337,3 +185,52 @@ def _sequence_numbers(rows: SortedRows, work: Operations, counted: np.ndarray) -
     last = np.maximum.reduceat(positions, work.starts) if len(work.starts) else positions
     numbers = rows.rows.column(SEQUENCE_NUMBER).to_numpy()
     return pa.array(np.where(last >= 0, numbers[work.order[last]], 0), pa.int64())
+
+
+def engine(schema: TableSchema, options: TableOptions) -> PartialUpdate:
+    for key, (fields, _) in options.sequence_groups.items():
+        check_order(schema, key, fields)
+    groups = sequence_groups(schema, options)
+    _check_removal(groups, options)
+    ordering = {name for group in groups for name in group.fields}
+    protected = {name for group in groups for name in group.columns}
+    functions: dict[str, Aggregator] = {}
+    for field in schema.fields:
+        function = function_of(field.name, options)
+        if function is None or field.name in ordering or field.name in schema.fixed_columns:
+            continue
+        if function != LAST_NON_NULL and field.name not in protected:
+            raise UsageError(
+                f"column {field.name} has the aggregate function {function}, but no sequence group",
+                "partial-update aggregates columns of sequence groups only",
+                f"add it to a group: fields.<sequence field>.sequence-group={field.name}",
+            )
+        functions[field.name] = aggregator_of(function, field, options)
+    return PartialUpdate(
+        groups,
+        functions,
+        frozenset(name for name in functions if ignores_retractions(schema.field(name), options)),
+        schema.fixed_columns,
+        schema.field_names,
+        options.ignore_delete,
+        options.partial_update_remove_record_on_delete,
+        options.sequence_fields,
+        options.sequence_descending,
+    )
+
+
+def _check_removal(groups: tuple[SequenceGroup, ...], options: TableOptions) -> None:
+    on_delete, removing = options.partial_update_remove_record_on_delete, options.partial_update_remove_record_on_sequence_group
+    on_group = "partial-update.remove-record-on-sequence-group"
+    for option, is_set in (("partial-update.remove-record-on-delete", on_delete), (on_group, bool(removing))):
+        if is_set and options.ignore_delete:
+            raise UsageError(f"ignore-delete and {option} contradict each other", "a -D row either is ignored or removes the row")
+    if on_delete and groups:
+        raise UsageError(
+            "sequence groups and partial-update.remove-record-on-delete contradict each other",
+            "each group decides what a -D row does to its columns",
+            f"use {on_group}",
+        )
+    unknown = set(removing) - {name for group in groups for name in group.fields}
+    if unknown:
+        raise UsageError(f"{on_group} names '{min(unknown)}'", "it is not a sequence field of a sequence group")

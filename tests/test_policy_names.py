@@ -1,0 +1,50 @@
+"""Only its own room knows the name of a policy: others ask for its properties, so that a new one is added in one place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.options.merge_engines import MERGE_ENGINES
+
+PACKAGE = Path(__file__).parent.parent / "paimon_cli"
+ENGINES = {*MERGE_ENGINES, *(f"merge-engine={name}" for name in MERGE_ENGINES)}
+ENGINE_CLASSES = {"Deduplicate", "FirstRow", "PartialUpdate", "Aggregation"}
+
+
+def places(rooms: tuple[str, ...], texts: set[str], names: set[str]) -> list[str]:
+    """Where the code outside of these rooms (or modules) spells one of the texts, or a class or member of that name."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = path.relative_to(PACKAGE).as_posix()
+        if not module.startswith(rooms):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found += [f"{module}:{line}" for line in sorted(set(_lines(tree, texts, names)))]
+    return found
+
+
+def _lines(tree: ast.AST, texts: set[str], names: set[str]) -> Iterator[int]:
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            if node.value in texts or any("=" in text and text in node.value for text in texts):
+                yield node.lineno
+        elif (isinstance(node, ast.Name) and node.id in names) or (isinstance(node, ast.Attribute) and node.attr in names):
+            yield node.lineno
+        elif isinstance(node, ast.ImportFrom) and any(alias.name in names for alias in node.names):
+            yield node.lineno
+
+
+def test_places_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = '"""aggregation"""\nx = "aggregation"\nif y == f"merge-engine=aggregation {x}":\n    isinstance(x, Aggregation)\n'
+    (tmp_path / "some.py").write_text(code)
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    assert places((), ENGINES, ENGINE_CLASSES) == ["some.py:2", "some.py:3", "some.py:4"]
+
+
+def test_merge_engines_are_named_in_their_rules_alone() -> None:
+    assert places(("lsm/", "options/merge_engines.py"), ENGINES, ENGINE_CLASSES) == []
+    assert len(places(("lsm/",), ENGINES, ENGINE_CLASSES)) == len(MERGE_ENGINES)
