@@ -26,7 +26,6 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DELETION_VECTORS, BucketId, IndexFileMeta
 from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector, encode_deletion_vectors
-from paimon_cli.metadata.table_mode import BucketMode
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class ChangedVectors:
         """
         if not (self._marked or self._dropped) and live.issuperset(self.before.by_file):
             return (), ()
-        if self._context.mode.bucket_mode is BucketMode.UNAWARE:
+        if not self._context.mode.bucket_mode.has_buckets:
             return self._rewritten_in_part(live)
         names = dict.fromkeys([*self.before.by_file, *self._marked])
         vectors = {name: self._vector(name) for name in names if name not in self._dropped and name in live}

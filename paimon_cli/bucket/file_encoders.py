@@ -64,7 +64,7 @@ def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None
     """Raise `NotSupported` for columns that the table's formats cannot hold, `UsageError` for a codec that a format lacks."""
     _check_storable(columns)
     stored = _formats_and_codecs(options)
-    if options.changelog_producer != "none":
+    if options.changelog_producer.writes_files:
         stored |= _formats_and_codecs(options.of_changelog_files)
     for file_format, compression in sorted(stored):
         codec_of(file_format, compression)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import POSTPONE_DIRECTORY
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import delete_all, remove_empty_directory
 
 INDEX_PREFIX = "index-"
@@ -75,7 +74,7 @@ def remove_temporary_directories(context: TableContext, directories: Iterable[st
     In a table without postponed buckets only paimon-cli creates `bucket-postpone`. A process that is about to put a file into it
     creates it again. Elsewhere Java's writers use it too, and one of them would fail in that moment.
     """
-    if context.mode.bucket_mode is not BucketMode.POSTPONED:
+    if not context.mode.bucket_mode.postpones:
         for directory in directories:
             if directory.endswith(f"/{POSTPONE_DIRECTORY}"):
                 remove_empty_directory(context.storage, directory)
@@ -84,7 +83,7 @@ def remove_temporary_directories(context: TableContext, directories: Iterable[st
 def _directories(context: TableContext) -> list[str]:
     """The directories of all buckets, and that of index files."""
     mode = context.mode  # the vectors of an append table may be switched off
-    has_indexes = mode.deletion_vectors or mode.bucket_mode is BucketMode.DYNAMIC or not mode.has_keys
+    has_indexes = mode.deletion_vectors or mode.bucket_mode.indexes_keys or not mode.has_keys
     return [*_bucket_directories(context), *([context.layout.index_directory] if has_indexes else [])]
 
 

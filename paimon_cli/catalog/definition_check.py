@@ -11,7 +11,10 @@ from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, UNORDERED_ROOTS, Dat
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.metadata.bucket_modes import DYNAMIC_BUCKET
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.changelog_producers import NO_CHANGELOG
 from paimon_cli.options.column_options import named_columns
 from paimon_cli.options.merge_engines import DEFAULT_ENGINE
 from paimon_cli.options.option_text import did_you_mean
@@ -76,7 +79,6 @@ def _check_cross_partition(definition: TableDefinition) -> None:
 
 RESERVED_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 RESERVED_PREFIX = "_KEY_"
-POSTPONE, DYNAMIC = -2, -1
 INDEX_OPTION_ARITY = 4
 """Parts of a key such as `file-index.bloom-filter.COLUMN.fpp`."""
 
@@ -138,7 +140,7 @@ def _check_primary_key(definition: TableDefinition) -> None:
             "add a column to the key, or partition by fewer columns",
         )
     missing = [name for name in partitions if name not in keys]
-    if keys and missing and definition.bucket != DYNAMIC:
+    if keys and missing and definition.bucket != DYNAMIC_BUCKET:
         raise UsageError(
             f"primary key ({', '.join(keys)}) lacks partition column {missing[0]}",
             "with a fixed bucket count, the key must determine the partition",
@@ -148,7 +150,7 @@ def _check_primary_key(definition: TableDefinition) -> None:
 
 def _check_bucket(definition: TableDefinition) -> None:
     bucket, bucket_keys = definition.bucket, definition.bucket_keys
-    if bucket == 0 or bucket < POSTPONE:
+    if bucket == 0 or bucket < POSTPONE_BUCKET:
         raise UsageError(
             f"bucket {bucket} is not a valid bucket count",
             hint="use a positive number, -1 for dynamic buckets, or -2 for postponed buckets",
@@ -164,7 +166,7 @@ def _check_bucket(definition: TableDefinition) -> None:
             )
         if name in definition.partition_keys:
             raise UsageError(f"bucket-key column '{name}' is a partition column", "it is the same for all rows of a partition")
-    if bucket_keys and bucket == DYNAMIC:
+    if bucket_keys and bucket == DYNAMIC_BUCKET:
         raise UsageError(
             "bucket-key without a bucket count", "with bucket -1 the bucket does not depend on a hash", "add --bucket N"
         )
@@ -174,10 +176,10 @@ def _check_bucket(definition: TableDefinition) -> None:
             "nothing determines the bucket of a row",
             "add --primary-key COLUMNS or, for an append table, --option bucket-key=COLUMNS",
         )
-    if bucket == POSTPONE and not definition.primary_keys:
+    if bucket == POSTPONE_BUCKET and not definition.primary_keys:
         raise UsageError("bucket -2 needs a primary key", "append tables cannot postpone buckets", "use --bucket -1")
     function = TableOptions(definition.options).bucket_function
-    if function != HASHED and bucket != DYNAMIC:
+    if function != HASHED and bucket != DYNAMIC_BUCKET:
         _check_bucket_function(function, definition)
 
 
@@ -193,28 +195,29 @@ def _check_bucket_function(function: str, definition: TableDefinition) -> None:
 
 def _check_merging(definition: TableDefinition) -> None:
     options = definition.options
-    engine, producer = TableOptions(options).merge_engine, options.get("changelog-producer", "none").lower()
+    parsed = TableOptions(options)
+    engine, producer = parsed.merge_engine, parsed.changelog_producer
     if not definition.primary_keys:
-        for key, neutral in (("merge-engine", DEFAULT_ENGINE.name), ("changelog-producer", "none")):
+        for key, neutral in (("merge-engine", DEFAULT_ENGINE.name), ("changelog-producer", NO_CHANGELOG.name)):
             if options.get(key, neutral).lower() != neutral:
                 raise UsageError(
                     f"{key}={options[key]} needs a primary key", "rows of an append table are never merged", "add --primary-key"
                 )
-    if engine.oldest_wins and producer not in ("none", "lookup"):
+    if engine.oldest_wins and (producer.records_input or producer.compares_top_levels):
         raise UsageError(
-            f"changelog-producer={producer} cannot be combined with merge-engine={engine.name}", hint="use none or lookup"
+            f"changelog-producer={producer.name} cannot be combined with merge-engine={engine.name}", hint="use none or lookup"
         )
     if engine.oldest_wins and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError(f"deletion vectors cannot be combined with merge-engine={engine.name}", "it never replaces a row")
-    if producer == "lookup" and "full-compaction.delta-commits" in options:
+    if producer.looks_up_old_rows and "full-compaction.delta-commits" in options:
         raise UsageError(
-            "full-compaction.delta-commits cannot be combined with changelog-producer=lookup",
+            f"full-compaction.delta-commits cannot be combined with changelog-producer={producer.name}",
             "the changelog comes from lookups, not from full compactions",
             "use changelog-producer=full-compaction, or remove the option",
         )
-    if producer == "full-compaction" and options.get("deletion-vectors.enabled", "false").lower() == "true":
+    if producer.compares_top_levels and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError(
-            "deletion vectors cannot be combined with changelog-producer=full-compaction",
+            f"deletion vectors cannot be combined with changelog-producer={producer.name}",
             "compactions below the top level already change what readers see",
             "use changelog-producer=lookup, input or none",
         )

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from paimon_cli.errors import UsageError
-from paimon_cli.metadata.table_mode import LOOKUP
 from paimon_cli.metastore.settings import user_file_of
 from paimon_cli.options import option_text as read
+from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import read_option
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, is_of_files
@@ -22,6 +22,7 @@ FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 NEARLY, FARTHER = 0.8, 0.6
 """Minimum similarity of a misspelled key to a known one: for warnings (engines store other keys in tables), and for errors."""
 
+_LOOKING_UP = {name for name, producer in CHANGELOG_PRODUCERS.items() if producer.looks_up_old_rows}
 _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
     "Boolean": read.boolean,
     "Integer": read.integer(-(2**31)),
@@ -142,7 +143,7 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
             _refuse_never(key)
             if has_snapshots:
                 _refuse_immutable(key)
-            if has_snapshots and key == "changelog-producer" and LOOKUP in (value, options.get(key)):
+            if has_snapshots and key == "changelog-producer" and not _LOOKING_UP.isdisjoint((value, options.get(key))):
                 raise UsageError(
                     f"{key} cannot be {value} for one call",
                     "compactions with and without lookups must not alternate",

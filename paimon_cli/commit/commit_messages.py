@@ -28,7 +28,6 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import delete_all, remove_empty_directories
 
 
@@ -138,7 +137,7 @@ def overwrite_changes(
     `keeps_postponed`: files in `bucket-postpone` are not deleted. Raises `UsageError` if a new file is in a partition that is not
     replaced.
     """
-    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION  # adds deletes in other partitions
+    moves_rows = context.mode.bucket_mode.moves_keys  # adds deletes in other partitions
     for message in messages:
         if message.append and not (moves_rows or replaced(message.partition)):
             raise UsageError(

@@ -57,7 +57,6 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMMIT
 
 
@@ -293,7 +292,7 @@ class Committer:
                 check_newest_bucket_counts(self._context, latest, changes.entries)
 
     def _checks_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> list[CheckData]:
-        moves_rows = self._context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+        moves_rows = self._context.mode.bucket_mode.moves_keys
         if not (moves_rows and any(message.append for message in messages)):
             return []
         return [check_of_homes(self._context, identity, messages)]

@@ -29,7 +29,6 @@ from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.index_files import BloomFilter
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
@@ -67,7 +66,7 @@ class AppendRewriter(Rewriter):
             return stored is not None and stored.frame == frame
 
     def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
-        number = 0 if self._context.mode.bucket_mode is BucketMode.UNAWARE else step.files[0].min_sequence_number
+        number = 0 if not self._context.mode.bucket_mode.has_buckets else step.files[0].min_sequence_number
         copied = 0
         for file in step.files:
             self._check_given_up()

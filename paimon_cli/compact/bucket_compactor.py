@@ -36,7 +36,6 @@ from paimon_cli.metadata.data_file import (
     vector_file_names,
 )
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
 from paimon_cli.pieces import PIECES
 
 
@@ -139,7 +138,7 @@ class LookupRewriter(MergeRewriter):
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
-        self._changelog = self._changelog_writer() if context.mode.changelog_producer == LOOKUP else None
+        self._changelog = self._changelog_writer() if context.mode.changelog_producer.looks_up_old_rows else None
         on_changes = None if self._changelog is None else functools.partial(self._write_changes, self._changelog)
         self._lookup = LookupMerge(context, task, self._columns, self._expiry, on_changes)
 
@@ -210,7 +209,7 @@ def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callab
         return AppendRewriter(context, task, is_given_up)
     if context.mode.looks_up_old_rows:
         return LookupRewriter(context, task, is_given_up)
-    if context.mode.changelog_producer == FULL_COMPACTION and task.output_level == task.max_level:
+    if context.mode.changelog_producer.compares_top_levels and task.output_level == task.max_level:
         return FullChangelogRewriter(context, task, is_given_up)
     return MergeRewriter(context, task, is_given_up)
 

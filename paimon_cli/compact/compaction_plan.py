@@ -21,7 +21,6 @@ from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
 from paimon_cli.metadata.data_file import file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMPACT
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
@@ -186,7 +185,7 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
     min_files = options.compaction_min_file_num
     marked = _files_to_clean(bucket, 0.0 if full else options.compaction_delete_ratio_threshold)
     picker = AppendPicker(target, small_size, min_files, options.split_open_file_cost, options.compaction_file_num_limit, marked)
-    if context.mode.bucket_mode is BucketMode.UNAWARE:
+    if not context.mode.bucket_mode.has_buckets:
         packs = picker.by_size(bucket.files, full=full)
         reason = f"fewer than {2 if full else min_files} files below {human_size(small_size)}"
     elif full:

@@ -14,7 +14,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 
@@ -42,9 +41,9 @@ class OwnBuckets:
         mode, total = context.mode, context.options.bucket
         if empty := [part for part in buckets if isinstance(part, range) and not part]:
             raise UsageError(f"--bucket {empty[0]} is empty", "it names no bucket", "name buckets by their numbers")
-        if mode.bucket_mode is not BucketMode.FIXED:
+        if not mode.bucket_mode.follows_from_row:
             raise NotSupported(
-                f"--bucket for {context.address}, which has {mode.bucket_mode.value}",
+                f"--bucket for {context.address}, which has {mode.bucket_mode.text}",
                 "a row's bucket must follow from the row alone, so that each row has one writer",
                 "leave it out, or use a table with a fixed number of buckets",
             )

@@ -35,7 +35,7 @@ from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
 from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
-from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP
+from paimon_cli.options.changelog_producers import ChangelogProducer
 from paimon_cli.pieces import PIECES
 
 Rows = Iterator[pa.RecordBatch]
@@ -120,27 +120,29 @@ def _between(
     commits = [readable.get(number) or outlived.find(number) for number in range(first, after.id + 1)]
     there = [c for c in commits if c is not None and c.commit_kind != OVERWRITE and not c.changelog_has_expired]
     producers = {_producer(context, snapshot) for snapshot in (*there, *([before] if before else []))}
-    if len(there) < len(commits) or len(producers) != 1 or producers == {"none"}:
+    if len(there) < len(commits) or len(producers) != 1:
         return
     producer = producers.pop()
+    if not producer.writes_files:
+        return
     changes = _changes(context, there)
     old: dict[BucketId, BucketFiles] = {}
-    if producer == INPUT:
+    if producer.records_input:
         if len(there) > 1 or after.commit_kind != APPEND:
             return
         added = (e for e in context.manifests.delta_entries(after) if e.file.level == 0 and not e.is_postponed)
         new = _grouped(added)
     else:
-        least = {LOOKUP: 1, FULL_COMPACTION: context.options.num_levels - 1}[producer]
+        least = producer.lowest_level(context.options.num_levels)
         old, new = _at_least(context, before, least), _at_least(context, after, least)
     for bucket_id in sorted(old.keys() | new.keys() | changes.keys()):
         nothing = BucketFiles(*bucket_id, 1, ())
         begun, ended, shown = old.get(bucket_id, nothing), new.get(bucket_id, nothing), changes.get(bucket_id, nothing).files
         if shown or (begun.files, begun.index_files) != (ended.files, ended.index_files):
-            yield Replay(first, after.id, after.schema_id, None if producer == INPUT else begun, ended, shown)
+            yield Replay(first, after.id, after.schema_id, None if producer.records_input else begun, ended, shown)
 
 
-def _producer(context: TableContext, snapshot: Snapshot) -> str:
+def _producer(context: TableContext, snapshot: Snapshot) -> ChangelogProducer:
     return context.schemas.named(snapshot.schema_id).typed_options.changelog_producer
 
 

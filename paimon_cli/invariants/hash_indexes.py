@@ -19,7 +19,6 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, IndexManifestEntry
 from paimon_cli.metadata.index_files import KEY_HASH_BYTES
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.pieces import PIECES
 
 Hashes = npt.NDArray[np.int32]
@@ -30,7 +29,7 @@ def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterato
 
     If the primary key does not include all partition columns, there is no hash index: writers search all partitions.
     """
-    if version.context.mode.bucket_mode is not BucketMode.DYNAMIC:
+    if not version.context.mode.bucket_mode.indexes_keys:
         return
     known = [hashes_of(version.context, version.index_path(entry)) for entry in _entries(version) if entry.bucket_id == bucket_id]
     hashes = np.concatenate(known) if known else np.empty(0, np.int32)
@@ -114,7 +113,7 @@ def rebuilt_partitions(version: Version, read_rows: bool) -> Iterator[RebuiltPar
 
     Raises `DamagedFile` for a data file that cannot be read.
     """
-    if version.context.mode.bucket_mode is not BucketMode.DYNAMIC:
+    if not version.context.mode.bucket_mode.indexes_keys:
         return
     indexed = _by_partition(version)
     with_rows: dict[bytes, list[BucketId]] = {}

@@ -30,7 +30,6 @@ from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, SortedRows
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.pieces import PIECES
 
 
@@ -200,7 +199,7 @@ def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[
 def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
     """PV060. If a key were in two buckets, readers would return it twice, and writers could not tell which one it belongs to."""
     context = version.context
-    if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
+    if not context.mode.bucket_mode.moves_keys:
         return
     indexes: dict[BucketId, list[IndexFileMeta]] = {}
     for entry in version.index_entries:

@@ -39,7 +39,6 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
@@ -121,7 +120,7 @@ def _tasks(
 
     In bucketed tables each task gets its own range of sequence numbers, above all those in use; elsewhere all tasks start at 0.
     """
-    unaware = context.mode.bucket_mode is BucketMode.UNAWARE
+    unaware = not context.mode.bucket_mode.has_buckets
     next_numbers = {
         bucket_id: 0 if unaware else max(file.max_sequence_number for file in bucket.files) + 1
         for bucket_id, bucket in buckets.items()
@@ -184,7 +183,7 @@ class _Changing:
         self._vectors = load_vectors(context, task.bucket)
         self._bounds = TableBounds(context)
         self._names = DataFileNames(context, task.file_stamp)
-        self._keeps_order = context.mode.bucket_mode is not BucketMode.UNAWARE
+        self._keeps_order = context.mode.bucket_mode.has_buckets
         self._writer: DataFileWriter | None = None
         self._number = task.first_sequence
         self._closed: list[DataFileWriter] = []

@@ -35,7 +35,7 @@ from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_notic
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode, TableMode
+from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.storage.time_bounds import within
@@ -128,7 +128,7 @@ def run_compact(
     error of the first bucket is raised.
     """
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
-    if context.mode.bucket_mode is BucketMode.POSTPONED:
+    if context.mode.bucket_mode.postpones:
         work.run(work.distribute_rows)
     work.run(work.compact_buckets)
     summary = work.summary()

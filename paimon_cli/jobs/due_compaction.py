@@ -19,7 +19,6 @@ from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ def compact_due(
             return DueCompaction()
         buckets = None if buckets is None else [bucket for bucket in buckets if bucket.bucket != POSTPONE_BUCKET]
     numbers = () if buckets is None else tuple(sorted({bucket for _, bucket in buckets}))
-    if not numbers and (buckets is not None or context.mode.bucket_mode is BucketMode.POSTPONED):
+    if not numbers and (buckets is not None or context.mode.bucket_mode.postpones):
         return DueCompaction()
     forces = is_requested or context.options.lookup_wait
     request = CompactRequest(strategy, buckets=numbers, unknown_buckets_allowed=True, forces_level_0=forces)

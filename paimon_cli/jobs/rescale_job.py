@@ -28,7 +28,7 @@ from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
-from paimon_cli.metadata.table_mode import RESCALE, BucketMode
+from paimon_cli.metadata.table_mode import RESCALE
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan
@@ -104,7 +104,7 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
     Raises `NotSupported` if the table has no buckets to rescale, `UsageError` if the request does not fit its bucket mode.
     """
     context.check(RESCALE)
-    present, postpones = context.options.bucket, context.mode.bucket_mode is BucketMode.POSTPONED
+    present, postpones = context.options.bucket, context.mode.bucket_mode.postpones
     if present < 0 and (buckets is None or (partitions and not postpones)):
         raise UsageError(
             f"{context.address} has no fixed bucket count",

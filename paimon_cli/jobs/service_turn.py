@@ -20,7 +20,6 @@ from paimon_cli.jobs.reclaim_job import ExpireRequest, clean_orphans, deletion, 
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.orphans import DAY_MILLIS, not_ahead_of_the_storage
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.time_bounds import within
 
 _NEVER = 1 << 62
@@ -163,7 +162,7 @@ def take(
     context, summary, done = within(plan_seconds, turn.context, turn.table), CompactSummary(), NOT_KEPT_UP
     if turn.has_compaction:
         limited = replace(request, limits=replace(request.limits, turn_bytes=turn.turn_bytes))
-        is_current = turn.plan is not None and context.mode.bucket_mode is not BucketMode.POSTPONED
+        is_current = turn.plan is not None and not context.mode.bucket_mode.postpones
         if is_current and turn.turn_bytes is not None:  # the plan is older: other tables had their turns first
             is_current = within(plan_seconds, context.snapshots.latest_id, turn.table) == turn.snapshot_id
         ready = turn.plan if is_current else None

@@ -25,7 +25,6 @@ from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import NewFiles, write_files
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, FileChanges
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.write.sorted_write import Keys, Sample, SortedWritePlan, SortOrder
@@ -36,7 +35,7 @@ MIN_MAGNIFICATION = 20
 
 def check_sortable(context: TableContext, order: SortOrder) -> None:
     """Raise `NotSupported` for tables that Paimon does not sort either, `UsageError` for an order that the table cannot have."""
-    if context.mode.has_keys or context.mode.bucket_mode is not BucketMode.UNAWARE:
+    if context.mode.has_keys or context.mode.bucket_mode.has_buckets:
         feature = "a primary key" if context.mode.has_keys else "buckets"
         raise NotSupported(
             f"cannot sort the rows of {context.address}",

@@ -44,7 +44,7 @@ from paimon_cli.jobs.write_request import COMPACTION_AFTER, INLINE_COMPACTION, N
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta, FileFilter, file_facts
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT, BucketMode
+from paimon_cli.metadata.table_mode import CHANGE_ROWS
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -323,7 +323,7 @@ def plan_update(
 
 def _refuse_postponed_rows(context: TableContext, snapshot: Snapshot, where: Predicate) -> None:
     """Raise `Refused` if rows are postponed in a partition that may match: they are not read, and would undo the change."""
-    if context.mode.bucket_mode is not BucketMode.POSTPONED:
+    if not context.mode.bucket_mode.postpones:
         return
     pruning = Pruning(context, where)
     for partition, _ in bucket_files(context, snapshot, FileFilter(pruning.keeps_partition, {POSTPONE_BUCKET})):
@@ -357,7 +357,8 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowEdit) -> C
     """
     names, bucket_id = DataFileNames(context, task.file_stamp), task.existing.bucket_id
     writer = DataFileWriter(context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
-    changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if context.mode.changelog_producer == INPUT else None
+    records_input = context.mode.changelog_producer.records_input
+    changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if records_input else None
     rows, first_sequence = 0, task.first_sequence
     try:
         with context.trace.timed("flush", bucket=context.bucket_path(*bucket_id), level=0) as facts:

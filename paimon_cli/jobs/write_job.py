@@ -49,7 +49,6 @@ from paimon_cli.jobs.write_request import (
 )
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -201,7 +200,7 @@ def _may_hide_rows(context: TableContext, request: WriteRequest, summary: WriteS
     """
     if not context.mode.awaits_compaction or not context.options.lookup_wait:
         return False
-    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    moves_rows = context.mode.bucket_mode.moves_keys
     return summary.compaction_lost is not None or (request.overwrite and moves_rows)
 
 

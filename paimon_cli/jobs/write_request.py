@@ -22,7 +22,6 @@ from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.write.write_plan import (
     BucketAssignment,
     CompactionWhileWriting,
@@ -104,7 +103,7 @@ def plan_write(
     snapshot = context.snapshots.latest_to_plan()
     if snapshot is None:
         context.expect_existing()
-    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    moves_rows = context.mode.bucket_mode.moves_keys
     state = bucket_files(context, None if request.overwrite and not moves_rows else snapshot)
     committed = committed_state(state)
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
@@ -140,7 +139,7 @@ def _compaction(
     context: TableContext, request: WriteRequest, snapshot: Snapshot | None, state: LazyBuckets, file_stamp: str
 ) -> CompactionWhileWriting | None:
     """How the writers compact; None if they do not."""
-    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    moves_rows = context.mode.bucket_mode.moves_keys
     if request.compaction == NO_COMPACTION or context.leaves_compaction or (request.overwrite and moves_rows):
         return None
     if why_not_compactable(context) is not None:
@@ -154,10 +153,10 @@ def _assignment(
     context: TableContext, request: WriteRequest, snapshot: Snapshot | None, committed: CommittedState
 ) -> BucketAssignment | None:
     """How keys get their buckets, if that depends on other rows. Hash indexes start empty in an overwrite."""
-    if context.mode.bucket_mode is BucketMode.CROSS_PARTITION:
+    if context.mode.bucket_mode.moves_keys:
         buckets = _lookup_buckets(context, request, snapshot)
         return LookupAssignment(buckets=buckets, read_at=snapshot.id if snapshot else 0)
-    if context.mode.bucket_mode is BucketMode.DYNAMIC:
+    if context.mode.bucket_mode.indexes_keys:
         continued = None if request.overwrite else snapshot
         return IndexAssignment(indexes=HashIndexes.at(context, continued, committed.total_buckets))
     return None
@@ -190,7 +189,7 @@ def _target_buckets(context: TableContext, state: LazyBuckets, committed: Commit
         known = partition_counts(context, state)
         assigned = counts_in_advance(context, known)
         return TargetBuckets(option, assigned=assigned, known=known if assigned is None else None)
-    if context.mode.bucket_mode is BucketMode.POSTPONED:
+    if context.mode.bucket_mode.postpones:
         return TargetBuckets(option)
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     return TargetBuckets(option, others={partition: total for partition, total in totals.items() if total != option})
@@ -207,7 +206,7 @@ def strategy_of(context: TableContext, commit_id: int | None) -> str:
 
 def _first_sequences(context: TableContext, committed: CommittedState) -> dict[BucketId, int]:
     """The first sequence number of the write in each bucket; empty if files have no order, so that all writers start at 0."""
-    if context.mode.bucket_mode is BucketMode.UNAWARE:
+    if not context.mode.bucket_mode.has_buckets:
         return {}
     return committed.next_sequences
 
@@ -243,7 +242,7 @@ def overwritten(
 
 def _only_deletes(context: TableContext, message: CommitMessage) -> bool:
     """Whether the message only deletes keys that have moved to another partition."""
-    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    moves_rows = context.mode.bucket_mode.moves_keys
     return moves_rows and all(file.delete_row_count == file.row_count for file in message.append.added)
 
 

@@ -24,7 +24,6 @@ from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.pieces import PIECES
 
 GIVEN, REFUSE = "given", "refuse"
@@ -66,7 +65,7 @@ def in_order(
 
 def shared_buckets(context: TableContext, writers: Sequence[WriterMessages]) -> dict[BucketId, list[str]]:
     """The buckets in which several writers have rows that need an order, with the names of these writers."""
-    if context.mode.bucket_mode is BucketMode.UNAWARE:
+    if not context.mode.bucket_mode.has_buckets:
         return {}
     found: dict[BucketId, list[str]] = {}
     for name, messages in writers:
@@ -84,14 +83,14 @@ def check_disjoint(context: TableContext, writers: Sequence[WriterMessages], dat
     """
     if len(writers) < 2:
         return
-    if context.mode.bucket_mode is BucketMode.CROSS_PARTITION:
+    if context.mode.bucket_mode.moves_keys:
         raise NotSupported(
             "several writers in one commit, in a table whose keys may move between partitions",
             "two writers may have put the same key into two partitions",
             "commit the files one by one",
         )
     _check_counts(context, writers)
-    if context.mode.bucket_mode is BucketMode.DYNAMIC:
+    if context.mode.bucket_mode.indexes_keys:
         why = "each of them gave new keys their buckets without seeing those that the other gave"
         _refuse_shared_place(context, writers, BucketsConflict, why, of_partition=True)
     if data_conflict_check != OFF:

@@ -276,7 +276,7 @@ class _Reader:
     def files_of(self, snapshot: Snapshot) -> tuple[list[ManifestEntry], list[FileToDelete]]:
         """Changelog files and metadata to delete, except those of a changelog that is kept (Java SnapshotDeletion)."""
         outlives = self.context.options.changelogs_outlive_snapshots
-        produces = self.context.options.changelog_producer != "none"
+        produces = self.context.options.changelog_producer.writes_files
         lists = [] if outlives and not produces else manifest_lists(snapshot, changelog=not outlives)
         try:
             changelogs = [] if outlives else changelog_entries(self.context, snapshot)
@@ -303,6 +303,6 @@ class _Reader:
             dead = files_made_dead(self.context, snapshot)
         except (DamagedFile, NotFound):
             return []
-        if options.changelogs_outlive_snapshots and options.changelog_producer == "none":
+        if options.changelogs_outlive_snapshots and not options.changelog_producer.writes_files:
             return [entry for entry in dead if entry.file.file_source == SOURCE_COMPACT]
         return dead

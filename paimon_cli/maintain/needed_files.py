@@ -245,7 +245,7 @@ def _has_producer(context: TableContext, snapshot: Snapshot) -> bool:
     """Whether the table had a changelog producer when this snapshot was committed."""
     schema = context.schemas.find(snapshot.schema_id)
     options = context.options if schema is None else schema.typed_options
-    return options.changelog_producer != "none"
+    return options.changelog_producer.writes_files
 
 
 def all_ids(context: TableContext) -> list[int]:

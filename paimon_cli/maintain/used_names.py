@@ -129,7 +129,7 @@ class UsedNames:
     def _keeps_what_it_deletes(self, snapshot: Snapshot) -> bool:
         """Whether a job may still need a file that the commit deleted, or the expiry of its changelog will delete it."""
         options = self.context.options
-        if options.changelogs_outlive_snapshots and options.changelog_producer == "none":
+        if options.changelogs_outlive_snapshots and not options.changelog_producer.writes_files:
             return True
         return self.young_since is not None and snapshot.time_millis >= self.young_since
 

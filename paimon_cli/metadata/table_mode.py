@@ -7,37 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.bucket_modes import BucketMode, bucket_mode_of
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options import option_catalog
+from paimon_cli.options.changelog_producers import ChangelogProducer
 from paimon_cli.options.merge_engines import MergeRules
 from paimon_cli.options.option_catalog import COMMIT, COMPACT, OPEN, WRITE
 from paimon_cli.options.table_options import SNAPSHOT_ORDERING, TableOptions
 
-INPUT, LOOKUP, FULL_COMPACTION = "input", "lookup", "full-compaction"
-"""Changelog producers: changelog files hold the written rows, the changes above level 0, or the changes at the top level."""
 RESCALE = "rescale"
 """The operation that moves rows into another number of buckets."""
 CHANGE_ROWS = "change rows of"
 """The operations `update` and `delete`, worded for messages."""
 LIMITED_WORK = (WRITE, COMPACT, RESCALE, CHANGE_ROWS)
 """Operations that some kinds of tables do not support."""
-DYNAMIC_BUCKET = -1
 KEYED_FILE_SIZE, APPEND_FILE_SIZE = 128 << 20, 256 << 20
 """Defaults of `target-file-size` in bytes, with a primary key and without."""
-
-
-class BucketMode(Enum):
-    """How rows are assigned to buckets. The values describe the buckets in messages."""
-
-    FIXED = "a fixed number of buckets"
-    DYNAMIC = "dynamic buckets"
-    CROSS_PARTITION = "dynamic buckets across partitions"
-    POSTPONED = "postponed buckets"
-    UNAWARE = "no buckets"
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class TableMode:
     has_keys: bool
     bucket_mode: BucketMode
     merge_engine: MergeRules
-    changelog_producer: str
+    changelog_producer: ChangelogProducer
     deletion_vectors: bool
     merge_on_read: bool
     """Whether reads of a table with deletion vectors merge the rows of level 0, too."""
@@ -66,7 +54,7 @@ class TableMode:
     bucket: int
     target_file_size: int
     raw_options: Mapping[str, str]
-    force_lookup: bool = False
+    looks_up_keys: bool = False
     batches_have_buckets: bool = False
     """Whether buckets are postponed, but batch writes assign them at once, after counting the rows of a new partition."""
     postpone_merge_on_read: bool = False
@@ -79,7 +67,7 @@ class TableMode:
     ) -> TableMode:
         return cls(
             bool(schema.primary_keys),
-            _bucket_mode(schema, options.bucket),
+            bucket_mode_of(schema, options.bucket),
             options.merge_engine,
             options.changelog_producer,
             options.deletion_vectors_enabled and not ignores_vectors,
@@ -88,7 +76,7 @@ class TableMode:
             options.bucket,
             options.target_file_size or (KEYED_FILE_SIZE if schema.primary_keys else APPEND_FILE_SIZE),
             options.raw,
-            options.force_lookup,
+            options.looks_up_keys,
             options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
             options.postpone_merge_on_read,
             options.merge_engine.newest_wins and options.ignore_delete,
@@ -97,12 +85,12 @@ class TableMode:
     @property
     def postpones_rows(self) -> bool:
         """Whether written rows first go to `bucket-postpone`."""
-        return self.bucket_mode is BucketMode.POSTPONED and not self.batches_have_buckets
+        return self.bucket_mode.postpones and not self.batches_have_buckets
 
     @property
     def merges_postponed(self) -> bool:
         """Whether reads also show the rows in `bucket-postpone`."""
-        return self.bucket_mode is BucketMode.POSTPONED and self.postpone_merge_on_read
+        return self.bucket_mode.postpones and self.postpone_merge_on_read
 
     @property
     def reads_merge(self) -> bool:
@@ -112,9 +100,7 @@ class TableMode:
     @property
     def looks_up_old_rows(self) -> bool:
         """Whether a compaction of level 0 must look up the older rows of its keys above its output level."""
-        return self.has_keys and (
-            self.deletion_vectors or self.force_lookup or self.merge_engine.oldest_wins or self.changelog_producer == LOOKUP
-        )
+        return self.has_keys and self.looks_up_keys
 
     @property
     def lower_level_shadows(self) -> bool:
@@ -134,7 +120,7 @@ class TableMode:
     @property
     def hides_postponed(self) -> bool:
         """Whether ordinary reads skip `bucket-postpone` until its rows are distributed."""
-        return self.bucket_mode is BucketMode.POSTPONED and not self.merges_postponed
+        return self.bucket_mode.postpones and not self.merges_postponed
 
     def hides(self, bucket: int, level: int) -> bool:
         """Whether ordinary reads skip the files in a level of a bucket until a compaction."""
@@ -148,7 +134,7 @@ class TableMode:
     @property
     def awaits_compaction(self) -> bool:
         """Whether reads or streams see new rows only after level 0 is compacted, so that writers usually do so at once."""
-        return self.hides_level_0 or (self.has_keys and self.changelog_producer == LOOKUP)
+        return self.hides_level_0 or (self.has_keys and self.changelog_producer.looks_up_old_rows)
 
     def check(self, work: str, table: str) -> None:
         """Raise `NotSupported` if this version does not support `work` on this kind of table, called `table` in the message.
@@ -169,32 +155,22 @@ class TableMode:
         return next((limit.hint for limit in self._limits(work)), "")
 
     def _limits(self, work: str) -> Iterator[Limit]:
-        if self.bucket_mode is BucketMode.UNAWARE and work == RESCALE:
+        if not self.bucket_mode.has_buckets and work == RESCALE:
             hint = "use `paimon-cli compact` to combine small files"
             yield Limit("without buckets", "its rows belong to partitions alone", hint)
-        elif self.bucket_mode is BucketMode.POSTPONED and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
+        elif self.bucket_mode.postpones and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
             why = f"with {SNAPSHOT_ORDERING} postponed rows would be ordered by the snapshot of their compaction, not their own"
             yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"remove the option {SNAPSHOT_ORDERING}")
         elif self.bucket == 0 and work != COMPACT:
             yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
-        elif self.bucket_mode is BucketMode.CROSS_PARTITION and self.keeps_deleted_rows and work in (WRITE, CHANGE_ROWS):
+        elif self.bucket_mode.moves_keys and self.keeps_deleted_rows and work in (WRITE, CHANGE_ROWS):
             why = "with ignore-delete=true a row that moves to another partition could not be deleted from the old one"
             hint = "set ignore-delete=false on a new table, or add the partition columns to the primary key"
             yield Limit("whose primary key lacks partition columns, with ignore-delete=true", why, hint)
-        elif self.bucket_mode is BucketMode.CROSS_PARTITION and work == RESCALE:
+        elif self.bucket_mode.moves_keys and work == RESCALE:
             why = "a fixed number of buckets needs all partition columns in the primary key"
             hint = "compact it instead; dynamic-bucket.target-row-num sets the number of keys per new bucket"
             yield Limit("whose primary key lacks partition columns", why, hint)
-
-
-def _bucket_mode(schema: TableSchema, bucket: int) -> BucketMode:
-    if bucket == POSTPONE_BUCKET:
-        return BucketMode.POSTPONED
-    if bucket != DYNAMIC_BUCKET:
-        return BucketMode.FIXED
-    if not schema.primary_keys:
-        return BucketMode.UNAWARE
-    return BucketMode.DYNAMIC if set(schema.partition_keys) <= set(schema.primary_keys) else BucketMode.CROSS_PARTITION
 
 
 def gates_of(work: str) -> tuple[str, ...]:

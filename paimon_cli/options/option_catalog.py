@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from paimon_cli.errors import NotSupported
+from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS
 from paimon_cli.options.merge_engines import MERGE_ENGINES
 from paimon_cli.options.own_options import DECLARED
 
@@ -74,7 +75,7 @@ class Option:
         return all(value in harmless or value in gate.unless for gate in gates)
 
 
-_CHOICES = {"merge-engine": tuple(MERGE_ENGINES)}
+_CHOICES = {"merge-engine": tuple(MERGE_ENGINES), "changelog-producer": tuple(CHANGELOG_PRODUCERS)}
 """Values that are listed elsewhere, by option."""
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
+from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS, NO_CHANGELOG
 from paimon_cli.options.merge_engines import DEFAULT_ENGINE, MERGE_ENGINES
 from paimon_cli.options.option_text import TypedOption, parse_size, read_option
 from paimon_cli.options.own_options import OwnOptions
@@ -185,7 +186,7 @@ class TableOptions(OwnOptions):
     record_level_expire_time = TypedOption("record-level.expire-time", None, read.parse_duration)
     record_level_time_field = TypedOption("record-level.time-field", None, read.text)
     default_aggregate_function = TypedOption("fields.default-aggregate-function", None, read.text)
-    changelog_producer = TypedOption("changelog-producer", "none", read.one_of("none", "input", "lookup", "full-compaction"))
+    changelog_producer = TypedOption("changelog-producer", NO_CHANGELOG, read.one_in(CHANGELOG_PRODUCERS))
     changelog_row_deduplicate = TypedOption("changelog-producer.row-deduplicate", False, read.boolean)
     changelog_row_deduplicate_ignore_fields = TypedOption[tuple[str, ...]](
         "changelog-producer.row-deduplicate-ignore-fields", (), read.names
@@ -330,7 +331,7 @@ class TableOptions(OwnOptions):
     @property
     def looks_up_keys(self) -> bool:
         """Whether compactions look up the previous row of a key in files that they do not rewrite."""
-        looks_up = self.deletion_vectors_enabled or self.changelog_producer == "lookup" or self.force_lookup
+        looks_up = self.deletion_vectors_enabled or self.changelog_producer.looks_up_old_rows or self.force_lookup
         return looks_up or self.merge_engine.oldest_wins
 
     @property

@@ -11,7 +11,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot, Tag
-from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP, BucketMode
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import plain_number, read_option
 from paimon_cli.read.difference import plan_difference
@@ -37,7 +36,6 @@ If the table writes no changelog, DELTA, to which the table's options can add th
 """
 ARRIVALS = "arrivals"
 """DELTA including postponed rows, which a stream shows as soon as they are written."""
-NO_CHANGELOG = "none"
 MIN_MILLIS = 10**11
 """Smaller numbers are snapshot ids, others epoch millis."""
 
@@ -84,21 +82,21 @@ class IncrementRange:
         """The mode to use. For `auto` it is chosen as in Java: diff between two tags, else the changelog if the table has one."""
         producer = context.options.changelog_producer
         if requested == CHANGES:
-            if producer != NO_CHANGELOG or _streams_overwrites(context):
+            if producer.writes_files or _streams_overwrites(context):
                 return CHANGES
-            return ARRIVALS if context.mode.bucket_mode is BucketMode.POSTPONED else DELTA
+            return ARRIVALS if context.mode.bucket_mode.postpones else DELTA
         if requested not in MODES:
             raise UsageError(f"there is no increment in mode '{requested}'", f"the modes are {', '.join(MODES)}")
         if requested != AUTO:
             return requested
         if self.begin.tag is not None and self.end.tag is not None and not tags_mean_snapshots(context):
             return DIFF
-        return DELTA if producer == NO_CHANGELOG else CHANGELOG
+        return CHANGELOG if producer.writes_files else DELTA
 
     def snapshots(self, context: TableContext, mode: str) -> list[Snapshot]:
         """The snapshots of the range, oldest first. Raises `NotFound` for an expired one, unless its changelog was kept."""
         changelogs = ChangelogHistory(context.storage, context.layout)
-        may_be_expired = mode != DELTA or context.options.changelog_producer == NO_CHANGELOG
+        may_be_expired = mode != DELTA or not context.options.changelog_producer.writes_files
         return [
             (may_be_expired and changelogs.find(number)) or _snapshot(context, number)
             for number in range(self.begin.id + 1, self.end.id + 1)
@@ -171,7 +169,7 @@ def increment_context(context: TableContext, mode: str) -> TableContext:
     """
     if mode in (DELTA, ARRIVALS):
         return replace(context, ignores_vectors=True)
-    is_of_commits = context.options.changelog_producer in (INPUT, NO_CHANGELOG)
+    is_of_commits = not context.options.changelog_producer.reports_compactions
     return context.with_level_0() if mode == CHANGES and context.mode.deletion_vectors and is_of_commits else context
 
 
@@ -186,7 +184,7 @@ def plan_increment(context: TableContext, changes: IncrementRange, mode: str, pr
         return plan_difference(context, changes.begin.snapshot(context), changes.end.snapshot(context), predicate)
     snapshots = changes.snapshots(context, mode)
     newest = snapshots[-1] if snapshots else None
-    if mode == CHANGES and context.options.changelog_producer == NO_CHANGELOG:
+    if mode == CHANGES and not context.options.changelog_producer.writes_files:
         each = (_added_or_overwritten(context, snapshot, predicate) for snapshot in snapshots)
         return ReadPlan(newest, tuple(split for splits in each for split in splits), ScanCounts())
     if mode in (CHANGELOG, CHANGES):
@@ -207,8 +205,8 @@ def waiting_changes(context: TableContext, changes: IncrementRange, mode: str, p
 
 def changelog_level(context: TableContext) -> int:
     """The lowest level whose rows are in a changelog, or in the delta of their commit."""
-    levels = {LOOKUP: 1, FULL_COMPACTION: context.options.num_levels - 1}
-    return levels.get(context.options.changelog_producer, 0) if context.mode.has_keys else 0
+    options = context.options
+    return options.changelog_producer.lowest_level(options.num_levels) if context.mode.has_keys else 0
 
 
 def _added_entries(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:

@@ -47,7 +47,6 @@ from paimon_cli.maintain.mark_done import mark_written
 from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_text import counted
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
@@ -99,7 +98,7 @@ def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -
     plan, request, _ = _planned(options, schema, overwrite)
     if request.commit_id is not None:
         raise NotSupported("option commit_id for a stream", "each micro-batch has its own number", "leave it out")
-    if plan.context.mode.bucket_mode is BucketMode.POSTPONED:
+    if plan.context.mode.bucket_mode.postpones:
         plan = replace(plan, buckets=TargetBuckets(POSTPONE_BUCKET))  # `postpone.batch-write-fixed-bucket` is for batch jobs
     return StreamWriter(plan, request)
 
@@ -120,7 +119,7 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
 def distributes(plan: WritePlan) -> bool:
     """Whether the rows get their buckets only in the process that commits, as tasks must not add files to the same bucket."""
     mode = plan.context.mode
-    any_task_may = mode.has_keys if mode.bucket_mode is BucketMode.FIXED else mode.bucket_mode is BucketMode.UNAWARE
+    any_task_may = mode.has_keys if mode.bucket_mode.follows_from_row else not mode.bucket_mode.has_buckets
     only_postpones = plan.postpones and plan.buckets.known is None
     return not (any_task_may or only_postpones)
 

@@ -34,7 +34,6 @@ from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
-from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.options.merge_engines import MergeResult
 from paimon_cli.pieces import PIECES
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
@@ -124,7 +123,7 @@ class KeyPlacement:
         rows = np.arange(len(v.partitions))
         last_add = np.maximum.accumulate(np.where(v.are_retractions, ABSENT, rows))
         without_add = v.home_partitions
-        if self._context.mode.changelog_producer == INPUT:
+        if self._context.mode.changelog_producer.records_input:
             without_add = np.where(without_add == ABSENT, v.partitions[v.starts], without_add)
         partitions = np.where(last_add >= v.starts[v.keys], v.partitions[last_add], without_add[v.keys])
         is_new = partitions != v.shifted(partitions, v.home_partitions)

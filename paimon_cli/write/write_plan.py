@@ -21,7 +21,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import INPUT, BucketMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.write.bucket_assigner import Share
@@ -196,21 +195,21 @@ class WritePlan:
     @property
     def records_input(self) -> bool:
         """Whether rows also go into changelog files, unmerged (`changelog-producer=input`)."""
-        return self.context.mode.changelog_producer == INPUT and not (self.replaces_rows or self.postpones)
+        return self.context.mode.changelog_producer.records_input and not (self.replaces_rows or self.postpones)
 
     @property
     def route(self) -> str:
         """The way in which rows get their buckets, for the trace."""
         mode = self.context.mode
         kind = "append" if not mode.has_keys else "key-value"
-        return f"{kind}-{mode.bucket_mode.name.lower() if self.buckets.assigned is None else 'fixed'}"
+        return f"{kind}-{mode.bucket_mode.name if self.buckets.assigned is None else 'fixed'}"
 
     @property
     def shuffles(self) -> bool:
         """Whether all rows of a bucket must go to the same task. Where any task may add files to it, this is the case only
         with `partition.sink-strategy=hash`, which limits the tasks per partition.
         """
-        any_task_may = self.context.mode.bucket_mode is BucketMode.UNAWARE or self.postpones
+        any_task_may = not self.context.mode.bucket_mode.has_buckets or self.postpones
         return not any_task_may or self.context.options.partition_sink_strategy == "hash"
 
     @property
@@ -244,9 +243,9 @@ class WritePlan:
             done = self.assignment.is_done
             return AssignedRouter(self.context.schema) if done else self.assignment.router(self.context, self.file_stamp)
         if self.postpones:
-            moves_keys = self.context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+            moves_keys = self.context.mode.bucket_mode.moves_keys
             return (TogetherRouter if moves_keys else PostponingRouter)(self.context.schema)
-        if self.context.mode.bucket_mode is BucketMode.UNAWARE:
+        if not self.context.mode.bucket_mode.has_buckets:
             return UnawareRouter(self.context.schema)
         if self.buckets.assigned is not None:
             return PartitionCountRouter(self.context.schema, self.context.options, self.buckets.assigned)

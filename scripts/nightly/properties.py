@@ -31,7 +31,7 @@ def play(engine: str, seed: str) -> tuple[str, int, str | None]:
     dice = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder), random_layout(engine, dice))
-        kind = trial.context.mode.bucket_mode.name.lower()
+        kind = trial.context.mode.bucket_mode.name
         try:
             for _ in range(STEPS_OF_A_TABLE):
                 trial.random_step(dice)

@@ -6,7 +6,9 @@ import pytest
 
 from paimon_cli.datatypes.data_type import DataField, PlainType
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, BucketMode, TableMode
+from paimon_cli.metadata import bucket_modes
+from paimon_cli.metadata.bucket_modes import BucketMode
+from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import COMPACT, WRITE
 from paimon_cli.options.table_options import TableOptions
@@ -27,12 +29,12 @@ CANNOT_MOVE = "cannot write table t whose primary key lacks partition columns, w
 @pytest.mark.parametrize(
     ("bucket", "keys", "expected"),
     [
-        ("4", ("dt", "id"), BucketMode.FIXED),
-        ("4", (), BucketMode.FIXED),
-        ("-1", ("dt", "id"), BucketMode.DYNAMIC),
-        ("-1", ("id",), BucketMode.CROSS_PARTITION),
-        ("-1", (), BucketMode.UNAWARE),
-        ("-2", ("dt", "id"), BucketMode.POSTPONED),
+        ("4", ("dt", "id"), bucket_modes.FIXED),
+        ("4", (), bucket_modes.FIXED),
+        ("-1", ("dt", "id"), bucket_modes.DYNAMIC),
+        ("-1", ("id",), bucket_modes.CROSS_PARTITION),
+        ("-1", (), bucket_modes.UNAWARE),
+        ("-2", ("dt", "id"), bucket_modes.POSTPONED),
     ],
 )
 def test_rows_find_their_bucket_by_bucket_number_and_keys(bucket: str, keys: tuple[str, ...], expected: BucketMode) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from paimon_cli import Table
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, BucketMode
+from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE
 from tests.model.lines import Line, folded
 from tests.model.world import Changes, Step, World
 from tests.properties.oracle import Change, Row
@@ -175,7 +175,7 @@ class Steps:
         can = self.is_plain and (not layout.key or layout.options["merge-engine"] == "deduplicate")
         if not can or not line.versions or mode.limits(CHANGE_ROWS):
             return None
-        if mode.bucket_mode is BucketMode.POSTPONED and line.is_hidden:
+        if mode.bucket_mode.postpones and line.is_hidden:
             return None
         key, value = self.dice.choice((None, *range(8))), self.dice.choice((None, 1, 7))
         new: Row = {} if value is None else {"p": 1} if value == 7 and layout.crosses else {"n": value}
@@ -212,9 +212,7 @@ class Steps:
     def compact(self, branch: str) -> Step | None:
         strategy = self.dice.choice(("minor", "minor", "full"))
         context = self.world.context(branch)
-        order = (
-            "k,v" if strategy == "full" and context.mode.bucket_mode is BucketMode.UNAWARE and self.dice.random() < 0.5 else None
-        )
+        order = "k,v" if strategy == "full" and not context.mode.bucket_mode.has_buckets and self.dice.random() < 0.5 else None
         how: dict[str, Any] = {"order_by": order} if order else {}
         return Step(f"compact({strategy}, {order})", branch, lambda table: table.compact(strategy, **how))
 

@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from paimon_cli.metadata.bucket_modes import DYNAMIC_BUCKET
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import DYNAMIC_BUCKET
 from tests.properties.oracle import Change, Row
 
 ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")

@@ -21,7 +21,7 @@ from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, rollback_target
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import COMPACT
-from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, BucketMode
+from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
@@ -155,7 +155,7 @@ class Trial:
     def compact(self, strategy: str) -> None:
         """A full compaction sorts rows that are in no bucket every other time."""
         self.steps.append(f"compact({strategy})")
-        can_sort = strategy == "full" and self.context.mode.bucket_mode is BucketMode.UNAWARE
+        can_sort = strategy == "full" and not self.context.mode.bucket_mode.has_buckets
         compact(self.context, strategy=strategy, order=SortOrder(("k", "v")) if can_sort and len(self.steps) % 2 else None)
         self.look(fully_compacted=strategy == "full")
 
@@ -164,7 +164,7 @@ class Trial:
         is_plain = self.layout.shape.name == "plain" and (self.is_deduplicated or not self.layout.has_keys)
         if not is_plain or self.context.mode.limits(CHANGE_ROWS):
             return self.look_back(key)
-        if self.context.mode.bucket_mode is BucketMode.POSTPONED and self.waiting_files():
+        if self.context.mode.bucket_mode.postpones and self.waiting_files():
             return self.look_back(key)
         self.steps.append(f"update({key}, {value})")
         new = {} if value is None else {"p": 1} if value == 7 and self.layout.crosses else {"n": value}
@@ -233,9 +233,9 @@ class Trial:
         elif any(self.context.snapshots.get(number).commit_kind == COMPACT for number in fresh):
             self.compacted = None
         found, mode = self.read(), self.context.mode
-        hides_some = mode.hides_level_0 or mode.bucket_mode is BucketMode.POSTPONED
+        hides_some = mode.hides_level_0 or mode.bucket_mode.postpones
         self.compare(found, self.visible() if hides_some else self.expected())
-        if mode.hides_level_0 and mode.bucket_mode is not BucketMode.POSTPONED:
+        if mode.hides_level_0 and not mode.bucket_mode.postpones:
             self.compare(self.read(level_0=True), self.expected())
         for number in fresh:
             self.states[number] = found if number == fresh[-1] else self.read(number)

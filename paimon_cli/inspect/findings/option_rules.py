@@ -99,10 +99,10 @@ def changelogs_can_be_made(table: ExaminedTable) -> Iterator[Finding]:
     if vectors and options.merge_engine.oldest_wins:
         message = f"deletion vectors cannot be combined with merge-engine={options.merge_engine.name}"
         yield _conflict(table, "options", message, ("deletion-vectors.enabled", ""))
-    if vectors and producer == "full-compaction":
+    if vectors and producer.compares_top_levels:
         message = "deletion vectors need a changelog-producer of none, input or lookup"
         yield _conflict(table, "options", message, ("changelog-producer", "lookup"))
-    if options.write_only and producer in ("lookup", "full-compaction") and not table.was_compacted:
-        message = f"write-only=true with changelog-producer={producer}: only compactions write changelogs"
+    if options.write_only and producer.reports_compactions and not table.was_compacted:
+        message = f"write-only=true with changelog-producer={producer.name}: only compactions write changelogs"
         command = table.compacted("--watch")
         yield Finding("PD018", WARNING, "options", message, command)

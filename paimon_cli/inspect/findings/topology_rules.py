@@ -16,7 +16,6 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import HISTORY, OK, TOPOLOGY, WARNING, Figure, Finding, rule, well
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import shown_name
 
@@ -168,7 +167,7 @@ def _wrong(table: ExaminedTable, writers: Writers, concurrent: set[str]) -> str 
     if not concurrent or not mode.has_keys:
         return None
     is_checked = options.commit_data_conflict_check != OFF and not concurrent & writers.foreign
-    dynamic = mode.bucket_mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
+    dynamic = mode.bucket_mode.is_chosen_by_writers
     if dynamic and writers.shared_partitions(concurrent) and concurrent & writers.foreign:
         return "with dynamic buckets, two writers of a partition may give a new key two buckets"
     if not writers.unseen or is_checked or options.sequence_snapshot_ordering or options.sequence_fields:

@@ -21,7 +21,6 @@ from paimon_cli.maintain.needed_files import changelog_entries
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.metadata.snapshot import COMPACT, OVERWRITE, Snapshot
-from paimon_cli.metadata.table_mode import INPUT
 
 COUNTER = 1
 UNREADABLE = "PV005"
@@ -154,10 +153,10 @@ class Publication:
         mode, visible = self._context.mode, self._above_level_0()
         if mode.deletion_vectors and mode.hides_level_0 and (shown := real_rows(version, level_0=False)) != visible:
             yield f"plain readers of snapshot {number} see {shown}, but the compacted rows are {visible}"
-        if mode.changelog_producer == "none":
+        if not mode.changelog_producer.writes_files:
             return
         changes = list(real_changes(version, changelog_entries(self._context, new.snapshot)))
-        is_input = mode.changelog_producer == INPUT
+        is_input = mode.changelog_producer.records_input
         expected = new.rows if is_input else visible
         if new.snapshot.commit_kind == OVERWRITE:
             new.changes = expected
