@@ -60,7 +60,7 @@ CUTS_NOTHING = {
     "what a format prescribes": {
         "__main__": "INTERRUPTED",
         "bucket/column_statistics": "point",
-        "bucket/file_indexes": "DEFAULT_ITEMS _STRIPE",
+        "bucket/bloom_index": "DEFAULT_ITEMS _STRIPE",
         "bucket/parquet_bloom": "_BLOCK_BYTES _HEADER_BYTES",
         "bucket/stitched_files": "MAX_GROUPS",
         "datatypes/arrow_types": "NESTED_ID_BASE",

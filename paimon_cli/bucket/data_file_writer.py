@@ -12,16 +12,15 @@ import pyarrow as pa
 
 from paimon_cli.bucket.column_statistics import KEY_STATS_MODE, simple_stats, truncated
 from paimon_cli.bucket.file_encoders import FileEncoder, check_encodable, open_encoder
-from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
+from paimon_cli.bucket.file_index import FileIndex
+from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, IndexedColumn, indexed_columns
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups
-from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.encoded_footer import FooterFrame, StoredGroup
-from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
@@ -162,13 +161,13 @@ def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, sta
 class CopiedFile:
     """A Parquet file of an append table whose row groups are copied into new files.
 
-    `without_bounds`: columns without statistics of minimum and maximum, because some values may be NaN. `filters`: its bloom
-    filters, by column, for the columns that have one in the table's files.
+    `without_bounds`: columns without statistics of minimum and maximum, because some values may be NaN. `indexes`: its file
+    indexes, for the columns that have one in the table's files.
     """
 
     stored: StoredGroups
     without_bounds: Collection[str]
-    filters: Mapping[str, BloomFilter]
+    indexes: Mapping[IndexedColumn, FileIndex]
 
 
 class _OpenDataFile:
@@ -178,7 +177,7 @@ class _OpenDataFile:
         self,
         context: TableContext,
         layout: FileLayout,
-        indexed: Sequence[DataField],
+        indexed: Sequence[IndexedColumn],
         name: str,
         path: str,
         open_encoder: Callable[[BinaryIO], FileEncoder],
@@ -234,7 +233,7 @@ class _OpenDataFile:
         self._encoder.copy(file.stored, group, file.without_bounds)
         self._count(group.rows, first_sequence, first_sequence + group.rows - 1)
         if self._index is not None:
-            self._index.add_filters(file.filters)
+            self._index.merge(file.indexes)
 
     def _observe(self, batch: pa.RecordBatch) -> None:
         least, greatest, retractions = self._layout.totals_of(batch)

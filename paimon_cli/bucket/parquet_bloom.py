@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_cli.bucket.file_indexes import Hashes, byte_hashes
+from paimon_cli.bucket.bloom_index import Hashes, byte_hashes
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.metadata.compact_thrift import Struct, decode_prefix
 from paimon_cli.metadata.parquet_footer import Footer

@@ -35,8 +35,7 @@ from paimon_cli.options.option_text import counted
 from paimon_cli.options.table_options import VECTORS_ENABLED
 from paimon_cli.storage.injected import Clock, SystemClock
 
-_OTHER_INDEX = re.compile(r"file-index\.(?!bloom-filter\.)[^.]+\.columns")
-"""Options for file indexes that paimon-cli does not write."""
+_INDEX_COLUMNS = re.compile(r"file-index\.[^.]+\.columns")
 
 
 @dataclass(frozen=True)
@@ -180,13 +179,20 @@ def _options_after(options: dict[str, str], change: AddColumn | DropColumn | Ren
 def _refuse_new_type(options: dict[str, str], path: tuple[str, ...]) -> None:
     """Raise `NotSupported` for a column with an index of another kind than ours: Java opens no table with an odd one."""
     for key, value in options.items():
-        if _OTHER_INDEX.fullmatch(key) and path[0] in named_columns(key, value):
+        if _INDEX_COLUMNS.fullmatch(key) and path[0] in named_columns(key, value) and not _is_written(key):
             raise NotSupported(
                 f"column '{'.'.join(path)}' cannot be given another type",
                 f"the option {key} names it, and this version does not know which types such an index takes",
                 f"take the column out of {key} first",
                 option=key,
             )
+
+
+def _is_written(columns_option: str) -> bool:
+    """Whether the option is about a kind of file index that this version writes."""
+    from paimon_cli.bucket.file_indexes import INDEX_KINDS  # loads Arrow, which most changes do not need
+
+    return any(kind.columns_option == columns_option for kind in INDEX_KINDS)
 
 
 def _same(old: TableSchema, new: TableSchema) -> bool:

@@ -15,7 +15,8 @@ from paimon_cli.bucket.data_file_reader import DECODE_ERRORS, decoding, file_for
 from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.file_encoders import codec_of
-from paimon_cli.bucket.file_indexes import FileFilters, indexed_columns
+from paimon_cli.bucket.file_index import FileIndex
+from paimon_cli.bucket.file_indexes import FileIndexes, IndexedColumn, indexed_columns
 from paimon_cli.bucket.merged_rows import unmarked_rows
 from paimon_cli.bucket.stitched_files import CODECS, StoredGroups, own_frame
 from paimon_cli.compact.compaction_task import CompactionTask
@@ -28,7 +29,6 @@ from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.encoded_footer import FooterFrame
-from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
@@ -82,11 +82,11 @@ class AppendRewriter(Rewriter):
         with self._stored(file, frame) as stored:
             if stored is None or stored.frame != frame:
                 return False
-            filters = self._filters(file)
-            if filters is None:
+            indexes = self._indexes(file)
+            if indexes is None:
                 return False
             with decoding(self._path(file)):
-                writer.copy(CopiedFile(stored, self._without_bounds(file), filters), number)
+                writer.copy(CopiedFile(stored, self._without_bounds(file), indexes), number)
         return True
 
     def _decode(self, writer: DataFileWriter, file: DataFileMeta, number: int) -> int:
@@ -133,12 +133,12 @@ class AppendRewriter(Rewriter):
         fits = all(group.size <= target and 0 < group.rows <= max_rows for group in groups)
         return stored if fits and not is_small else None
 
-    def _filters(self, file: DataFileMeta) -> dict[str, BloomFilter] | None:
-        """The file's bloom filters by column; None if it lacks a filter that new files have, or has one of another size."""
+    def _indexes(self, file: DataFileMeta) -> dict[IndexedColumn, FileIndex] | None:
+        """The file's indexes; None if it lacks one that new files have, or has one with other settings."""
         if not self._indexed:
             return {}
         try:
-            return FileFilters(self._context, *self._task.bucket_id, file).fitting(self._indexed, self._context.options)
+            return FileIndexes(self._context, *self._task.bucket_id, file).fitting(self._indexed, self._context.options)
         except DamagedFile:
             return None
 

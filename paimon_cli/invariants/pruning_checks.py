@@ -5,6 +5,7 @@ If one of them is wrong, a read misses rows and nothing else shows it. They are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import GROUP_BOUNDS, footer_statistics, leaf_numbers
-from paimon_cli.bucket.file_indexes import FileFilters, index_hashes
+from paimon_cli.bucket.file_index import FileIndex
+from paimon_cli.bucket.file_indexes import FileIndexes
 from paimon_cli.bucket.parquet_bloom import BlockFilter, block_filter, hashes_in_parquet
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import PagedColumns
@@ -27,7 +29,6 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
-from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.parquet_footer import Footer
 from paimon_cli.storage.storage import open_sized
 
@@ -42,13 +43,13 @@ class SkippedRows:
 
     def __init__(self, context: TableContext, entry: ManifestEntry) -> None:
         self._unreadable: list[tuple[str, str]] = []
-        self._index: dict[DataField, BloomFilter] = {}
+        self._indexes: list[tuple[DataField, FileIndex]] = []
         self._inside: _Inside | None = None
         try:
-            self._index = FileFilters(context, entry.partition, entry.bucket, entry.file).known(context.schema.fields)
+            self._indexes = FileIndexes(context, entry.partition, entry.bucket, entry.file).known(context.schema.fields)
         except DamagedFile as error:
             self._unreadable.append(("PV062", str(error)))
-        self._denied = dict.fromkeys(self._index, 0)
+        self._denied: Counter[str] = Counter()
         if entry.file.file_name.endswith(".parquet"):
             try:
                 self._inside = _Inside.of(context, entry)
@@ -58,9 +59,8 @@ class SkippedRows:
                 self._unreadable.append(("PV063", f"what lets readers skip its rows cannot be read: {error}"))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for column, bloom in self._index.items():
-            hashes = index_hashes(batch.column(column.name), column.type)
-            self._denied[column] += int(np.count_nonzero(~bloom.may_hold(hashes)))
+        for column, index in self._indexes:
+            self._denied[column.name] += int(np.count_nonzero(~index.may_hold(batch.column(column.name))))
         if self._inside is not None:
             self._inside.add(batch)
 
@@ -69,7 +69,7 @@ class SkippedRows:
         yield from (Violation(code, path, message) for code, message in self._unreadable)
         for column, count in self._denied.items():
             if count:
-                yield Violation("PV062", path, f"its file index denies {count} values of column {column.name} that it holds")
+                yield Violation("PV062", path, f"its file index denies {count} values of column {column} that it holds")
         if self._inside is not None:
             yield from self._inside.violations(path)
 

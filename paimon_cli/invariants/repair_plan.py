@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.bucket.file_indexes import FileFilters, without_index
+from paimon_cli.bucket.file_indexes import FileIndexes, without_index
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotExpired
 from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
 from paimon_cli.history.stale_buckets import StalePartition, stale_partitions
@@ -264,7 +264,7 @@ def _plan_file_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
         left_out = set() if known is None else {file.file_name for file in known.append.removed}
         wrong: dict[DataFileMeta, str] = {}
         for entry in version.at(bucket_id):
-            if entry.file.file_name in left_out or not FileFilters.has_any(entry.file):
+            if entry.file.file_name in left_out or not FileIndexes.has_any(entry.file):
                 continue
             if why := _wrong_index(version, entry, read_rows):
                 wrong[entry.file] = why
@@ -282,7 +282,7 @@ def _wrong_index(version: Version, entry: ManifestEntry, read_rows: bool) -> str
     """Why the file index of a file cannot be relied on; None if it can."""
     context = version.context.at_schema(entry.file.schema_id)
     try:
-        FileFilters(context, entry.partition, entry.bucket, entry.file).known(context.schema.fields)
+        FileIndexes(context, entry.partition, entry.bucket, entry.file).known(context.schema.fields)
     except DamagedFile as error:
         return str(error)
     found = file_holds_its_rows(version, entry) if read_rows else ()

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import GROUP_BOUNDS, footer_statistics, leaf_numbers
 from paimon_cli.bucket.data_file_reader import KeepsGroup
-from paimon_cli.bucket.file_indexes import UNINDEXED_ROOTS, FileFilters
+from paimon_cli.bucket.file_indexes import FileIndexes, is_consulted
 from paimon_cli.casts.column_cast import keeps_buckets, keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
@@ -66,16 +66,16 @@ class TableBounds:
 
     def of_indexed(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
         """Bounds like `of_file`, combined with the file index, which is read when a condition first needs it."""
-        of_file, filters = self.of_file(partition, bucket, file), FileFilters(self._context, partition, bucket, file)
+        of_file, indexes = self.of_file(partition, bucket, file), FileIndexes(self._context, partition, bucket, file)
         fields = self._context.schema.fields
         stored = dict(zip((f.name for f in fields), zip(fields, self._stored_fields(file, fields), strict=True), strict=True))
 
         def bounds_of(name: str) -> ColumnBounds | None:
             known = of_file(name) or ColumnBounds(file.row_count, None)
             field, old = stored.get(name, (None, None))
-            if field is None or old is None or old.type.root in UNINDEXED_ROOTS or not same_type(old.type, field.type):
+            if field is None or old is None or not is_consulted(old.type) or not same_type(old.type, field.type):
                 return known
-            return replace(known, holds=partial(filters.may_hold, old))
+            return replace(known, holds=partial(indexes.may_hold, old))
 
         return bounds_of
 
@@ -341,6 +341,6 @@ class Pruning(FileFilter):
 
     def _may_hold_indexed(self, entry: ManifestEntry) -> bool:
         """Whether the file index allows a match. It may be in a separate file, so it is checked last."""
-        if self._predicate is None or not self._read_indexes or not FileFilters.has_any(entry.file):
+        if self._predicate is None or not self._read_indexes or not FileIndexes.has_any(entry.file):
             return True
         return self._predicate.may_match(self._bounds.of_indexed(entry.partition, entry.bucket, entry.file))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter
-from paimon_cli.bucket.file_indexes import FileFilters
+from paimon_cli.bucket.file_indexes import FileIndexes
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import bucket_files
@@ -98,7 +98,7 @@ def test_metadata_is_that_of_a_file_with_the_same_rows(
         assert rows(context) == before and (bucket < 0 or in_order(context) == order)
         (file,) = files(context)
         assert file.row_count == pq.read_metadata(tmp_path / name / next(iter(live_files(context)))).num_rows == 60
-        filters = FileFilters(context, b"", 0, file)
+        filters = FileIndexes(context, b"", 0, file)
         assert all(filters.may_hold(context.schema.field("k"), [n]) == (n % 5 != 0) for n in range(100, 110))
         made.append(replace(file, file_name="", file_size=0, creation_time_millis=0, extra_files=()))
     assert made[0] == made[1] and copied == [20, 20, 20]
@@ -151,7 +151,7 @@ def test_filters_that_are_missing_are_made_from_the_rows(copied: list[int], tmp_
     write(asked, given(900))
     compact(asked)
     (file,) = files(asked)
-    filters = FileFilters(asked, b"", 0, file)
+    filters = FileIndexes(asked, b"", 0, file)
     held = [filters.may_hold(asked.schema.field("t"), [text]) for text in ("text ", "text xx", "absent")]
     assert held == [True, True, False] and copied == [20]
 
@@ -164,7 +164,7 @@ def test_filters_that_are_damaged_are_made_from_the_rows(copied: list[int], tmp_
     before = rows(context)
     compact(context)
     assert rows(context) == before and copied == [20]
-    assert FileFilters(context, b"", 0, files(context)[0]).may_hold(context.schema.field("t"), ["text xx"])
+    assert FileIndexes(context, b"", 0, files(context)[0]).may_hold(context.schema.field("t"), ["text xx"])
 
 
 @pytest.mark.parametrize("rows_of_a_file", [20, 25, 30, 40, 45])

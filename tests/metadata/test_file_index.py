@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paimon_cli.bucket.file_indexes import index_hashes
+from paimon_cli.bucket.bloom_index import index_hashes
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.field_types import parse_type

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.bucket.file_indexes import FileFilters
+from paimon_cli.bucket.file_indexes import FileIndexes
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import RenameColumn
@@ -181,7 +181,7 @@ def test_an_embedded_index_that_is_damaged_is_named_by_its_data_file(tmp_path: P
     for damaged in (b"", good[:-1], encode_file_index({**bodies, "v": {"bloom-filter": b"x"}})):
         file = replace(bucket.files[0], embedded_file_index=damaged)
         with pytest.raises(DamagedFile, match=f"file index of {file.file_name} is damaged") as refused:
-            FileFilters(context, *bucket.bucket_id, file).may_hold(column, ["x"])
+            FileIndexes(context, *bucket.bucket_id, file).may_hold(column, ["x"])
         assert refused.value.why and refused.value.hint == "read with --option file-index.read.enabled=false"
 
 
@@ -192,8 +192,8 @@ def test_a_column_without_a_body_is_never_ruled_out(tmp_path: Path) -> None:
     without: list[Bodies] = [{}, {"v": {}}, {"v": {"bloom-filter": None}}, {"v": {"bitmap": b"x"}}]
     for columns in without:
         file = replace(bucket.files[0], embedded_file_index=encode_file_index(columns))
-        assert FileFilters.has_any(file) and FileFilters(context, *bucket.bucket_id, file).may_hold(column, ["nowhere"])
-    assert not FileFilters.has_any(replace(bucket.files[0], embedded_file_index=None, extra_files=("changelog-1.orc",)))
+        assert FileIndexes.has_any(file) and FileIndexes(context, *bucket.bucket_id, file).may_hold(column, ["nowhere"])
+    assert not FileIndexes.has_any(replace(bucket.files[0], embedded_file_index=None, extra_files=("changelog-1.orc",)))
 
 
 def test_what_java_wrote(tmp_path: Path) -> None:
