@@ -16,7 +16,8 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import NotSupported, PaimonError
 from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SKIP, column_history
-from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
+from paimon_cli.lsm.aggregators.builder import ignores_retractions
+from paimon_cli.lsm.aggregators.catalog import aggregator_of
 from paimon_cli.options.table_options import TableOptions
 from tests.vectors import load
 

@@ -88,7 +88,13 @@ def column_history(order: np.ndarray, starts: np.ndarray, codes: np.ndarray) -> 
 
 
 class Aggregator(Protocol):
-    """An aggregate function of a column. `retracts`: whether it can take values back."""
+    """An aggregate function of a column. `retracts`: whether it can take values back.
+
+    Compactions merge some rows of a key and store the result as an added row, which is merged again. So the function must be
+    associative: for added values a, b, c, merging a with the result of b and c gives the same as merging the result of a and b
+    with c. Max and sum are, the mean or the spread (max - min) are not: of these, no compaction leaves enough to go on with.
+    `tests/lsm/test_function_contract.py` tests each function.
+    """
 
     @property
     def retracts(self) -> bool: ...

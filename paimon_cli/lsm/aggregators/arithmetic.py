@@ -11,9 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import low_words
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, DataField
 from paimon_cli.errors import BadInput
-from paimon_cli.lsm.aggregators.aggregator import RETRACT, SET, ColumnHistory, overflow, validity
+from paimon_cli.lsm.aggregators.aggregator import RETRACT, SET, Aggregator, ColumnHistory, overflow, validity
+from paimon_cli.lsm.aggregators.builder import Builder, expect
 from paimon_cli.lsm.aggregators.chosen_values import steps
+from paimon_cli.options.table_options import TableOptions
+
+NUMERIC_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
 COMPACT_DIGITS = 18
 """Java stores decimals of up to this many digits as 64-bit integers, and adds them without checking for overflow."""
@@ -238,3 +243,16 @@ def _half_up(number: Fraction) -> int:
     """The number rounded to an integer, halves away from zero."""
     size = (2 * abs(number.numerator) + number.denominator) // (2 * number.denominator)
     return -size if number < 0 else size
+
+
+def _sum(field: DataField, options: TableOptions) -> Aggregator:
+    expect("sum", field, field.type.root in NUMERIC_ROOTS, "numbers")
+    return Sum(field.name)
+
+
+def _product(field: DataField, options: TableOptions) -> Aggregator:
+    expect("product", field, field.type.root in NUMERIC_ROOTS, "numbers")
+    return Product(field.name)
+
+
+FUNCTIONS: dict[str, Builder] = {"sum": _sum, "product": _product}

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.datatypes.data_type import DataField, NestedType
 from paimon_cli.datatypes.key_order import order_words
 from paimon_cli.lsm.aggregators.aggregator import (
     ADD,
     RETRACT,
     REVERSED,
     SET,
+    Aggregator,
     ColumnHistory,
     first_position,
     last_position,
@@ -25,6 +27,8 @@ from paimon_cli.lsm.aggregators.aggregator import (
     rows_at,
     validity,
 )
+from paimon_cli.lsm.aggregators.builder import Builder, expect
+from paimon_cli.options.table_options import TableOptions
 
 STEPS_BACK = 6
 
@@ -157,3 +161,33 @@ class Extreme:
             positions = np.where(is_best, np.arange(len(words)), -1)
             chosen[filled] = valued.rows[np.maximum.reduceat(positions, starts)]
         return picked(column, chosen)
+
+
+def _extreme(function: str, greatest: bool) -> Builder:
+    def build(field: DataField, options: TableOptions) -> Aggregator:
+        expect(function, field, not isinstance(field.type, NestedType), "values that have an order")
+        return Extreme(greatest)
+
+    return build
+
+
+def _boolean(function: str, greatest: bool) -> Builder:
+    def build(field: DataField, options: TableOptions) -> Aggregator:
+        expect(function, field, field.type.root == "BOOLEAN", "BOOLEAN")
+        return Extreme(greatest)
+
+    return build
+
+
+LAST_NON_NULL = "last_non_null_value"
+FUNCTIONS: dict[str, Builder] = {
+    "max": _extreme("max", True),
+    "min": _extreme("min", False),
+    "bool_or": _boolean("bool_or", True),
+    "bool_and": _boolean("bool_and", False),
+    "last_value": lambda field, options: LastValue(),
+    LAST_NON_NULL: lambda field, options: LastNonNullValue(),
+    "first_value": lambda field, options: FirstValue(),
+    "first_non_null_value": lambda field, options: FirstValue(skip_nulls=True),
+    "first_not_null_value": lambda field, options: FirstValue(skip_nulls=True),
+}

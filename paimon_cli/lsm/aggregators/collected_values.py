@@ -15,8 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.errors import BadInput
-from paimon_cli.lsm.aggregators.aggregator import REVERSED, SET, ColumnHistory, StepByStep, last_position, picked, rows_at
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import STRING, ArrayType, DataField, MapType, RowType
+from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.lsm.aggregators.aggregator import (
+    REVERSED,
+    SET,
+    Aggregator,
+    ColumnHistory,
+    StepByStep,
+    last_position,
+    picked,
+    rows_at,
+)
+from paimon_cli.lsm.aggregators.builder import Builder, expect, flag, ignores_retractions, names_in, setting
+from paimon_cli.options import option_text as read
+from paimon_cli.options.table_options import TableOptions
 
 
 def identity(value: Any, t: pa.DataType) -> Hashable:
@@ -270,3 +284,64 @@ class NestedTable:
 
 def _present(rows: Any) -> list[Any]:
     return [row for row in rows or () if row is not None]
+
+
+def _listagg(field: DataField, options: TableOptions) -> Aggregator:
+    expect("listagg", field, field.type.with_nullable(True) == STRING, "STRING")
+    delimiter = setting(field, options, "list-agg-delimiter", read.text, ",")
+    return distinct_text(delimiter) if flag(field, options, "distinct") else JoinedText(delimiter)
+
+
+def _collect(field: DataField, options: TableOptions) -> Aggregator:
+    expect("collect", field, isinstance(field.type, ArrayType), "ARRAY")
+    element = arrow_type(field.type).value_type
+    return collected(element, flag(field, options, "distinct"), ignores_retractions(field, options))
+
+
+def _merge_map(field: DataField, options: TableOptions) -> Aggregator:
+    expect("merge_map", field, isinstance(field.type, MapType), "MAP")
+    return merged_map(arrow_type(field.type).key_type)
+
+
+def _timed_map(field: DataField, options: TableOptions) -> Aggregator:
+    t = field.type
+    fits = isinstance(t, MapType) and isinstance(t.value, RowType) and len(t.value.fields) > 1
+    expect("merge_map_with_keytime", field, fits, "MAP of ROW with two fields or more")
+    names = [inner.name for inner in arrow_type(t).item_type]
+    wanted = options.column_option(field.name, "ts-field") or names[-1]
+    expect("merge_map_with_keytime", field, wanted in names, f"a ROW with the field {wanted}")
+    return timed_map(arrow_type(t).key_type, wanted)
+
+
+def _nested_table(function: str, field: DataField, options: TableOptions) -> NestedTable:
+    is_table = isinstance(field.type, ArrayType) and isinstance(field.type.element, RowType)
+    expect(function, field, is_table, "ARRAY of ROW")
+    row_type = arrow_type(field.type).value_type
+    key = names_in(field, options, "nested-key")
+    sequence = names_in(field, options, "nested-sequence-field")
+    names = [inner.name for inner in row_type]
+    for name in (*key, *sequence):
+        expect(function, field, name in names, f"rows with the field {name}")
+    for option in ("nested-key-null-strategy", "nested-sequence-field"):
+        if options.column_option(field.name, option) and not key:
+            raise UsageError(f"fields.{field.name}.{option} needs fields.{field.name}.nested-key")
+    null_key = setting(field, options, "nested-key-null-strategy", read.one_of(*NULL_KEYS), "merge")
+    limit = setting(field, options, "count-limit", read.integer(0), NO_LIMIT)
+    return NestedTable(field.name, row_type, key, sequence, null_key, limit)
+
+
+def _nested_partial(field: DataField, options: TableOptions) -> Aggregator:
+    table = _nested_table("nested_partial_update", field, options)
+    if not table.key:
+        raise UsageError(f"nested_partial_update of column {field.name} needs fields.{field.name}.nested-key")
+    return table.partially_updated()
+
+
+FUNCTIONS: dict[str, Builder] = {
+    "listagg": _listagg,
+    "collect": _collect,
+    "merge_map": _merge_map,
+    "merge_map_with_keytime": _timed_map,
+    "nested_update": lambda field, options: _nested_table("nested_update", field, options).updated(),
+    "nested_partial_update": _nested_partial,
+}

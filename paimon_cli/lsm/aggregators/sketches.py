@@ -16,8 +16,11 @@ from types import ModuleType
 import numpy as np
 from pyroaring import BitMap
 
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import BadInput, NotSupported, importing
-from paimon_cli.lsm.aggregators.aggregator import StepByStep
+from paimon_cli.lsm.aggregators.aggregator import Aggregator, StepByStep
+from paimon_cli.lsm.aggregators.builder import Builder, expect
+from paimon_cli.options.table_options import TableOptions
 
 EMPTY, NOT_EMPTY = 0, 1
 NODE4, NODE16, NODE48, NODE256, LEAF = range(5)
@@ -252,3 +255,19 @@ def _union(
             raise BadInput(f"column {column} holds bytes that are not a {function}", str(problem), column=column) from problem
 
     return add
+
+
+def _bytes(function: str, build: Callable[[str], Aggregator]) -> Builder:
+    def checked(field: DataField, options: TableOptions) -> Aggregator:
+        expect(function, field, field.type.root == "VARBINARY", "VARBINARY or BYTES")
+        return build(field.name)
+
+    return checked
+
+
+FUNCTIONS: dict[str, Builder] = {
+    "rbm32": _bytes("rbm32", bitmap32),
+    "rbm64": _bytes("rbm64", bitmap64),
+    "theta_sketch": _bytes("theta_sketch", theta_sketch),
+    "hll_sketch": _bytes("hll_sketch", hll_sketch),
+}

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, SET, SKIP, Aggregator, column_history, no_retraction
-from paimon_cli.lsm.aggregators.catalog import LAST_NON_NULL, aggregator_of, function_of, ignores_retractions
-from paimon_cli.lsm.aggregators.chosen_values import LastValue
+from paimon_cli.lsm.aggregators.builder import ignores_retractions
+from paimon_cli.lsm.aggregators.catalog import aggregator_of, function_of
+from paimon_cli.lsm.aggregators.chosen_values import LAST_NON_NULL, LastValue
 from paimon_cli.lsm.sorted_rows import SortedRows
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema

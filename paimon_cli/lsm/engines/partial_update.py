@@ -24,8 +24,9 @@ from paimon_cli.lsm.aggregators.aggregator import (
     column_history,
     no_retraction,
 )
-from paimon_cli.lsm.aggregators.catalog import LAST_NON_NULL, aggregator_of, function_of, ignores_retractions
-from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
+from paimon_cli.lsm.aggregators.builder import ignores_retractions
+from paimon_cli.lsm.aggregators.catalog import aggregator_of, function_of
+from paimon_cli.lsm.aggregators.chosen_values import LAST_NON_NULL, LastNonNullValue, LastValue
 from paimon_cli.lsm.sequence_groups import ABSENT, ACCEPTED, OLDER, SequenceGroup, Verdicts, judge, sequence_groups
 from paimon_cli.lsm.sorted_rows import SortedRows, check_order
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, VALUE_KIND
