@@ -112,6 +112,6 @@ class Integrity(OpenedTable):
 
 def invariants() -> Sequence[Invariant]:
     """The rules that `verify` checks (`verify --list`)."""
-    from paimon_cli.invariants.violation import INVARIANTS
+    from paimon_cli.invariants.check import INVARIANTS
 
     return INVARIANTS

@@ -126,7 +126,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
-    from paimon_cli.invariants.violation import INVARIANTS
+    from paimon_cli.invariants.check import INVARIANTS
 
     checked = {result.check for result in found.checks}
     rules = {i.code: i.meaning for i in INVARIANTS if i.check in checked and found.request.wants(i.code)}
@@ -212,17 +212,17 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
 
 def _say_repairs(found: VerifyReport, pasted: str) -> None:
     """The commands that plan repairs: what was found by reading all rows is only repaired if it is asked for by name."""
-    from paimon_cli.invariants.violation import ERROR, FULL, REPAIRS_BY_READING, WRONG_BOUNDS
+    from paimon_cli.invariants.violation import ERROR, FULL
 
-    codes = {violation.code for violation in found.violations if violation.severity == ERROR}
-    by_reading = sorted({REPAIRS_BY_READING[code] for code in codes & REPAIRS_BY_READING.keys()} if found.level == FULL else ())
+    broken = {violation.invariant for violation in found.violations if violation.severity == ERROR}
+    by_reading = sorted({invariant.repair for invariant in broken if invariant.repair} if found.level == FULL else ())
     if by_reading:
         say(
             f"hint: paimon-cli repair {pasted} --only {','.join(by_reading)}    # reads all rows; changes nothing without --apply"
         )
-    if codes & WRONG_BOUNDS:
+    if any(invariant.of_bounds for invariant in broken):
         say(f"hint: reads without a condition return all rows, so copy them: paimon-cli write NEW_TABLE --from-table {pasted}")
-    if codes - WRONG_BOUNDS - (REPAIRS_BY_READING.keys() if by_reading else set()):
+    if any(not invariant.of_bounds and not (by_reading and invariant.repair) for invariant in broken):
         say(f"hint: paimon-cli repair {pasted}    # plans repairs; changes nothing without --apply")
 
 
@@ -268,9 +268,9 @@ def repair(
     if call.is_for_people:
         _show_plan(plan, table)
         if not plan.steps and only is None:
-            from paimon_cli.invariants.violation import REPAIRS_BY_READING
+            from paimon_cli.invariants.check import INVARIANTS
 
-            by_name = ",".join(sorted(set(REPAIRS_BY_READING.values())))
+            by_name = ",".join(sorted({invariant.repair for invariant in INVARIANTS if invariant.repair}))
             say(f"rows were not read; this plans what only they show: paimon-cli repair {call.pasted(table)} --only {by_name}")
     if apply:
         if plan.changes:

@@ -26,7 +26,7 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.invariants.violation import Violation
+from paimon_cli.invariants.violation import CHANGELOGS, FULL, Invariant, Violation, declare
 from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.row_difference import differing
@@ -37,6 +37,16 @@ from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.changelog_producers import ChangelogProducer
 from paimon_cli.pieces import PIECES
+
+declare(
+    Invariant(
+        "PV058",
+        CHANGELOGS,
+        FULL,
+        "changelogs lead from the rows of each snapshot to the rows of the next",
+        of_unreadable_file=True,
+    ),
+)
 
 Rows = Iterator[pa.RecordBatch]
 

@@ -2,81 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history.table_context import TableContext, TableHistory
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import (
     changelog_checks,
     file_checks,
     hash_indexes,
     index_checks,
     metadata_checks,
+    pruning_checks,
     row_checks,
     snapshot_checks,
 )
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
+from paimon_cli.invariants.scopes import OF_BUCKET, OF_HISTORY, OF_REFERENCES, OF_STEP, OF_VERSION, WITHOUT_SCHEMA
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import Violation
+from paimon_cli.invariants.violation import BY_CODE, Violation
 from paimon_cli.metadata.data_file import BucketId, ManifestEntry
 
-TableCheck = Callable[[TableContext], Iterator[Violation]]
-HistoryCheck = Callable[[TableHistory], Iterator[Violation]]
-VersionCheck = Callable[[Version], Iterator[Violation]]
-BucketCheck = Callable[[Version, BucketId], Iterator[Violation]]
-StepCheck = Callable[[Version, Version], Iterator[Violation]]
-
-READABLE = snapshot_checks.metadata_is_readable
-TABLE_CHECKS: tuple[HistoryCheck, ...] = (
-    snapshot_checks.ids_have_no_gap,
-    snapshot_checks.no_snapshot_has_come_back,
-    snapshot_checks.hints_are_not_ahead,
-    snapshot_checks.schemas_are_readable,
-    snapshot_checks.schemas_keep_what_is_fixed,
+MODULES = (
+    snapshot_checks,
+    metadata_checks,
+    index_checks,
+    file_checks,
+    row_checks,
+    hash_indexes,
+    pruning_checks,
+    changelog_checks,
 )
-WITHOUT_SCHEMAS: tuple[HistoryCheck, ...] = (
-    *TABLE_CHECKS,
-    snapshot_checks.snapshots_are_readable,
-    snapshot_checks.schemas_of_snapshots_exist,
-)
+TABLE_CHECKS = OF_HISTORY.checks_in(MODULES)
+WITHOUT_SCHEMAS = (*TABLE_CHECKS, *WITHOUT_SCHEMA.checks_in(MODULES))
 """The checks that need no readable schema."""
-META_CHECKS: tuple[VersionCheck, ...] = (
-    metadata_checks.files_lie_inside,
-    metadata_checks.buckets_are_valid,
-    metadata_checks.files_live_once,
-    snapshot_checks.schemas_exist,
-    index_checks.vectors_are_not_dangling,
-    index_checks.indexes_are_one_of_a_kind,
-    metadata_checks.levels_are_disjoint,
-    metadata_checks.key_ranges_are_ranges,
-    metadata_checks.bucket_counts_agree,
-    metadata_checks.partitions_are_written_in_one_way,
-)
-"""Checks of a single version that read only metadata."""
-REFERENCE_CHECKS: tuple[TableCheck, ...] = (
-    snapshot_checks.manifests_have_a_version,
-    snapshot_checks.consumers_stand_somewhere,
-    snapshot_checks.branches_are_readable,
-    snapshot_checks.changelogs_are_readable,
-)
-"""Checks of other references to snapshots."""
-STEP_CHECKS: tuple[StepCheck, ...] = (
-    snapshot_checks.times_do_not_go_back,
-    snapshot_checks.base_is_what_lived_before,
-    metadata_checks.sequence_numbers_rise,
-    index_checks.vectors_do_not_shrink,
-    index_checks.new_vectors_mark_live_files,
-)
-"""Checks that compare a version with the previous one."""
-
-
-BUCKET_CHECKS: tuple[BucketCheck, ...] = (
-    row_checks.one_unmarked_row_per_key,
-    row_checks.lower_levels_are_not_older,
-    hash_indexes.hash_index_holds_every_key,
-)
-"""Checks of the rows of a bucket, across all its files."""
+REFERENCE_CHECKS = OF_REFERENCES.checks_in(MODULES)
+META_CHECKS = OF_VERSION.checks_in(MODULES)
+STEP_CHECKS = OF_STEP.checks_in(MODULES)
+BUCKET_CHECKS = OF_BUCKET.checks_in(MODULES)
+INVARIANTS = tuple(sorted(BY_CODE.values(), key=lambda invariant: invariant.code))
+"""All invariants."""
 
 
 def check_version(version: Version, before: Version | None) -> Iterator[Violation]:
@@ -84,7 +49,7 @@ def check_version(version: Version, before: Version | None) -> Iterator[Violatio
 
     If manifests cannot be read, only that is reported.
     """
-    unreadable = list(READABLE(version))
+    unreadable = list(snapshot_checks.metadata_is_readable(version))
     yield from unreadable
     if unreadable:
         return

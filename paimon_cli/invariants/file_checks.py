@@ -10,10 +10,20 @@ from paimon_cli.bucket.data_file_reader import stored_shape
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import Violation
+from paimon_cli.invariants.violation import FILES, REFERENCES, SCHEMAS, STORED, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
+
+declare(
+    Invariant("PV012", STORED, FILES, "every live data file exists", of_unreadable_file=True),
+    Invariant("PV013", STORED, FILES, "every live data file has the size of its metadata"),
+    Invariant("PV055", REFERENCES, FILES, "the statistics file of a snapshot exists", of_unreadable_file=True),
+    Invariant(
+        "PV056", STORED, FILES, "every changelog file of a snapshot exists with the size of its metadata", of_unreadable_file=True
+    ),
+    Invariant("PV067", SCHEMAS, FILES, "a data file holds no column that its schema lacks"),
+)
 
 ROW_ID, STORAGE_LAYOUT = "_ROW_ID", "storage-layout"
 MAX_SHOWN = 5

@@ -7,13 +7,35 @@ from itertools import pairwise
 
 from paimon_cli.history.live_files import written_again
 from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
+from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import Violation
+from paimon_cli.invariants.violation import (
+    BUCKETS,
+    CHAIN,
+    MERGE_DISORDER,
+    META,
+    METADATA,
+    RUNS,
+    SEQUENCE,
+    STORED,
+    WARNING,
+    Invariant,
+    Violation,
+    declare,
+)
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.manifests import PartitionRange, noted_lists
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.redaction import shown_name
+
+declare(
+    Invariant(
+        "PV018", METADATA, META, "a manifest holds as many entries as its list says, and the list has the size of its snapshot"
+    ),
+    Invariant("PV019", METADATA, META, "partitions, buckets, levels and schemas of a manifest are within the range in its list"),
+    Invariant("PV061", METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
+)
 
 
 def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
@@ -58,6 +80,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
     return ""
 
 
+@OF_VERSION.check(Invariant("PV024", BUCKETS, META, "every file is in a bucket that the table has"))
 def buckets_are_valid(version: Version) -> Iterator[Violation]:
     """PV024: only tables with postponed buckets have files whose rows wait for a bucket. Others are not read there."""
     if version.context.options.bucket == POSTPONE_BUCKET:
@@ -67,6 +90,7 @@ def buckets_are_valid(version: Version) -> Iterator[Violation]:
             yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {entry.total_buckets}: {version.label(entry)}")
 
 
+@OF_VERSION.check(Invariant("PV028", STORED, META, "no file lies outside of the table"))
 def files_lie_inside(version: Version) -> Iterator[Violation]:
     """PV028: other locations occur only in tables with external paths, which are not supported."""
     for entry in version.fresh:
@@ -78,6 +102,7 @@ def files_lie_inside(version: Version) -> Iterator[Violation]:
             yield Violation("PV028", version.path, f"{what.file_name} has the external path {what.external_path!r}")
 
 
+@OF_VERSION.check(Invariant("PV029", CHAIN, META, "a data file is live in one bucket and at one level only"))
 def files_live_once(version: Version) -> Iterator[Violation]:
     """PV029. The rows of a file that is live at two levels, or with two lists of extra files, are read twice."""
     for bucket_id in version.changed_buckets:
@@ -88,6 +113,7 @@ def files_live_once(version: Version) -> Iterator[Violation]:
             seen.add(entry.file.file_name)
 
 
+@OF_VERSION.check(Invariant("PV020", RUNS, META, "key ranges of one level above 0 are disjoint"))
 def levels_are_disjoint(version: Version) -> Iterator[Violation]:
     """PV020. Levels above 0 are sorted runs: no two of their files share a key."""
     if not version.context.schema.primary_keys:
@@ -107,6 +133,7 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
                     yield Violation("PV020", version.bucket_directory(bucket_id), f"level {level}: {left} and {right} share keys")
 
 
+@OF_VERSION.check(Invariant("PV021", RUNS, META, "the least key of a file is not greater than its greatest"))
 def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
     """PV021: the minimum key of a file is not greater than its maximum key."""
     if not version.context.schema.primary_keys:
@@ -116,6 +143,7 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
             yield Violation("PV021", version.file_path(entry), "its least key is greater than its greatest")
 
 
+@OF_VERSION.check(Invariant("PV022", BUCKETS, META, "all files of a partition were written for one number of buckets"))
 def bucket_counts_agree(version: Version) -> Iterator[Violation]:
     """PV022. With different bucket counts in a partition, keys are looked up in the wrong bucket."""
     for partition, found in version.bucket_counts().items():
@@ -125,6 +153,7 @@ def bucket_counts_agree(version: Version) -> Iterator[Violation]:
             yield Violation("PV022", where.rstrip("/"), f"holds files written for {listed} buckets")
 
 
+@OF_VERSION.check(Invariant("PV066", BUCKETS, META, "every partition is written in one way"))
 def partitions_are_written_in_one_way(version: Version) -> Iterator[Violation]:
     """PV066. Otherwise readers take a bucket of the partition for two, and do not merge them."""
     for partition in written_again(version.context, version.bucket_counts()):
@@ -132,6 +161,15 @@ def partitions_are_written_in_one_way(version: Version) -> Iterator[Violation]:
         yield Violation("PV066", where.rstrip("/"), f"snapshot {version.snapshot.id} writes this partition in two ways")
 
 
+@OF_STEP.check(
+    Invariant(
+        MERGE_DISORDER,
+        SEQUENCE,
+        META,
+        "sequence numbers of a commit are greater than those already in the bucket",
+        severity=WARNING,
+    )
+)
 def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violation]:
     """PV023, merge disorder: by their sequence numbers, new rows do not replace older rows of the same keys.
 

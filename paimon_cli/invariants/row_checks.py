@@ -23,14 +23,37 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.pruning_checks import SkippedRows
+from paimon_cli.invariants.scopes import OF_BUCKET
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import Violation
+from paimon_cli.invariants.violation import BUCKETS, FULL, RUNS, STATS, UNIQUE, VECTORS, WARNING, Invariant, Violation, declare
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, SortedRows
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.pieces import PIECES
+
+declare(
+    Invariant("PV030", RUNS, FULL, "rows of a data file ascend strictly by key"),
+    Invariant("PV032", STATS, FULL, "the key range and sequence range of a data file cover its rows"),
+    Invariant("PV034", STATS, FULL, "a data file holds as many retractions as its metadata says"),
+    Invariant("PV035", BUCKETS, FULL, "every key is in the bucket of its hash"),
+    Invariant("PV036", BUCKETS, FULL, "the partition columns of every row match its directory"),
+    Invariant("PV037", STATS, FULL, "the statistics of a data file cover its values", of_bounds=True),
+    Invariant("PV038", STATS, FULL, "null counts of a data file match its rows", of_bounds=True),
+    Invariant("PV044", STATS, FULL, "a file whose metadata counts no retractions has none", severity=WARNING),
+    Invariant(
+        "PV045",
+        STATS,
+        FULL,
+        "the greatest key of a file of level 0 is the key of its last row, where the merge engine drops none",
+        severity=WARNING,
+    ),
+    Invariant("PV046", VECTORS, FULL, "with deletion vectors no file above level 0 holds retractions"),
+    Invariant("PV047", STATS, FULL, "columns that are NOT NULL hold no null"),
+    Invariant("PV049", RUNS, FULL, "the _KEY_ columns of a data file, by which older readers merge, are its key's own columns"),
+    Invariant("PV060", UNIQUE, FULL, "a key that leaves partition columns out lives in one bucket of one partition"),
+)
 
 
 def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Violation]:
@@ -179,6 +202,7 @@ def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: list[str]
     return in_order and len(group_starts(words)) == batch.num_rows
 
 
+@OF_BUCKET.check(Invariant("PV033", UNIQUE, FULL, "with deletion vectors a key has one unmarked row above level 0"))
 def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV033. Readers of a table with deletion vectors do not merge, so each key may have only one visible row above level 0."""
     context = version.context
@@ -219,6 +243,11 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
         yield Violation("PV060", version.path, what)
 
 
+@OF_BUCKET.check(
+    Invariant(
+        "PV059", RUNS, FULL, "where compactions look up older rows, the row of a lower level is not older than those above it"
+    )
+)
 def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV059. Compactions look up the previous row of a key from level 1 on, and use the first one that they find."""
     context = version.context

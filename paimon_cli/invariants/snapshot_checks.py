@@ -10,12 +10,20 @@ from paimon_cli.history.snapshot_history import gaps
 from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
+from paimon_cli.invariants.scopes import OF_HISTORY, OF_REFERENCES, OF_STEP, OF_VERSION, WITHOUT_SCHEMA
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import Violation
+from paimon_cli.invariants.violation import CHAIN, FILES, HINTS, META, REFERENCES, SCHEMAS, WARNING, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPTIONS
+
+declare(
+    Invariant("PV011", CHAIN, META, "a commit deletes only live files and adds only new ones"),
+    Invariant("PV014", CHAIN, META, "record counts of snapshots add up"),
+    Invariant("PV050", REFERENCES, META, "every tag can be read, with all its manifests", of_unreadable_file=True),
+    Invariant("PV051", REFERENCES, FILES, "every data file of a tag exists", of_unreadable_file=True),
+)
 
 BLOBS = ("blob-field", "blob-descriptor-field", "blob-view-field")
 NAMES_COLUMNS = ("bucket-key", "partition", "primary-key", "rowkind.field", *BLOBS)
@@ -23,6 +31,7 @@ NAMES_COLUMNS = ("bucket-key", "partition", "primary-key", "rowkind.field", *BLO
 FIXED_OPTIONS = tuple(option for option in OPTIONS if option.immutable and option.key not in NAMES_COLUMNS)
 
 
+@OF_HISTORY.check(Invariant("PV001", CHAIN, META, "snapshot ids have no gap"))
 def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
     """PV001. No snapshot between the oldest and the newest is missing; otherwise streaming readers would miss commits."""
     for gap in gaps(context.snapshots.ids()):
@@ -31,6 +40,7 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
         yield Violation("PV001", context.layout.snapshot(gap.start), message)
 
 
+@WITHOUT_SCHEMA.check()
 def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
     """PV002. Each snapshot file can be parsed and holds the id of its name."""
     for number in context.snapshots.ids():
@@ -40,6 +50,7 @@ def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
             yield Violation("PV002", context.layout.snapshot(number), str(error))
 
 
+@OF_HISTORY.check(Invariant("PV003", HINTS, META, "hint files do not point beyond the newest snapshot"))
 def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
     """PV003. LATEST and EARLIEST may be missing or lag, but never name a snapshot that does not exist yet or hide one."""
     for path, limit_of, what in ((context.layout.latest_hint, max, "newest"), (context.layout.earliest_hint, min, "oldest")):
@@ -59,6 +70,7 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
             yield Violation("PV003", path, f"says {hint}, but the {what} snapshot is {limit}")
 
 
+@OF_HISTORY.check(Invariant("PV008", CHAIN, META, "no expired snapshot has reappeared"))
 def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
     """PV008. A slow writer may publish a snapshot under an expired id, and be killed before it can withdraw it."""
     for number in context.snapshots.resurrected_ids():
@@ -70,6 +82,7 @@ def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
         )
 
 
+@OF_STEP.check(Invariant("PV004", CHAIN, META, "snapshot times do not go back", severity=WARNING))
 def times_do_not_go_back(before: Version, version: Version) -> Iterator[Violation]:
     """PV004. Snapshot times ascend, because time travel finds snapshots by binary search."""
     if version.snapshot.time_millis < before.snapshot.time_millis:
@@ -86,6 +99,7 @@ def metadata_is_readable(version: Version) -> Iterator[Violation]:
             return
 
 
+@OF_VERSION.check()
 def schemas_exist(version: Version) -> Iterator[Violation]:
     """PV006: the schemas of the snapshot and of each data file."""
     for number in {version.snapshot.schema_id, *(entry.file.schema_id for entry in version.fresh)}:
@@ -97,6 +111,7 @@ def schemas_exist(version: Version) -> Iterator[Violation]:
             continue
 
 
+@WITHOUT_SCHEMA.check()
 def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
     """PV006 by snapshot files alone: without a readable schema, manifests cannot be decoded."""
     known = set(table.schemas.ids())
@@ -110,6 +125,7 @@ def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
             yield Violation("PV006", path, f"snapshot {number}: no schema {snapshot.schema_id}, {path} does not exist")
 
 
+@OF_HISTORY.check(Invariant("PV007", SCHEMAS, META, "every schema file holds its own schema, with unique field ids"))
 def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
     """PV007. A new column gets an id above the highest: an id that repeats would read old files with the wrong columns."""
     for number in context.schemas.ids():
@@ -126,6 +142,11 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
             )
 
 
+@OF_HISTORY.check(
+    Invariant(
+        "PV068", SCHEMAS, META, "keys, and options that cannot change once there is data, stay as they are", severity=WARNING
+    )
+)
 def schemas_keep_what_is_fixed(context: TableHistory) -> Iterator[Violation]:
     """PV068. No ALTER changes the keys of a table, or, once it has snapshots, an option by which its files were written: only an
     edited schema file does, and rows are then merged or looked for in another way. Columns may be renamed: ids are compared.
@@ -167,6 +188,7 @@ def _is_in_use(context: TableHistory, schema_id: int) -> bool:
     return False
 
 
+@OF_STEP.check(Invariant("PV010", CHAIN, META, "the base of a snapshot equals the live files of the one before"))
 def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:
     """PV010. live(N) = live(N - 1) + delta(N): no commit adds or removes files beyond its delta."""
     lost, unexpected = version.base_differences(before)
@@ -226,6 +248,9 @@ def tagged_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violat
         yield Violation("PV051", violation.path, f"{violation.message} (a tag holds snapshot {version.snapshot.id})")
 
 
+@OF_REFERENCES.check(
+    Invariant("PV057", REFERENCES, META, "a table with manifests has a snapshot, tag or changelog", severity=WARNING)
+)
 def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
     """PV057. Manifests without a snapshot mean that the history is lost, unless the first commit is still in progress."""
     storage, layout = context.storage, context.layout
@@ -241,6 +266,7 @@ def _holds_versions(context: TableContext, directory: str) -> bool:
     return any(parse_numbered(SNAPSHOT_PREFIX, s.name) is not None for s in context.storage.list_directory(directory))
 
 
+@OF_REFERENCES.check(Invariant("PV052", REFERENCES, META, "every consumer points at an existing snapshot, or at the next one"))
 def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
     """PV052. A consumer before the oldest snapshot has lost changes; one after the next snapshot protects nothing."""
     ids = context.snapshots.ids()
@@ -263,6 +289,7 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
             yield Violation("PV052", status.path, f"points at snapshot {following}, but the table has {ids[0]} to {ids[-1]}")
 
 
+@OF_REFERENCES.check(Invariant("PV053", REFERENCES, META, "every branch can be read"))
 def branches_are_readable(context: TableContext) -> Iterator[Violation]:
     """PV053: schemas, snapshots and the newest version of each branch.
 
@@ -289,6 +316,9 @@ def _broken_in_branch(context: TableContext, name: str) -> Iterator[Violation]:
         yield from metadata_is_readable(Version(branch, newest))
 
 
+@OF_REFERENCES.check(
+    Invariant("PV054", REFERENCES, META, "every changelog that outlived its snapshot can be read", of_unreadable_file=True)
+)
 def changelogs_are_readable(context: TableContext) -> Iterator[Violation]:
     """PV054. Each changelog that outlived its snapshot can be parsed and holds the id of its name."""
     history = ChangelogHistory(context.storage, context.layout)

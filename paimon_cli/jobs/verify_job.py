@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.invariants import changelog_checks, check, hash_indexes, row_checks, snapshot_checks
+from paimon_cli.invariants.check import INVARIANTS
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
@@ -20,7 +21,6 @@ from paimon_cli.invariants.violation import (
     FULL,
     MERGE_DISORDER,
     META,
-    OF_MISSING_FILES,
     WARNING,
     Violation,
 )
@@ -53,7 +53,7 @@ class VerifyRequest:
 
     def looks_inside(self) -> bool:
         """Whether files have to be opened."""
-        return self.level != META and any(self.wants(i.code) for i in BY_CODE.values() if i.level in (FILES, FULL))
+        return self.level != META and any(self.wants(i.code) for i in INVARIANTS if i.level in (FILES, FULL))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class VerifyReport:
     def checks(self) -> list[CheckResult]:
         """The checks of this level and their results."""
         depth = LEVELS.index(self.level)
-        included = {i.check for i in BY_CODE.values() if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
+        included = {i.check for i in INVARIANTS if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
         results = []
         for name in CHECKS:
             if name in included:
@@ -181,7 +181,7 @@ def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
 
 def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
     """Drop findings about missing files that no version needs any more: they have expired since the verification began."""
-    paths = {violation.path for violation in report.violations if violation.code in OF_MISSING_FILES}
+    paths = {violation.path for violation in report.violations if violation.invariant.of_unreadable_file}
     missing = {path for path in paths if not context.storage.exists(path)}
     if not missing:
         return
@@ -191,7 +191,7 @@ def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
     except (DamagedFile, NotFound):
         return  # a version that cannot be read may need the files
     expired = missing - needed.metadata - {context.data_file_path_of(*key) for key in needed.data}
-    report.violations = [v for v in report.violations if v.code not in OF_MISSING_FILES or v.path not in expired]
+    report.violations = [v for v in report.violations if not v.invariant.of_unreadable_file or v.path not in expired]
     report.expired_files = len(expired)
 
 
@@ -199,8 +199,10 @@ def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Vio
     if request.snapshot_id is not None:
         yield from snapshot_checks.schemas_are_readable(context)
         return
-    for find in (*check.TABLE_CHECKS, *check.REFERENCE_CHECKS):
-        yield from find(context)
+    for of_history in check.TABLE_CHECKS:
+        yield from of_history(context)
+    for of_references in check.REFERENCE_CHECKS:
+        yield from of_references(context)
 
 
 def _of_the_history(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -13,10 +15,12 @@ from paimon_cli import Catalog, Table
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_json
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.check import check_rows, check_table
+from paimon_cli.invariants import violation as violations
+from paimon_cli.invariants.check import INVARIANTS, check_rows, check_table
 from paimon_cli.invariants.repair_plan import BY_HAND, plan_repair
+from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import ERROR, MEANINGS, META, WARNING, Violation
+from paimon_cli.invariants.violation import ERROR, META, WARNING, Invariant, Violation, declare, next_code
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.expire_snapshots import plan_expiry
@@ -274,8 +278,29 @@ def test_deletion_vectors_of_java(tmp_path: Path, name: str) -> None:
     assert {violation.code for violation in check_rows(version)} == {"PV033"}
 
 
+def test_a_code_is_never_used_twice() -> None:
+    """A new invariant takes the next code, which the error names."""
+    with pytest.raises(ValueError, match=f"the code PV012 is taken; the next one is {next_code()}"):
+        declare(Invariant("PV012", "files", META, "something else"))
+
+
+def test_an_invariant_is_declared_at_its_check(monkeypatch: pytest.MonkeyPatch, context: TableContext) -> None:
+    monkeypatch.setattr(violations, "BY_CODE", dict(violations.BY_CODE))
+
+    @OF_VERSION.check(Invariant("PV999", "files", META, "no table has a single file", severity=WARNING))
+    def files_are_many(version: Version) -> Iterator[Violation]:
+        yield Violation("PV999", version.path, "has files")
+
+    module = ModuleType("new_checks")
+    module.files_are_many = files_are_many  # type: ignore[attr-defined]
+    assert OF_VERSION.checks_in([module]) == (files_are_many,) and not OF_STEP.checks_in([module])
+    latest = context.snapshots.latest()
+    assert latest is not None
+    assert [found.severity for found in files_are_many(Version(context, latest))] == [WARNING]
+
+
 def test_codes_have_meanings() -> None:
-    assert all(code.startswith("PV") and meaning for code, meaning in MEANINGS.items())
+    assert all(invariant.code.startswith("PV") and invariant.meaning for invariant in INVARIANTS)
     violation = Violation("PV012", "/t/bucket-0/f", "is missing")
     assert (violation.severity, violation.meaning) == (ERROR, "every live data file exists")
     assert str(violation) == "PV012 /t/bucket-0/f: is missing"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.violation import BY_CODE, INVARIANTS
+from paimon_cli.invariants.check import INVARIANTS
+from paimon_cli.invariants.violation import BY_CODE
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.verify_job import LEVELS, VerifyReport, VerifyRequest, run_verify
 from tests.goldens import GOLDENS, Golden, golden_table
