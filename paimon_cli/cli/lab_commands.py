@@ -15,7 +15,7 @@ from paimon_cli.cli.parameters import WITHOUT_FILES, ConflictGranularity
 from paimon_cli.cli.results import say
 from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
-from paimon_cli.options.option_text import parse_duration
+from paimon_cli.options.option_text import counted, parse_duration
 
 if TYPE_CHECKING:
     from paimon_cli.lab.story import Story

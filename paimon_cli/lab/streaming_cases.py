@@ -163,5 +163,5 @@ def _race_of_indexes(setting: LabSetting, committer: type[Committer]) -> Story:
 
 
 def _record_homes(writer: Writer) -> None:
-    homes = "; ".join(f"{message.new_files[0].row_count} to bucket-{message.bucket}" for message in writer.messages)
+    homes = "; ".join(f"{message.append.added[0].row_count} to bucket-{message.bucket}" for message in writer.messages)
     writer.record("has assigned its rows by the hash index", homes)

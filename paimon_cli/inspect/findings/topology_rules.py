@@ -186,9 +186,9 @@ def _cure(table: ExaminedTable, is_foreign: bool) -> tuple[str, str]:
     if not is_foreign:
         return "a check refuses the second of two such writers", table.altered("commit.data-conflict-check", "bucket")
     one_job = "let one job write each bucket, for example one Flink job with a UNION ALL or a statement set"
-    if table.context.mode.bucket_mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
+    if table.context.mode.bucket_mode.is_chosen_by_writers:
         return f"{one_job}; the command finds keys in two buckets", f"paimon-cli verify {table.argument} --only bucket-index"
-    if options.merge_engine == "first-row":
+    if options.merge_engine.oldest_wins:
         return one_job, ""
     return f"{one_job}, or name a column that orders the rows", table.altered("sequence.field", "COLUMN")
 
