@@ -97,7 +97,7 @@ OPTIONS = {
 CASES = [
     (function, sql, options, VALUES.get(sql) or BYTES[function])
     for function in aggregate_functions()
-    for sql in TYPES.get(function) or ("BYTES",)
+    for sql in TYPES.get(function, ("BYTES",) * (function in BYTES))
     for options in OPTIONS.get(function, ({},))
 ]
 
