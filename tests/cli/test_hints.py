@@ -185,7 +185,7 @@ def test_commands_at_the_end_of_messages_are_whole_ones(parse: Callable[[list[st
 DISCARDS = re.compile(
     r"paimon-cli (?:drop|drop-partition|truncate|delete|expire|rollback(?!.*--as-new)|db drop|branches rm|tags rm|stage abort"
     r"|consumers (?:rm|reset)|locks break)\b|paimon-cli [^`\n;]*--(?:overwrite|apply|force|cascade|quarantine)\b"
-    r"|--on-error skip|--force\b(?! need)|--assume-new(?! without)"
+    r"|--on-error skip|--force\b(?! need| without)|--assume-new(?! without)"
 )
 SAYS_SO = re.compile(
     r"\b(?:delete[sd]?|discards?|removes?|los[et]s?|lost|leaves .* out|leave .* out|replaces?|overwrites?|expired?"
