@@ -45,7 +45,7 @@ def explain_lab_case(
     call: Call,
     case: Annotated[str, typer.Argument(metavar="CASE", help="Name of a case, see `lab ls`.", show_default=False)],
 ) -> None:
-    """Explain the mechanism behind a case, and name its counterparts in Delta Lake, Hudi and Iceberg.
+    """Explain the mechanism of a case, and what Delta Lake, Hudi and Iceberg do about it.
 
     paimon-cli lab explain lost-update-counter
 

@@ -95,7 +95,7 @@ _VECTORS = Theory(
     "marks rows of higher levels in files that it does not itself rewrite, so two compactions of disjoint files still "
     "depend on each other: the vectors of one must be those that the other has read, and the marked file must still "
     "be there. A check of data files alone misses both, and Java makes no other in tables with a primary key. The "
-    "shipped commit compares the vectors and files that a job has read with those of the latest snapshot.",
+    "shipped commit refuses a job if vectors that it has read, or files that it marks or removes, have changed since.",
     "deletion vectors: a vector is a part of its file's entry in the log; changing it removes the old entry, so two "
     "transactions that change the vector of one file conflict",
     "no vectors in base files: a file slice has one base file and its log files, and a file group one pending "
@@ -152,8 +152,8 @@ _DYNAMIC = Theory(
     "bucket for a key that it does not find there. Two writers that read the same index may put one new key into two "
     "buckets. Buckets are never merged with each other, so from then on readers see the key twice, and no compaction "
     "mends it. Paimon's documentation therefore allows one writing job per partition; Java does not enforce it. The "
-    "shipped commit compares the indexes that a job has read with those of the latest snapshot, and refuses the "
-    "second commit (exit 5); the job assigns its rows again.",
+    "shipped commit refuses a job if the latest snapshot has other indexes than it has read (exit 5); the job assigns "
+    "its rows again.",
     "no counterpart: rows have no fixed place; two MERGE of one new key conflict instead (ConcurrentAppendException)",
     "an index maps a key to its file group. It is written under the table's lock, but keys are looked up before: with "
     "several writers INSERT might leave duplicates, says the documentation. With the bucket index the hash decides, "

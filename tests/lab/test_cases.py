@@ -259,6 +259,12 @@ class TestGranularity:
         choices = ("--writers", "2", "--rounds", "2", "--seed", "5")
         assert self.rows("run", "granularity", *choices) == self.rows("granularity", *choices)
 
+    def test_more_buckets_help_the_check_by_bucket(self) -> None:
+        shape = ("--writers", "6", "--rounds", "2")
+        one, many = (self.rows("granularity", *shape, "--buckets", count) for count in ("1", "16"))
+        refused = {row["granularity"]: (row["refused"], more["refused"]) for row, more in zip(one, many, strict=True)}
+        assert refused["bucket"][0] == refused["partition"][0] == refused["partition"][1] > refused["bucket"][1]
+
 
 class TestStories:
     def test_merge_disorder(self) -> None:
