@@ -283,11 +283,7 @@ def check_lab(
 
     paimon-cli lab check --actors writer,writer --store unsafe
 
-    paimon-cli lab check --actors counter,counter --minimize
-
     paimon-cli lab check --actors counter,counter --minimize --html find.html
-
-    paimon-cli lab check --actors writer,compactor --schedules 50
 
     paimon-cli lab check --actors marker,compactor,expirer --seed 1 --schedules 50
     """
