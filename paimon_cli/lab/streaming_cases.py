@@ -46,7 +46,7 @@ def _restarting_jobs(setting: LabSetting) -> Story:
         for _writer, compactor in jobs:
             if not compactor.commit():
                 count += 1
-                compactor.record("fails, and restarts from its last checkpoint", f"restart {count}")
+                compactor.record("fails, and restarts from its last checkpoint", f"restart {count}", is_conflict=True)
         jobs.reverse()  # the job that has just started again reads the table first, and commits first
     correct = _rows_are(table, expected)
     bad = f"{count} restarts in {setting.rounds} checkpoints: at each one the job that commits first makes the other one fail"
