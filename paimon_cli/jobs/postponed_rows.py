@@ -24,7 +24,7 @@ from paimon_cli.history.waiting_records import records_that_wait
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work
 from paimon_cli.jobs.process import usable_cores
-from paimon_cli.jobs.table_change import NewFiles, write_files
+from paimon_cli.jobs.table_change import NewFiles, settled, write_files
 from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileChanges, FileFilter, ManifestEntry
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
@@ -33,7 +33,6 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import ReadPlan, column_splits
 from paimon_cli.sql.predicate import Predicate
-from paimon_cli.storage.storage import delete_all
 from paimon_cli.storage.whole_file import ScratchDirectory, ScratchStorage
 from paimon_cli.write.table_writer import Written, write_rows
 from paimon_cli.write.write_plan import CompactionWhileWriting, Tallies, TargetBuckets, WritePlan
@@ -112,7 +111,10 @@ def distribute(
     )
     with new_files.deleted_on_failure():
         written = write_files(plan, engine, progress)
-        messages = [_as_compaction(context, message) for message in written.messages]
+        messages = [
+            replace(message, append=replace(message.append, added=(), changelog=()), compact=settled(context, message))
+            for message in written.messages
+        ]
     return [*messages, *(_removal(bucket, snapshot) for bucket in waiting.values())]
 
 
@@ -120,26 +122,6 @@ def _removal(bucket: BucketFiles, snapshot: Snapshot) -> CommitMessage:
     """The message that removes the postponed files of one partition."""
     return CommitMessage(
         *bucket.bucket_id, bucket.total_buckets, compact=FileChanges(removed=bucket.files), read_snapshot_id=snapshot.id
-    )
-
-
-def _as_compaction(context: TableContext, message: CommitMessage) -> CommitMessage:
-    """A writer's message with all its files in the compact half. Files that it wrote and then compacted are deleted."""
-    new = {file.file_name: file for file in message.append.added}
-    compacted = {file.file_name for file in message.compact.added}
-    consumed = [new.pop(file.file_name) for file in message.compact.removed if file.file_name in new]
-    obsolete = [name for file in consumed if file.file_name not in compacted for name in (file.file_name, *file.extra_files)]
-    delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in obsolete])
-    consumed_names = {file.file_name for file in consumed}
-    return replace(
-        message,
-        append=replace(message.append, added=(), changelog=()),
-        compact=replace(
-            message.compact,
-            removed=tuple(file for file in message.compact.removed if file.file_name not in consumed_names),
-            added=(*new.values(), *message.compact.added),
-            changelog=message.append.changelog + message.compact.changelog,
-        ),
     )
 
 

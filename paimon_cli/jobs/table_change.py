@@ -21,7 +21,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from paimon_cli.bucket.data_file_writer import check_writable
@@ -47,8 +47,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.maintain.mark_done import check_marks_of_writes
-from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.options.option_catalog import WRITE
+from paimon_cli.storage.storage import delete_all
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -146,6 +147,32 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
         facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.append.added) for m in messages)}
     NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, messages)
     return written
+
+
+def settled(context: TableContext, message: CommitMessage, reports_rows: bool = True) -> FileChanges:
+    """Both halves of a writer's message as one: files that it wrote and then compacted are deleted, and not mentioned.
+
+    `reports_rows`: otherwise its changelog files are deleted, too, because no row has changed.
+
+    For a bucket whose writer flushed a and b to level 0, and compacted a with an older file o into c:
+
+        append  added a b
+        compact removed a o, added c      ->  removed o, added b c; a is deleted
+    """
+    new = {file.file_name: file for file in message.append.added}
+    compacted = {file.file_name for file in message.compact.added}
+    consumed = [new.pop(file.file_name) for file in message.compact.removed if file.file_name in new]
+    changelog = message.append.changelog + message.compact.changelog
+    obsolete = [file for file in consumed if file.file_name not in compacted] + list(() if reports_rows else changelog)
+    names = [name for file in obsolete for name in (file.file_name, *file.extra_files)]
+    delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in names])
+    consumed_names = {file.file_name for file in consumed}
+    return replace(
+        message.compact,
+        removed=tuple(file for file in message.compact.removed if file.file_name not in consumed_names),
+        added=(*new.values(), *message.compact.added),
+        changelog=changelog if reports_rows else (),
+    )
 
 
 def check_writable_table(context: TableContext) -> None:

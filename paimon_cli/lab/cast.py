@@ -126,9 +126,6 @@ class Cast:
             options |= {"bucket": "-1", "dynamic-bucket.target-row-num": str(ROWS_PER_DYNAMIC_BUCKET)}
         if "marker" in self.actors:
             options["deletion-vectors.enabled"] = "true"
-        if {"marker", "rescaler"} <= set(self.actors):
-            # otherwise plain reads would miss all rows between the two commits of a rescale, its rows and their compaction
-            options["deletion-vectors.merge-on-read"] = "true"
         return options
 
     @property

@@ -19,6 +19,7 @@ from paimon_cli.jobs import write_job
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
 from paimon_cli.jobs.spark.engine import SparkEngine
+from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.metadata.snapshot import OVERWRITE, Snapshot
 from tests.goldens import golden_table
 from tests.tables import compact, make_table, write
@@ -133,6 +134,29 @@ def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
     made = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=2)
     assert rescale(made, 3).snapshots == ()
     assert TableContext.open(made.url).options.bucket == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deletion-vectors.enabled": "true"},
+        {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
+        {"merge-engine": "first-row"},
+    ],
+)
+def test_readers_that_skip_level_0_see_all_rows_in_every_snapshot(tmp_path: Path, options: dict[str, str]) -> None:
+    made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=2, options=options)
+    for first in (0, 3):
+        write(made, [{"k": k, "n": first} for k in range(first, first + 9)])
+    before = sorted(map(str, rows_of(made)))
+    done = rescale(made, 3)
+    after = TableContext.open(made.url)
+    assert [snapshot.commit_kind for snapshot in done.snapshots] == [OVERWRITE]
+    assert done.snapshots[0].changelog_manifest_list is None, "no row has changed"
+    assert sorted(map(str, rows_of(after))) == before and len(before) == done.rows == 12
+    assert {entry.file.level for entry in after.manifests.live_entries(done.snapshots[0])} != {0}
+    assert not list(check_table(after, rows=True))
+    assert not find_orphans(after, after.clock.now_millis() + 1000, True).files
 
 
 def test_sums_are_not_added_twice(tmp_path: Path) -> None:

@@ -176,11 +176,7 @@ def real_rescaler(user: str, buckets: int) -> Job:
 
         def rescale() -> None:
             plan = plan_rescale(context, buckets)
-            try:
-                rewrite_partitions(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
-            except PaimonError as error:
-                if not error.committed:
-                    raise  # otherwise only the compaction after it was refused
+            rewrite_partitions(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
 
         run_and_report(actor, user, {}, rescale)
 
