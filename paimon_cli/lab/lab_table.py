@@ -43,6 +43,7 @@ from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.merge_engines import MERGE_ENGINES
 from paimon_cli.options.option_catalog import COMPACT, WRITE
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.options.table_options import TYPED_OPTIONS
@@ -103,7 +104,7 @@ _IDLE = ("snapshot.", "tag.", "consumer.", "changelog.", "partition.expiration",
 _READ_KEYS = {option.key for option in TYPED_OPTIONS.values()}
 
 
-_LAST_WINS = ("deduplicate", "partial-update")
+_LAST_WINS = {name for name, rules in MERGE_ENGINES.items() if rules.newest_wins or rules.missing_columns_stay}
 """Merge engines with which the values of the last commit win."""
 _OTHER_ROWS_WIN = ("fields.", "sequence.field", "rowkind.", "record-level.", "ignore-")
 """Prefixes of options with which another row than that of the last commit may be right."""
