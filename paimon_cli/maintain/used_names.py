@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
@@ -15,7 +16,6 @@ from paimon_cli.maintain.needed_files import manifest_lists
 from paimon_cli.metadata.data_file import ADD, FileIdentity, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, MAIN_BRANCH, SNAPSHOT_PREFIX, TAG_PREFIX, parse_numbered
-from paimon_cli.storage.threads import in_parallel
 
 
 @dataclass(frozen=True)
@@ -138,23 +138,25 @@ class UsedNames:
 
     def _read(self, metas: Sequence[ManifestFileMeta]) -> None:
         unread = list({meta.file_name: meta for meta in metas if meta.file_name not in self._manifests}.values())
-        for meta, found in zip(unread, in_parallel(self._mentioned, unread, self.context.read_threads), strict=True):
+        for meta, pieces in zip(unread, self.context.manifests.tables_of_each(unread), strict=True):
             self.names.add(meta.file_name)
-            self._manifests[meta.file_name] = found
-
-    def _mentioned(self, meta: ManifestFileMeta) -> MentionedFiles:
-        entries = self.context.manifests.manifest(meta.file_name, meta.file_size)
-        named = [(entry, (entry.file.file_name, *entry.file.extra_files)) for entry in entries]
-        return MentionedFiles(
-            tuple(name for _, names in named for name in names),
-            {entry.identity: names for entry, names in named if entry.kind == ADD},
-            frozenset(entry.identity for entry in entries if entry.kind != ADD),
-        )
+            entries = [pair for piece in pieces for pair in zip(piece.kinds.tolist(), piece.identities(), strict=True)]
+            self._manifests[meta.file_name] = MentionedFiles(
+                tuple(name for _, identity in entries for name in _names_of(identity)),
+                {identity: _names_of(identity) for kind, identity in entries if kind == ADD},
+                frozenset(identity for kind, identity in entries if kind != ADD),
+            )
 
     def _add_live(self, metas: Sequence[ManifestFileMeta]) -> None:
         of_version = {meta.file_name: self._manifests[meta.file_name] for meta in metas}
         for mentioned in of_version.values():
             self.names.update(mentioned.live_beside(of_version))
+
+
+def _names_of(identity: FileIdentity) -> tuple[str, ...]:
+    """The name of a data file, and those of its extra files."""
+    name, extra_files = cast("tuple[str, tuple[str, ...]]", identity[3:5])
+    return name, *extra_files
 
 
 def stamp_of(name: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_reader import checked_schema, damage_errors, open_container
 from paimon_cli.metadata.avro_writer import RecordSchema
-from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import DataFileMeta, FileIdentity, ManifestEntry
 from paimon_cli.metadata.manifests import ENTRY, VERSION, decode_manifest, entries_of, entry_of
 from paimon_cli.metadata.possible_values import entry_faults
 from paimon_cli.pieces import PIECES
@@ -195,6 +195,18 @@ class ManifestTable:
 
     def entries(self) -> list[ManifestEntry]:
         return self.records.entries()
+
+    def identities(self) -> list[FileIdentity]:
+        """The identities of all entries. Plain ones are not decoded for it. Raises what `decode_manifest` does."""
+        try:
+            names = [name.decode() for name in self.names]
+        except UnicodeDecodeError:
+            return [entry.identity for entry in self.entries()]
+        columns = (self.partitions, self.buckets.tolist(), self.levels.tolist(), names, self.plain.tolist())
+        return [
+            (partition, bucket, level, name, (), None, None) if is_plain else self.entry(row).identity
+            for row, (partition, bucket, level, name, is_plain) in enumerate(zip(*columns, strict=True))
+        ]
 
     @cached_property
     def identity_hashes(self) -> np.ndarray:

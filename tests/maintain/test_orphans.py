@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, Refused, UsageError
+from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.reclaim_job import clean_orphans, orphan_rows
@@ -27,6 +29,7 @@ from paimon_cli.maintain.orphans import (
 )
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.maintain.used_names import MentionedFiles, UsedNames, stamp_of
+from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import BelatedClock, SystemClock
@@ -570,3 +573,21 @@ def test_a_file_is_used_if_one_version_lacks_the_manifest_that_deletes_it(tmp_pa
     versions = [{"m1": added, "m2": deleting}, {"m1": added}]
     live = [[*added.live_beside(versions[number])] for number in order]
     assert live == ([["a"], ["b", "b.index"]] if order == (0, 1) else [["a", "b", "b.index"], []])
+
+
+def test_used_names_are_read_as_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No entry becomes an object: `health` has made those of the live files already, and needs only names here."""
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    for number in range(3):
+        write(context, [{"id": number}])
+    compact(context)
+    expected = {file.file_name for bucket in bucket_files(context, context.snapshots.latest()).values() for file in bucket.files}
+
+    def decoded(*_: object) -> None:
+        raise AssertionError("an entry was decoded")
+
+    for name in ("entry_of", "entries_of", "decode_manifest"):
+        monkeypatch.setattr(manifest_table, name, decoded)
+    monkeypatch.setattr(ManifestReader, "manifest", decoded)
+    used = UsedNames(TableContext.open(context.url))
+    assert used.refresh() == 4 and expected < used.names
