@@ -25,14 +25,14 @@ class History(OpenedTable):
     def snapshots(self, *, limit: int | None = None, kind: str | None = None, user: str | None = None) -> list[SnapshotRow]:
         """Snapshots, newest first: at most `limit`, and only of one `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`.
 
-        Older ones that cannot be read are left out, with a warning.
+        Those that cannot be read are left out, with a warning.
         """
         from paimon_cli.inspect.version_report import snapshot_rows
 
         check_limit(limit)
         found = snapshot_rows(self.catalog_table, limit, kind, user, self._warn_of_damage)
         if not found:
-            self._expect_existing()
+            self._expect_a_history()
         return found
 
     def snapshot(self, snapshot: int | str = "latest") -> SnapshotDetails:
@@ -42,11 +42,22 @@ class History(OpenedTable):
         return snapshot_details(self.catalog_table, self.catalog_table.named_snapshot(str(snapshot)))
 
     def compactions(self, *, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
-        """The compactions recorded by snapshots, newest first: at most `limit`, and only of one `user`."""
+        """The compactions recorded by snapshots, newest first: at most `limit`, and only of one `user`.
+
+        Snapshots that cannot be read are left out, with a warning.
+        """
         from paimon_cli.inspect.compaction_history import compaction_rows
 
         check_limit(limit)
-        return compaction_rows(self.context, limit, user)
+        found = compaction_rows(self.context, limit, user, self._warn_of_damage)
+        if not found:
+            self._expect_a_history()
+        return found
+
+    def _expect_a_history(self) -> None:
+        """Raise `NotFound` or `DamagedFile` if the table was dropped, or has lost its snapshots, so that it only looks new."""
+        if self.catalog_table.snapshots.latest_id() is None:
+            self.catalog_table.expect_existing()
 
     def compaction(self, snapshot: int | str = "latest") -> list[CompactedBucketRow]:
         """What one compaction did to each bucket; `latest` is the newest COMPACT snapshot."""

@@ -46,10 +46,14 @@ class Inspection(OpenedTable):
         return describe_table(table, ExaminedTable(table.context, argument or table.layout.argument))
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
-        """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index."""
+        """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index.
+
+        Lists that cannot be read are left out, with a warning.
+        """
         from paimon_cli.inspect.version_report import LISTS, manifest_rows
 
-        return manifest_rows(self.catalog_table, self._snapshot(snapshot), list(lists) if lists else LISTS)
+        chosen = list(lists) if lists else LISTS
+        return manifest_rows(self.catalog_table, self._snapshot(snapshot), chosen, self._warn_of_damage)
 
     def manifest(self, name: str) -> list[EntryRow]:
         """The entries of one manifest: files added and deleted."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, check_choice
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import SCAN
 
 if TYPE_CHECKING:
@@ -76,11 +76,14 @@ class Integrity(OpenedTable):
             raise UsageError("--snapshot cannot be combined with --all-snapshots")
         request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
         check_request(request)
-        self._expect_existing()
-        # PV007 reports unreadable schemas. Without it, a check with an older schema or none would look clean.
-        context = self.catalog_table.readable_context if request.wants("PV007") else self.context
+        # PV006 and PV007 report lost and unreadable schemas. Without them, a check with an older schema or none would look clean.
+        opened = self.catalog_table
+        if not opened.schemas.ids() and (isinstance(gone := opened.schemas.missing(), NotFound) or not request.wants("PV006")):
+            raise gone
+        context = opened.readable_context if request.wants("PV007") or not opened.schemas.ids() else self.context
         if context is None:
-            return run_without_schemas(self.catalog_table, request)
+            return run_without_schemas(opened, request)
+        self._expect_existing()
         with self.runtime.engine_running() as engine:
             return run_verify(context, request, engine, self.runtime.new_progress())
 

@@ -241,7 +241,7 @@ class OpenedTable:
     def _expect_existing(self) -> None:
         """Raise `NotFound` if the table was dropped after it was opened: it would look like a healthy one without snapshots."""
         if self.catalog_table.snapshots.latest_id() is None:
-            self.catalog_table.expect_existing()
+            self.catalog_table.expect_not_dropped()
 
 
 def partition_list(partitions: Partitions | None) -> list[PartitionValues]:

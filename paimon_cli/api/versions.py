@@ -126,10 +126,10 @@ class Branches:
         return iter(self.ls())
 
     def ls(self) -> list[BranchRow]:
-        """All branches, main first."""
+        """All branches, main first. Those that cannot be read are left out, with a warning."""
         from paimon_cli.inspect.version_report import branch_rows
 
-        return branch_rows(self._table.catalog_table)
+        return branch_rows(self._table.catalog_table, self._table._warn_of_damage)
 
     def show(self, name: str) -> BranchRow:
         """One branch."""

@@ -60,6 +60,7 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         new = altered_schema(old, changes, table.snapshots.latest_id() is not None, (clock or SystemClock()).now_millis())
         if _same(old, new):
             return AlteredTable(old, False)
+        _check_newest(table, old)
         before = _readable(old)
         _check_vectors_switch(table, before, new)
         _check_lookup_switch(table, before, new)
@@ -100,6 +101,15 @@ def _published(table: CatalogTable, new: TableSchema, changes: Sequence[SchemaCh
     identifier = table.identifier._replace(table=f"{table.identifier.table}{branch}")
     table.metastore.change_schema(identifier, [step for change in changes for step in request_steps(change)])
     return table.schemas.latest()
+
+
+def _check_newest(table: CatalogTable, old: TableSchema) -> None:
+    """Raise `DamagedFile` if the latest snapshot has a newer schema, whose file is lost: another one must not take its id; and if
+    all snapshots are lost: what cannot change once there are rows could change.
+    """
+    latest = table.snapshot()
+    if latest is not None and latest.schema_id > old.id:
+        table.schemas.named(latest.schema_id)
 
 
 def _expect_history(table: CatalogTable, new: TableSchema) -> None:

@@ -9,7 +9,7 @@ from paimon_cli.catalog.definition_check import check_definition, engine_limit
 from paimon_cli.catalog.option_values import idle_levels, odd_options, refuse_secrets
 from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.catalog.table_site import check_site
+from paimon_cli.catalog.table_site import check_not_dropping, check_site
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, MAX_NESTING, NEWER_ROOTS, DataType, TimestampType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
@@ -71,9 +71,10 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         is_created = metastore.create_table(name, schema, publish)
     if is_created:
         return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
+    storage, root = location.open_storage()
+    check_not_dropping(storage, root)
     if not definition.if_not_exists:
         raise UsageError(f"table {location.name} already exists", hint="add --if-not-exists to keep it, or choose another name")
-    storage, root = location.open_storage()
     return CreatedTable(SchemaHistory(storage, TableLayout(root)).latest(), False)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import recognised_content, similar_table
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import BeingDropped, DamagedFile, NotFound
 from paimon_cli.history.table_context import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
@@ -55,7 +55,7 @@ class CatalogTable(TableHistory):
 
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> CatalogTable:
-        """Open a table. Raises `NotFound` if there is no such table or branch."""
+        """Open a table. Raises `NotFound` if there is no such table or branch, `DamagedFile` if its schema files are lost."""
         table = cls._at(location, options, trace)
         table.snapshots.fetch_hint()
         if (found := table.schemas.at_opening()) is not None:
@@ -64,31 +64,25 @@ class CatalogTable(TableHistory):
         if ids := table.schemas.ids():
             table.__dict__["_newest_at_opening"] = ids[-1]
             return table
-        main = replace(table, branch=MAIN_BRANCH, argument=None)
-        if location.branch != MAIN_BRANCH and main.schemas.ids():
-            raise table.branches.missing(location.branch)
-        try:
-            main.schemas.latest()
-        except NotFound as missing:
-            main.snapshots.latest()  # raises if a drop was interrupted after it had deleted the schemas
-            raise _explained(missing, table) from None
-        return table
+        missing = table.schemas.missing()
+        if not isinstance(missing, NotFound) or isinstance(missing, BeingDropped):
+            raise missing
+        if location.branch != MAIN_BRANCH:
+            main = replace(table, branch=MAIN_BRANCH, argument=None)
+            if main.schemas.ids():
+                raise table.branches.missing(location.branch)
+            missing = main.schemas.missing()
+        raise _explained(missing, table) if isinstance(missing, NotFound) else missing
 
     @classmethod
     def open_damaged(
         cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None
     ) -> CatalogTable:
-        """Open a table whose schemas may be unreadable, or missing although there are snapshots.
-
-        Raises `NotFound` if there is neither a schema nor a snapshot.
-        """
+        """Open a table whose schemas may be unreadable, or lost. Raises `NotFound` if there is no table."""
         try:
             return cls.open(location, options, trace)
-        except (DamagedFile, NotFound):
-            table = cls._at(location, options, trace)
-            if not table.schemas.ids() and not table.snapshots.ids():
-                raise
-            return table
+        except (DamagedFile, BeingDropped):
+            return cls._at(location, options, trace)
 
     @classmethod
     def _at(cls, location: TableLocation, options: Mapping[str, str] | None, trace: Trace | None) -> CatalogTable:

@@ -109,7 +109,7 @@ def _with_problem(location: TableLocation, error: PaimonError) -> TableRow:
 
 def _table_row(location: TableLocation) -> TableRow:
     table = CatalogTable.open(location)
-    schema, snapshot = table.schemas.latest(), table.snapshots.latest()
+    schema, snapshot = table.schemas.latest(), table.snapshot()
     return TableRow(
         table=location.name,
         path=without_login(location.url),

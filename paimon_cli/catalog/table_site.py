@@ -8,14 +8,16 @@ from collections.abc import Sequence
 
 from paimon_cli.commit.commit_records import is_record
 from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
-from paimon_cli.history.table_directory import MAX_EXAMINED, is_table, recognised_table
+from paimon_cli.history.table_directory import is_table, recognised_table
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.options.option_text import nearest
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
-from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries
+from paimon_cli.storage.storage import MAX_EXAMINED, MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries
 
+_OF_VERSIONS = {"snapshot", "tag", "changelog", "branch"}
 MAX_NAMED = 5
 """The most directory entries that a message names."""
 
@@ -48,6 +50,13 @@ def check_output_path(storage: Storage, path: str) -> None:
                     "other files there would be orphans, or overwrite files of the table",
                     "choose a path outside of it",
                 )
+
+
+def check_not_dropping(storage: Storage, root: str) -> None:
+    """Raise `UsageError` if a drop has begun at `root`, so that what looks like a table is no longer one."""
+    if SnapshotHistory(storage, TableLayout(root)).is_ended():
+        rest = f"delete the rest: paimon-cli drop {shlex.quote(root)}"
+        raise UsageError(f"{root} is not empty", "it is a table whose drop was interrupted, or is still running", rest)
 
 
 def recognised_content(storage: Storage, root: str) -> str | None:
@@ -113,6 +122,8 @@ def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> s
         return f"it is a table whose drop was interrupted (delete the rest: paimon-cli drop {shlex.quote(root)})"
     if (found := recognised_table(storage, root, entries)) is not None:
         return f"it is {found}"
+    if directories & _OF_VERSIONS and (left := SchemaHistory(storage, TableLayout(root)).left_without_schema()) is not None:
+        return f"it is a table whose schema files are lost: {left} is there (restore them from a backup)"
     databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))
     if databases:
         return f"it is a warehouse with {_listed('database', databases)}"

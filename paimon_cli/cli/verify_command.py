@@ -179,7 +179,7 @@ def _sarif(rules: Mapping[str, str], findings: Sequence[Violation]) -> bytes:
 
 def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
     from paimon_cli.cli.text_view import print_table, wrapped
-    from paimon_cli.invariants.violation import SCHEMAS
+    from paimon_cli.invariants.violation import LOST_SNAPSHOTS, SCHEMAS
 
     none = "no readable snapshot" if found.errors else "no snapshot yet"
     at = none if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
@@ -206,6 +206,8 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
     say(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
     if any(violation.check == SCHEMAS for violation in found.violations):
         say("hint: restore the schema file from a backup; nothing else describes the columns of its data files")
+    elif LOST_SNAPSHOTS in {violation.code for violation in found.violations}:
+        say("hint: restore the snapshot files from a backup; nothing else names the live files of the table")
     elif found.errors:
         _say_repairs(found, pasted)
 

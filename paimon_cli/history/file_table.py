@@ -199,6 +199,12 @@ class FileTable:
         last = rows[np.append(starts[1:], len(rows)) - 1] if len(rows) else rows
         return dict(zip(self._bucket_ids_at(last), self.numbers(name)[last].tolist(), strict=True))
 
+    @property
+    def schema_ids(self) -> list[int]:
+        """The ids of all schemas under which the files were written, ascending."""
+        found: list[int] = np.unique(self.numbers("schema_ids")).tolist()
+        return found
+
     def bucket_counts(self) -> dict[bytes, set[int]]:
         """Partition -> the bucket counts recorded in its files."""
         if not len(self):

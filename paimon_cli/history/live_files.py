@@ -71,6 +71,8 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
     """The buckets with at least one live file. `snapshot`: None for a table without snapshots."""
     if snapshot is None:
         return LazyBuckets(FileTable.of([]), {})
+    if snapshot.schema_id > context.schema.id:
+        context.schemas.named(snapshot.schema_id)  # raises if it is lost, so that this schema is not the newest
     buckets = LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
     _check_partitions(context, buckets.table)
     _check_keys(context, buckets.table)

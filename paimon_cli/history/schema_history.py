@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
-from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, StorageUnavailable
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.metadata.table_layout import (
+    BRANCH_PREFIX,
+    CHANGELOG_PREFIX,
+    SCHEMA_PREFIX,
+    SNAPSHOT_PREFIX,
+    TAG_PREFIX,
+    TableLayout,
+    parse_numbered,
+)
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import PutOutcome, Storage, why_missing
+from paimon_cli.storage.storage import PutOutcome, Storage, first_entries, first_named, why_missing
 from paimon_cli.storage.threads import together
 
 
@@ -48,19 +57,54 @@ class SchemaHistory:
         return newest
 
     def latest(self) -> TableSchema:
-        """The newest schema. Raises `NotFound` if there is no table."""
+        """The newest schema. Raises `NotFound` if there is no table, `DamagedFile` if it has lost its schema files."""
         return self.get(self.newest_id())
 
     def newest_id(self, known: int | None = None) -> int:
-        """The id of the newest schema, searched from a `known` id on if given. Raises `NotFound` if there is no table."""
+        """The id of the newest schema, searched from a `known` id on if given. Raises like `latest`."""
         newest = self.latest_id() if known is None else self._from(known)
         if newest is None:
-            raise NotFound(
-                f"no table at {self.layout.root}",
-                why_missing(self.storage, self.layout.root) or "its directory has no schema/schema-* file",
-                "check the path, or create the table with `paimon-cli create`",
-            )
+            raise self.missing()
         return newest
+
+    def missing(self) -> PaimonError:
+        """Why there is no schema: `NotFound` if there is no table, `BeingDropped` if a drop has deleted it, and `DamagedFile` if
+        the schema files of a table with versions are lost.
+        """
+        if (left := self.left_without_schema()) is None:
+            root, why = self.layout.root, why_missing(self.storage, self.layout.root)
+            if why is None and (names := [entry.name for entry in first_entries(self.storage, root, 1)]):
+                why = f"its directory has no schema/schema-* file, but other content, such as {names[0]}"
+                return NotFound(f"no table at {root}", why, "check the path; a new table needs an empty directory")
+            why = why or "its directory has no schema/schema-* file"
+            return NotFound(f"no table at {root}", why, "check the path, or create the table with `paimon-cli create`")
+        try:
+            latest = SnapshotHistory(self.storage, self.layout).latest()
+        except DamagedFile:
+            latest = None
+        except NotFound as dropped:
+            return dropped
+        number = "*" if latest is None else latest.schema_id
+        wanted = f"{self.layout.schema_directory}/{SCHEMA_PREFIX}{number}"
+        return DamagedFile(
+            f"the schema files of {self.layout.version_root} are lost",
+            f"{left} is there, but no schema/{SCHEMA_PREFIX}* file, and nothing else says what its columns are",
+            f"restore {wanted} from a backup; what is left: paimon-cli verify {self.layout.argument}",
+            path=self.layout.schema_directory,
+        )
+
+    def left_without_schema(self) -> str | None:
+        """A file or directory which shows that there is a table or branch, even if it has no schema; None if there is none."""
+        layout = self.layout
+        kinds = {
+            layout.snapshot_directory: SNAPSHOT_PREFIX,
+            layout.tag_directory: TAG_PREFIX,
+            layout.changelog_directory: CHANGELOG_PREFIX,
+        }
+        if layout.version_root == layout.root:
+            kinds[layout.branches_directory] = BRANCH_PREFIX
+        found = first_named(self.storage, kinds)
+        return None if found is None else found.removeprefix(f"{layout.version_root}/")
 
     def newest_readable(self) -> TableSchema | None:
         """The newest schema that can be read; None if there is none. For commands that examine damaged tables."""
@@ -97,8 +141,12 @@ class SchemaHistory:
                 schema = TableSchema.from_json(self.storage.read_bytes(path), path)
             except FileNotFoundError:
                 return None
+            except DamagedFile as error:
+                error.set_hint(self.layout.if_damaged)
+                raise
             if schema.id != schema_id:
-                raise DamagedFile(f"schema file {path} is damaged", f"it holds the id {schema.id}", path=path)
+                why = f"it holds the id {schema.id}"
+                raise DamagedFile(f"schema file {path} is damaged", why, self.layout.if_damaged, path=path)
             self._read[schema_id] = schema
         return self._read[schema_id]
 

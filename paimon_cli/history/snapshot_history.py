@@ -12,9 +12,17 @@ from itertools import pairwise
 
 from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
+from paimon_cli.metadata.table_layout import (
+    CHANGELOG_PREFIX,
+    MAIN_BRANCH,
+    SNAPSHOT_PREFIX,
+    TAG_PREFIX,
+    TableLayout,
+    parse_hint,
+    parse_numbered,
+)
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage import Storage, first_named
 from paimon_cli.storage.threads import Ahead, cached_property, together
 
 _TRIES = 3
@@ -85,6 +93,27 @@ class SnapshotHistory:
         while self.exists(newest + 1):
             newest += 1
         return newest
+
+    def expect_kept(self) -> None:
+        """Raise `DamagedFile` if there is no snapshot, although there have been some: their files are lost."""
+        if (left := self.left_without_snapshot()) is not None:
+            raise DamagedFile(
+                f"the snapshot files of {self.layout.version_root} are lost",
+                f"{left} is there, but no snapshot/{SNAPSHOT_PREFIX}* file",
+                f"restore them from a backup before anything is written; what is left: paimon-cli verify {self.layout.argument}",
+                path=self.layout.snapshot_directory,
+            )
+
+    def left_without_snapshot(self) -> str | None:
+        """A file which shows that there have been snapshots, if there is none now; otherwise None."""
+        layout = self.layout
+        prefixes = {
+            layout.tag_directory: TAG_PREFIX,
+            layout.changelog_directory: CHANGELOG_PREFIX,
+            layout.snapshot_directory: layout.latest_hint.rpartition("/")[2],
+        }
+        left = first_named(self.storage, prefixes)
+        return None if left is None or self.ids() else left.removeprefix(f"{layout.version_root}/")
 
     def earliest_id(self) -> int | None:
         """The id of the oldest existing snapshot of the history; None if there is none."""
@@ -234,10 +263,15 @@ class SnapshotHistory:
         """The snapshots, newest first, read one at a time. The iteration ends at expired ones, even if they expire during it.
 
         `even_if_dropped`: if a drop has ended the history, the snapshots that it has not deleted yet. `on_damage`: receives the
-        errors of older snapshots that cannot be read, which are left out; without it they are raised.
+        errors of snapshots that cannot be read, which are left out; without it they are raised.
         """
         try:
             snapshot = self.latest() if limit != 0 else None
+        except DamagedFile as damage:
+            if on_damage is None:
+                raise
+            on_damage(damage)
+            snapshot = self._next_below(self.latest_id() or 0, on_damage)
         except BeingDropped:
             if not even_if_dropped:
                 raise
@@ -309,6 +343,10 @@ def read_snapshot(storage: Storage, layout: TableLayout, snapshot_id: int, conte
         return None
     except DamagedFile as error:
         error.set_hint(layout.if_damaged)
+        raise
+    except BeingDropped as drop:
+        if layout.branch == MAIN_BRANCH:
+            drop.set_hint(f"if no drop is running any more, delete what is left of it: paimon-cli drop {layout.argument}")
         raise
     if snapshot.id != snapshot_id:
         raise DamagedFile(f"{content} file {path} is damaged", f"it holds the id {snapshot.id}", layout.if_damaged, path=path)

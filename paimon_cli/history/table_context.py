@@ -69,10 +69,17 @@ class TableHistory:
 
         return ManifestCache(self.manifests)
 
-    def expect_existing(self) -> None:
+    def expect_not_dropped(self) -> None:
         """Raise `NotFound` if the table was dropped after it was opened, so that it only looks like one without snapshots."""
         if not self.schemas.ids():
             self.schemas.newest_id()
+
+    def expect_existing(self) -> None:
+        """Check a table that seems to have no snapshot. Raises `NotFound` if it was dropped after it was opened, `DamagedFile` if
+        its snapshot files are lost: a commit would begin a new history, and all older rows would be orphans.
+        """
+        self.expect_not_dropped()
+        self.snapshots.expect_kept()
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,12 @@ class TableContext(TableHistory):
     """Whether reads show rows that deletion vectors mark, too."""
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
     kept: KeptFiles = field(default_factory=KeptFiles, repr=False, compare=False)
+    argument: str | None = field(default=None, repr=False, compare=False)
+    """The table as an argument of commands, if the user named it."""
+
+    @cached_property
+    def layout(self) -> TableLayout:
+        return TableLayout(self.url, self.branch, self.argument)
 
     @staticmethod
     def open(
@@ -126,8 +139,9 @@ class TableContext(TableHistory):
         if dynamic_options:
             options = options.with_overrides(dynamic_options)
         clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
-        context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace)
-        context.__dict__.update(layout=schemas.layout, schemas=schemas)  # `schemas` has cached the schema
+        argument = schemas.layout.given_argument
+        context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace, argument=argument)
+        context.__dict__.update(schemas=schemas)  # `schemas` has cached the schema
         if opened is not None:
             context.__dict__["snapshots"] = opened.snapshots
         context.check(OPEN)
@@ -195,12 +209,13 @@ class TableContext(TableHistory):
         """Another branch of the table, at its latest schema, with the options of this context."""
         if branch == self.branch:
             return self
-        schema = SchemaHistory(self.storage, TableLayout(self.url, branch)).latest()
-        return replace(self, branch=branch, schema=schema)
+        layout = self.layout.of_branch(branch)
+        schema = SchemaHistory(self.storage, layout).latest()
+        return replace(self, branch=branch, schema=schema, argument=layout.given_argument)
 
     def seen_from(self, branch: str) -> TableContext:
         """The history of another branch with the schema of this context, to inspect that branch's files."""
-        return replace(self, branch=branch)
+        return replace(self, branch=branch, argument=self.layout.of_branch(branch).given_argument)
 
     @property
     def address(self) -> str:

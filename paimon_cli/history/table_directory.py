@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
-from paimon_cli.storage.storage import FileStatus, Storage, first_entries
+from paimon_cli.storage.storage import MAX_EXAMINED, FileStatus, Storage, first_entries
 
-MAX_EXAMINED = 100
-"""The most entries of a `schema/` that are examined."""
 PAIMON, DELTA, HUDI, ICEBERG = "Paimon", "Delta Lake", "Hudi", "Iceberg"
 
 

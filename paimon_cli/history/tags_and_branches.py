@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.history.snapshot_history import read_snapshot
+from paimon_cli.history.snapshot_history import SnapshotHistory, read_snapshot
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
@@ -22,6 +22,7 @@ from paimon_cli.metadata.table_layout import (
     is_plain_name,
     parse_numbered,
 )
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.storage import Storage
 
@@ -46,6 +47,23 @@ class BranchList:
 
     def exists(self, name: str) -> bool:
         return bool(SchemaHistory(self.storage, self.layout.of_branch(name)).ids())
+
+    def newest(self, name: str) -> tuple[TableSchema, Snapshot | None] | None:
+        """The newest schema and snapshot of a branch; None for an unfinished one, and for one that is being deleted.
+
+        Raises `DamagedFile` if one of them, or the schema of the snapshot, is damaged or lost.
+        """
+        layout = self.layout.of_branch(name)
+        schemas, snapshots = SchemaHistory(self.storage, layout), SnapshotHistory(self.storage, layout)
+        try:
+            schema, snapshot = schemas.latest(), snapshots.latest()
+        except NotFound:
+            return None
+        if snapshot is None:
+            snapshots.expect_kept()
+        else:
+            schemas.named(snapshot.schema_id)
+        return schema, snapshot
 
     def missing(self, name: str) -> NotFound:
         """The error for a branch that does not exist."""
@@ -89,7 +107,11 @@ class TagHistory:
 
     def find(self, name: str) -> Tag | None:
         content = self.content(name)
-        return None if content is None else Tag.from_json(content, self.layout.tag(name))
+        try:
+            return None if content is None else Tag.from_json(content, self.layout.tag(name))
+        except DamagedFile as error:
+            error.set_hint(self.layout.if_damaged)
+            raise
 
     def get(self, name: str) -> Tag:
         """The tag with this name. Raises `NotFound`, which lists the existing tags."""

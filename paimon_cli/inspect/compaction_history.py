@@ -5,7 +5,7 @@ Only compactions by paimon-cli record their duration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -81,11 +81,33 @@ class CompactedBucketRow(RewrittenFiles, _Bucket):
     """What one compaction did to one bucket."""
 
 
-def compaction_rows(context: TableContext, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
-    """The compactions, newest first. Snapshots that expire in the meantime are left out."""
-    chosen = (s for s in context.snapshots.newest_first() if s.commit_kind == COMPACT and user in (None, s.commit_user))
-    rows = in_parallel(partial(_row, context), islice(chosen, limit), context.read_threads)
-    return [row for row in rows if row is not None]
+def compaction_rows(
+    context: TableContext,
+    limit: int | None = None,
+    user: str | None = None,
+    on_damage: Callable[[DamagedFile], object] | None = None,
+) -> list[CompactionRow]:
+    """The compactions, newest first. Snapshots that expire in the meantime are left out, and those that cannot be read if
+    `on_damage` receives their errors; without it they are raised.
+    """
+    snapshots = context.snapshots.newest_first(on_damage=on_damage)
+    chosen = (s for s in snapshots if s.commit_kind == COMPACT and user in (None, s.commit_user))
+    rows = list[CompactionRow]()
+    for row in in_parallel(partial(_row_or_damage, context), islice(chosen, limit), context.read_threads):
+        if isinstance(row, DamagedFile):
+            if on_damage is None:
+                raise row
+            on_damage(row)
+        elif row is not None:
+            rows.append(row)
+    return rows
+
+
+def _row_or_damage(context: TableContext, snapshot: Snapshot) -> CompactionRow | DamagedFile | None:
+    try:
+        return _row(context, snapshot)
+    except DamagedFile as damage:
+        return damage
 
 
 def compaction_snapshot(table: CatalogTable, name: str) -> Snapshot:

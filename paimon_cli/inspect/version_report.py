@@ -11,7 +11,6 @@ from typing import Any
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.manifest_reader import SnapshotGone
-from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.data_file import ManifestFileMeta
@@ -177,20 +176,39 @@ class BranchRow:
     total_record_count: int | None
 
 
-def branch_rows(table: CatalogTable) -> list[BranchRow]:
-    """The branches: main first, the others by name."""
-    return [branch_row(table, name) for name in (MAIN_BRANCH, *table.branches.names())]
+def branch_rows(table: CatalogTable, on_damage: OnDamage | None = None) -> list[BranchRow]:
+    """The branches: main first, the others by name. `on_damage`: receives the errors of those that cannot be read, which are left
+    out; without it they are raised.
+    """
+    rows = list[BranchRow | None]()
+    for name in (MAIN_BRANCH, *table.branches.directories()):
+        try:
+            rows.append(_branch_row(table, name))
+        except DamagedFile as damage:
+            if on_damage is None:
+                raise
+            on_damage(damage)
+    return [row for row in rows if row is not None]
 
 
 def branch_row(table: CatalogTable, name: str) -> BranchRow:
-    layout = table.layout.of_branch(name)
-    snapshots = SnapshotHistory(table.storage, layout)
-    latest = snapshots.latest()
+    """The branch with this name. Raises `NotFound` if there is none."""
+    row = _branch_row(table, name)
+    if row is None:
+        raise table.branches.missing(name)
+    return row
+
+
+def _branch_row(table: CatalogTable, name: str) -> BranchRow | None:
+    newest = table.branches.newest(name)
+    if newest is None:
+        return None
+    schema, latest = newest
     return BranchRow(
         name,
-        snapshots.earliest_id(),
+        SnapshotHistory(table.storage, table.layout.of_branch(name)).earliest_id(),
         None if latest is None else latest.id,
-        SchemaHistory(table.storage, layout).latest_id(),
+        schema.id,
         None if latest is None else latest.time_millis,
         None if latest is None else latest.total_record_count,
     )
@@ -219,9 +237,24 @@ class ManifestRow:
     max_level: int | None = None
 
 
-def manifest_rows(table: CatalogTable, snapshot: Snapshot | None, lists: Sequence[str] = LISTS) -> list[ManifestRow]:
-    """The manifests of the given lists, in the order in which a reader applies them: base, then delta."""
-    return [] if snapshot is None else [row for name in LISTS if name in lists for row in _rows_of(table, snapshot, name)]
+def manifest_rows(
+    table: CatalogTable, snapshot: Snapshot | None, lists: Sequence[str] = LISTS, on_damage: OnDamage | None = None
+) -> list[ManifestRow]:
+    """The manifests of the given lists, in the order in which a reader applies them: base, then delta.
+
+    `on_damage`: receives the errors of lists that cannot be read, which are left out; without it they are raised.
+    """
+    rows = list[ManifestRow]()
+    if snapshot is None:
+        return rows
+    for name in (name for name in LISTS if name in lists):
+        try:
+            rows += _rows_of(table, snapshot, name)
+        except DamagedFile as damage:
+            if on_damage is None:
+                raise
+            on_damage(damage)
+    return rows
 
 
 def _rows_of(table: CatalogTable, snapshot: Snapshot, name: str) -> Iterator[ManifestRow]:

@@ -72,6 +72,8 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
     `SnapshotExpired` if snapshots disappear meanwhile, since their files would look lost.
     """
     listed = context.snapshots.ids()
+    if not listed:
+        context.expect_existing()
     plan = _damage_found(context, listed, only, min_age_millis)
     for number in (*listed[:1], *listed[-1:]) if plan.steps else ():
         if not context.storage.exists(context.layout.snapshot(number)):

@@ -12,7 +12,19 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
 from paimon_cli.invariants.scopes import OF_HISTORY, OF_REFERENCES, OF_STEP, OF_VERSION, WITHOUT_SCHEMA
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import CHAIN, FILES, HINTS, META, REFERENCES, SCHEMAS, WARNING, Invariant, Violation, declare
+from paimon_cli.invariants.violation import (
+    CHAIN,
+    FILES,
+    HINTS,
+    LOST_SNAPSHOTS,
+    META,
+    REFERENCES,
+    SCHEMAS,
+    WARNING,
+    Invariant,
+    Violation,
+    declare,
+)
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
@@ -38,6 +50,14 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
         around = f"missing between snapshots {gap.start - 1} and {gap.stop}"
         message = f"is {around}" if len(gap) == 1 else f"and {len(gap) - 1:,} after it are {around}"
         yield Violation("PV001", context.layout.snapshot(gap.start), message)
+
+
+@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags, changelogs or hints has a snapshot"))
+def snapshots_are_kept(context: TableHistory) -> Iterator[Violation]:
+    """PV069. Tags, changelogs and hints are made of snapshots: without any, their files are lost."""
+    if (left := context.snapshots.left_without_snapshot()) is not None:
+        message = f"holds no snapshot, but {left} is there: the files are lost"
+        yield Violation(LOST_SNAPSHOTS, context.layout.snapshot_directory, message)
 
 
 @WITHOUT_SCHEMA.check()
@@ -115,6 +135,9 @@ def schemas_exist(version: Version) -> Iterator[Violation]:
 def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
     """PV006 by snapshot files alone: without a readable schema, manifests cannot be decoded."""
     known = set(table.schemas.ids())
+    if not known:
+        lost = table.schemas.missing()
+        yield Violation("PV006", table.layout.schema_directory, str(lost))
     for number in table.snapshots.ids():
         try:
             snapshot = table.snapshots.find(number)
@@ -291,14 +314,14 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
 
 @OF_REFERENCES.check(Invariant("PV053", REFERENCES, META, "every branch can be read"))
 def branches_are_readable(context: TableContext) -> Iterator[Violation]:
-    """PV053: schemas, snapshots and the newest version of each branch.
+    """PV053: schemas, snapshots, tags and the newest version of each branch.
 
     A branch that this version does not support is not checked: it is no damage, and this table can be checked without it.
     """
-    for name in context.branches.names():
+    for name in context.branches.directories():
         root = context.layout.of_branch(name).version_root
         try:
-            broken = list(_broken_in_branch(context, name))
+            broken = [] if context.branches.newest(name) is None else list(_broken_in_branch(context, name))
         except NotSupported:
             continue
         except (DamagedFile, NotFound) as error:
@@ -312,6 +335,7 @@ def _broken_in_branch(context: TableContext, name: str) -> Iterator[Violation]:
     branch = context.at_branch(name)
     snapshots = [branch.snapshots.find(number) for number in branch.snapshots.ids()]
     newest = next((snapshot for snapshot in reversed(snapshots) if snapshot is not None), None)
+    branch.tags.all()
     if newest is not None:
         yield from metadata_is_readable(Version(branch, newest))
 

@@ -46,6 +46,8 @@ def next_code() -> str:
     return f"PV{max(int(code[2:]) for code in BY_CODE) + 1:03}"
 
 
+LOST_SNAPSHOTS = "PV069"
+"""Nothing can be repaired: the files must be restored from a backup."""
 MERGE_DISORDER = "PV023"
 """Reported for live files only: once a compaction has merged them, the rows that readers see no longer change."""
 METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"

@@ -119,7 +119,7 @@ class Snapshot:
             return _parsed(content, path)
         except (ValueError, RecursionError) as error:
             hint = if_damaged(_table_of(path)) if path.count("/") > 1 else ""
-            raise DamagedFile(f"cannot read snapshot file {path}".rstrip(), str(error), hint, path=path) from error
+            raise DamagedFile(f"cannot read {_kind_of(path)} file {path}".rstrip(), str(error), hint, path=path) from error
 
 
 _INTEGER, _COUNT, _ID, _TEXT, _NAME, _KIND, _TEXTS = (
@@ -195,6 +195,12 @@ def end_text(snapshot_id: int, commit_user: str, time_millis: int) -> str:
             "timeMillis": time_millis,
         }
     )
+
+
+def _kind_of(path: str) -> str:
+    """What the file with a snapshot is: a snapshot, a changelog or a tag."""
+    directory = path.split("/")[-2:][0]
+    return directory if directory in ("tag", "changelog") else "snapshot"
 
 
 def _table_of(path: str) -> str:

@@ -52,7 +52,8 @@ class TableLayout:
     def __init__(self, root: str, branch: str = MAIN_BRANCH, argument: str | None = None) -> None:
         self.root = root
         self.branch = branch
-        self._argument = argument
+        self.given_argument = argument
+        """The table and its branch as the user named them, as a shell-quoted argument; None if only the path is known."""
         self.manifest_directory = f"{root}/manifest"
         self.index_directory = f"{root}/index"
         self.statistics_directory = f"{root}/statistics"
@@ -79,8 +80,8 @@ class TableLayout:
     @property
     def argument(self) -> str:
         """The table and its branch as a shell-quoted argument, for commands in hints: as the user named it, or by its path."""
-        if self._argument is not None:
-            return self._argument
+        if self.given_argument is not None:
+            return self.given_argument
         return shlex.quote(self.root if self.branch == MAIN_BRANCH else f"{self.root}$branch_{self.branch}")
 
     @property
@@ -89,7 +90,10 @@ class TableLayout:
         return if_damaged(self.argument)
 
     def of_branch(self, branch: str) -> TableLayout:
-        return TableLayout(self.root, branch)
+        if branch == self.branch:
+            return self
+        is_named = self.given_argument is not None and self.branch == MAIN_BRANCH
+        return TableLayout(self.root, branch, f"{self.given_argument} --branch {shlex.quote(branch)}" if is_named else None)
 
     def schema(self, schema_id: int) -> str:
         return f"{self.schema_directory}/{SCHEMA_PREFIX}{schema_id}"

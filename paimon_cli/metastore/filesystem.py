@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, TookTooLong, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, OnDamage, RegisteredTable, TableIdentifier
@@ -123,15 +122,15 @@ class FileSystemMetastore(Metastore):
 
 
 def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | None = None) -> Iterator[tuple[str, str]]:
-    """The names and paths of the directories in `root` with a schema, or the rest of a table whose drop was interrupted, by name.
+    """The names and paths of the directories in `root` with a schema, or the rest of a table that has lost its own, by name.
 
     A directory that gives no answer in `seconds`, or may not be read, is listed too: opening it says why. `known`: see
     `FileSystemMetastore`.
     """
 
     def has_schema(path: str) -> bool:
-        layout = TableLayout(path)
-        return path in found or bool(SchemaHistory(storage, layout).ids()) or SnapshotHistory(storage, layout).is_ended()
+        schemas = SchemaHistory(storage, TableLayout(path))
+        return path in found or bool(schemas.ids()) or schemas.left_without_schema() is not None
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, runtime_checkable
@@ -253,6 +253,19 @@ def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
     if isinstance(storage, ListsInPages):
         return storage.first_entries(path, limit)
     return storage.list_directory(path)[:limit]
+
+
+MAX_EXAMINED = 100
+"""The most entries of a directory that are examined to see what it is."""
+
+
+def first_named(storage: Storage, prefixes: Mapping[str, str]) -> str | None:
+    """The path of an entry whose name begins with the prefix of its directory; None if no directory has one."""
+    for directory, prefix in prefixes.items():
+        for entry in first_entries(storage, directory, MAX_EXAMINED):
+            if entry.name.startswith(prefix):
+                return entry.path
+    return None
 
 
 NO_DIRECTORY, LEADS_NOWHERE = "there is no such directory", "it is a link whose target does not exist"

@@ -204,6 +204,11 @@ def every_snapshot_is_gone(bench: Bench) -> None:
         shutil.rmtree(bench.root / name)
 
 
+@damage("PV069")
+def every_snapshot_is_gone_but_tags_are_left(bench: Bench) -> None:
+    shutil.rmtree(bench.root / "snapshot")
+
+
 # chain
 
 

@@ -49,6 +49,13 @@ class ExaminedTable:
         self.on_scenario = on_scenario
         self.damage: dict[str, PaimonError] = {}
 
+    @classmethod
+    def as_planned(cls, context: TableContext, argument: str, latest: Snapshot, state: LazyBuckets) -> ExaminedTable:
+        """A table whose latest snapshot and all of whose live files have just been read, so that nobody reads them again."""
+        table = cls(context, argument)
+        table.__dict__.update(latest=latest, state=state)
+        return table
+
     def altered(self, key: str, value: str = "") -> str:
         """The command that sets an option of the table, or removes it; empty if the call overrides it: nothing would change."""
         if key in self.context.options.given:
@@ -78,7 +85,10 @@ class ExaminedTable:
 
     @cached_property
     def latest(self) -> Snapshot | None:
-        return self.context.snapshots.latest()
+        found = self.context.snapshots.latest()
+        if found is None:
+            self.context.expect_existing()
+        return found
 
     @cached_property
     def recent(self) -> list[Snapshot]:

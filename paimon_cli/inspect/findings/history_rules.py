@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history.tags_and_branches import TagHistory
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
@@ -19,11 +21,12 @@ from paimon_cli.inspect.findings.finding import (
     rule,
     well,
 )
-from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap
+from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap, manifests_have_a_version
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.maintain.retention import Retention, expiring_range
-from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, MAIN_BRANCH
 from paimon_cli.options.option_text import counted, human_size
+from paimon_cli.storage.threads import in_parallel
 
 MANY_SNAPSHOTS = 1000
 STALE_CONSUMER_DAYS = 7
@@ -35,6 +38,8 @@ MERGED_BY_DEFAULT = 30
 @rule(HISTORY, "PD021")
 def hints_are_right(table: ExaminedTable) -> Iterator[Finding]:
     """Hint files that name the wrong snapshot."""
+    if not table.ids:
+        table.context.expect_existing()
     for violation in hints_are_not_ahead(table.context):
         command = f"paimon-cli repair {table.argument} --only hints --apply --yes"
         yield Finding("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
@@ -43,13 +48,16 @@ def hints_are_right(table: ExaminedTable) -> Iterator[Finding]:
 @rule(HISTORY, "PD022")
 def numbers_are_unbroken(table: ExaminedTable) -> Iterator[Finding]:
     """A missing snapshot, or a snapshot file with a wrong number."""
-    gaps = list(ids_have_no_gap(table.context))
+    if not table.ids:
+        table.context.expect_existing()
+    gaps = list(ids_have_no_gap(table.context) if table.ids else manifests_have_a_version(table.context))
     figures = {"snapshots": len(table.ids), "gaps": len(gaps)}
     if not gaps:
         yield well("numbers", f"{counted(len(table.ids), 'snapshot')} without a gap", **figures)
     for violation in gaps:
-        message = f"{violation.path.rpartition('/')[2]} {violation.message}"
-        yield Finding("PD022", ERROR, "snapshots", message, f"paimon-cli verify {table.argument}", figures=figures)
+        is_of_file = violation.path != table.context.layout.snapshot_directory
+        message = f"{violation.path.rpartition('/')[2]} {violation.message}" if is_of_file else violation.message
+        yield Finding("PD022", violation.severity, "snapshots", message, f"paimon-cli verify {table.argument}", figures=figures)
 
 
 @rule(OPTIONS, "PD015", "PA003")
@@ -111,6 +119,40 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
 def tags_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     """Each tag that cannot be read is noted, so that all commands name it, also those that do not search for orphans."""
     table.context.tags.all(on_damage=table.note_damage)
+    yield from ()
+
+
+@rule(HISTORY)
+def schemas_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
+    """The schemas that the latest snapshot and its files name; with another one, readers would take their columns for others."""
+    named = set() if table.latest is None else {table.latest.schema_id, *table.state.table.schema_ids}
+    for schema_id in sorted(named):
+        try:
+            table.context.schemas.named(schema_id)
+        except DamagedFile as damage:
+            table.note_damage(damage)
+    yield from ()
+
+
+@rule(HISTORY)
+def branches_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
+    """The newest schema and snapshot, and the tags, of each branch. A branch itself has none."""
+    context = table.context
+    if context.branch != MAIN_BRANCH:
+        return
+
+    def look(name: str) -> list[DamagedFile]:
+        damage = list[DamagedFile]()
+        try:
+            if context.branches.newest(name) is not None:
+                TagHistory(context.storage, context.layout.of_branch(name)).all(on_damage=damage.append)
+        except DamagedFile as error:
+            damage.append(error)
+        return damage
+
+    for damage in in_parallel(look, context.branches.directories(), context.read_threads):
+        for error in damage:
+            table.note_damage(error)
     yield from ()
 
 

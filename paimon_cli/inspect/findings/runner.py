@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
@@ -60,8 +61,7 @@ def findings_of(
     found += [finding for key, finding in stopped_by.items() if key not in said]
     damage = {error.message: failed.get(cause, []) for cause, error in table.damage.items()}
     if drop is not None:
-        message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the table"
-        found.append(Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {table.argument} --yes"))
+        found.append(_dropping(table.argument, drop))
     return [finding for finding in (*found, *_of_damage(table, damage)) if is_at_least(finding, least)]
 
 
@@ -80,14 +80,26 @@ def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[F
         yield Finding(UNREADABLE, ERROR, "metadata", f"{message}{lost}", f"paimon-cli verify {table.argument}", figures=figures)
 
 
+def counted_findings(findings: Collection[Finding]) -> dict[tuple[str, str], int]:
+    """The number of findings by severity and code, for monitoring: as many entries as there are codes, at most."""
+    return dict(Counter((finding.severity, finding.code) for finding in findings))
+
+
 def by_topic(findings: Collection[Finding]) -> list[Finding]:
     """The findings by topic; within a topic the gravest first, and what is well last."""
     return sorted(findings, key=lambda finding: (TOPICS.index(finding.topic), -SEVERITIES.index(finding.severity)))
 
 
+def _dropping(argument: str, drop: BeingDropped) -> Finding:
+    message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the table"
+    return Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {argument} --yes")
+
+
 def is_of_call(error: PaimonError) -> bool:
     """Whether a table was not opened because of how it was named: there is none, or the call cannot mean one."""
-    return isinstance(error, NotFound) or (isinstance(error, UsageError) and not is_of_option(error))
+    if isinstance(error, UsageError):
+        return not is_of_option(error)
+    return isinstance(error, NotFound) and not isinstance(error, BeingDropped)
 
 
 def unopened(argument: str, error: PaimonError) -> Finding:
@@ -95,6 +107,8 @@ def unopened(argument: str, error: PaimonError) -> Finding:
     if isinstance(error, TookTooLong):
         again = f"paimon-cli health {argument} --option {TABLE_TIMEOUT}=10min"
         return Finding(NO_ANSWER, ERROR, "table", error.message, again)
+    if isinstance(error, BeingDropped):
+        return _dropping(argument, error)
     if is_of_option(error):
         return unreadable_option(argument, error)
     return Finding(UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")

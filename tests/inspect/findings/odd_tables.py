@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.write_request import NO_COMPACTION
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import TableLayout
 from tests.goldens import golden_table
 from tests.jobs.test_stale_buckets import KEYS, made, prepared, rescale, row
 from tests.tables import compact, make_table, write
@@ -333,6 +335,76 @@ def a_damaged_tag(folder: Path) -> TableContext:
         Table.open(context.url).tags.create(name)
     Path(context.layout.tag("t1")).write_text("{")
     return context
+
+
+def with_branch(folder: Path) -> tuple[TableContext, TableLayout]:
+    """A table with a branch, and where the files of the branch are."""
+    context = keyed(folder, 2)
+    table = Table.open(context.url)
+    table.tags.create("kept")
+    table.branches.create("side", tag="kept")
+    return context, context.layout.of_branch("side")
+
+
+@odd
+def a_damaged_schema_of_a_branch(folder: Path) -> TableContext:
+    context, side = with_branch(folder)
+    Path(side.schema(0)).write_text("{")
+    return context
+
+
+@odd
+def a_lost_schema_of_a_branch(folder: Path) -> TableContext:
+    context, side = with_branch(folder)
+    os.unlink(side.schema(0))
+    return context
+
+
+@odd
+def a_damaged_snapshot_of_a_branch(folder: Path) -> TableContext:
+    context, side = with_branch(folder)
+    Path(side.snapshot(2)).write_text("{")
+    return context
+
+
+@odd
+def a_damaged_tag_of_a_branch(folder: Path) -> TableContext:
+    context, side = with_branch(folder)
+    Path(side.tag("kept")).write_text("{")
+    return context
+
+
+@odd
+def lost_snapshots(folder: Path) -> TableContext:
+    context, _ = with_branch(folder)
+    shutil.rmtree(context.layout.snapshot_directory)
+    return context
+
+
+@odd
+def manifests_without_a_snapshot(folder: Path) -> TableContext:
+    context = keyed(folder, 2)
+    shutil.rmtree(context.layout.snapshot_directory)
+    return context
+
+
+@odd
+def a_lost_newest_schema(folder: Path) -> TableContext:
+    """The latest snapshot was written under it."""
+    context = keyed(folder, 2)
+    Table.open(context.url).alter.set({"snapshot.num-retained.min": "3"})
+    write(TableContext.open(context.url), [{"id": 1, "v": "x"}])
+    os.unlink(context.layout.schema(1))
+    return TableContext.open(context.url)
+
+
+@odd
+def a_lost_older_schema(folder: Path) -> TableContext:
+    """Files are of it."""
+    context = keyed(folder, 2)
+    Table.open(context.url).alter.set({"snapshot.num-retained.min": "3"})
+    os.unlink(context.layout.schema(0))
+    return TableContext.open(context.url)
 
 
 @odd

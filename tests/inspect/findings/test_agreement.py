@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from paimon_cli import Table
 from paimon_cli.cli.app import app
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import CROWDED, DUE, HIDDEN, MIXED_COUNTS, OTHER_COUNT, POSTPONED, STALLED
 from paimon_cli.inspect.findings.finding import LISTING
 from paimon_cli.inspect.findings.runner import RULES
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.service_turn import NO_UPKEEP, look
+from paimon_cli.maintain.end_of_history import EndOfHistory
 from tests.cli.calling import Answer
 from tests.inspect.findings.odd_tables import BUILDERS, seven_runs_over_five
 
@@ -215,8 +218,13 @@ def test_a_table_that_cannot_be_opened_is_one_finding_of_all_that_judge(tmp_path
     context = seven_runs_over_five(tmp_path / "t")
     path = Path(context.layout.schema(0))
     bad_option = json.dumps(json.loads(path.read_text()) | {"options": {"target-file-size": "12 zorks"}})
-    for content, code, stops in (("{", "PD030", 10), (bad_option, "PD018", 2)):
-        path.write_text(content)
+    for content, code, stops in (("{", "PD030", 10), (bad_option, "PD018", 2), (None, "PD030", 10), ("drop", "PD028", 3)):
+        if content == "drop":
+            EndOfHistory(context.storage, context.layout).begin()
+        elif content is None:
+            path.unlink()
+        else:
+            path.write_text(content)
         (row,) = call("health", context.url, "-o", "json").json["items"]
         assert codes(row["findings"]) == [code] and call("describe", context.url).code == stops
         for command in ("doctor", "advise"):
@@ -232,18 +240,82 @@ def test_a_call_that_means_no_table_is_no_finding_about_one(tmp_path: Path, monk
         assert [call(command, name).code for name in ("shop.orders", str(tmp_path / "none"))] == [2, 3]
 
 
-def test_lists_name_what_is_damaged_and_show_the_rest(tmp_path: Path) -> None:
-    for name, command, shown in (
-        ("a_damaged_older_snapshot", "snapshots ls", [7, 6, 5, 4, 3, 1]),
-        ("a_damaged_tag", "snapshots ls", [2, 1]),
-        ("a_damaged_tag", "tags ls", ["kept"]),
+def test_lists_name_what_is_damaged_and_show_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of file is called by its name, and the command in the warning names the table as the user did."""
+    monkeypatch.chdir(tmp_path)
+    for name, command, warning, shown in (
+        ("a_damaged_older_snapshot", "snapshots ls", "cannot read snapshot file", [7, 6, 5, 4, 3, 1]),
+        ("a_damaged_latest_snapshot", "snapshots ls", "cannot read snapshot file", [2, 1]),
+        ("a_damaged_latest_snapshot", "branches ls", "cannot read snapshot file", []),
+        ("a_damaged_latest_snapshot", "compactions ls", "cannot read snapshot file", []),
+        ("a_damaged_tag", "snapshots ls", "cannot read tag file", [2, 1]),
+        ("a_damaged_tag", "tags ls", "cannot read tag file", ["kept"]),
+        ("a_damaged_schema_of_a_branch", "branches ls", "cannot read schema file", ["main"]),
+        ("a_damaged_snapshot_of_a_branch", "branches ls", "cannot read snapshot file", ["main"]),
+        ("a_lost_schema_of_a_branch", "branches ls", "the schema files of", ["main"]),
+        ("lost_snapshots", "branches ls", "the snapshot files of", ["side"]),
+        ("a_missing_list_of_an_older_snapshot", "manifests ls --snapshot 3", str(tmp_path), ["base"]),
     ):
-        folder = tmp_path / name
-        context = TableContext.open(str(folder)) if folder.exists() else BUILDERS[name](folder)
-        answer = call(*command.split(), context.url, "-o", "json")
-        assert [row.get("name", row.get("id")) for row in answer.json["items"]] == shown
-        assert answer.code == 0 and answer.err.startswith("warning: cannot read snapshot file ")
-        assert f"paimon-cli verify {context.url}" in answer.err
+        if not (tmp_path / name).exists():
+            BUILDERS[name](tmp_path / name)
+        answer = call(*command.split(), name, "-o", "json")
+        assert answer.code == 0, f"{name}, {command}: {answer.err}"
+        assert list(dict.fromkeys(row.get("name", row.get("id", row.get("list"))) for row in answer.json["items"])) == shown
+        assert answer.err.startswith(f"warning: {warning}")
+        named = f"{name} --branch side" if "_of_a_branch" in name else name
+        words = shlex.split(answer.err.rpartition("paimon-cli ")[2])
+        assert shlex.join(words) == f"verify {named}" and call(*words).code == 4
+
+
+def test_a_table_that_has_lost_its_schemas_is_no_place_for_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(Path(BUILDERS["a_tag_and_a_branch"](tmp_path / "shop.db" / "t").url) / "schema")
+    name = "shop.db/t"
+    for left in ("snapshot", "tag", "branch"):
+        for command in ("describe", "buckets ls", "lsm show", "compact --dry-run", "snapshots ls", "read", "drop --dry-run"):
+            answer = call(*command.split(), name, "-o", "json")
+            assert answer.code == 10 and "schema files" in answer.error["message"] and "restore " in answer.error["hint"]
+            assert "create" not in answer.error["hint"]
+        verified = call("verify", name)
+        assert verified.code == 4 and "hint: restore the schema file from a backup" in verified.out
+        for more in ([], ["--if-not-exists"]):
+            refused = call("create", name, "-C", "x INT", *more, "-o", "json")
+            assert refused.code == 2 and "schema files are lost" in refused.error["message"]
+        (row,) = call("tables", "ls", "shop.db", "-o", "json").json["items"]
+        assert "schema files" in row["problem"]
+        shutil.rmtree(Path(name) / left)
+    gone = call("health", name, "-o", "json")
+    assert gone.code == 3 and "create" not in gone.error["hint"], "files without any version are no table"
+
+
+def test_a_half_dropped_table_does_not_exist_for_create(tmp_path: Path) -> None:
+    context = BUILDERS["dropped_half_way"](tmp_path / "t")
+    for _ in range(2):
+        for more in ([], ["--if-not-exists"]):
+            refused = call("create", context.url, "-C", "x INT", *more, "-o", "json")
+            assert refused.code == 2 and "drop" in refused.error["message"]
+        shutil.rmtree(context.layout.schema_directory, ignore_errors=True)
+    assert call("drop", context.url, "--yes").code == 0
+
+
+@pytest.mark.parametrize("name", ["lost_snapshots", "a_lost_newest_schema"])
+def test_nothing_is_written_over_lost_metadata(name: str, tmp_path: Path) -> None:
+    """A new history, or another schema with the number of the lost one, would make live files orphans or change their columns."""
+    context = BUILDERS[name](tmp_path / "t")
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    table, row = Table.open(context.url), pa.table({"id": pa.array([1], pa.int32()), "v": ["x"]})
+    jobs: list[Callable[[], object]] = [
+        lambda: table.write(row),
+        lambda: table.alter.set({"snapshot.num-retained.min": "2"}),
+        lambda: table.delete(where="id = 1"),
+        lambda: table.compact(),
+    ]
+    if name == "lost_snapshots":
+        jobs += [lambda: table.remove_orphans(), lambda: table.plan_repair()]
+    for job in jobs:
+        with pytest.raises(DamagedFile):
+            job()
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
 def test_nothing_is_called_well_that_another_finding_calls_due(judged: Judged) -> None:
