@@ -157,6 +157,7 @@ class Compaction(OpenedCatalog):
         lease: str = "1 min",
         expire: bool = False,
         orphans_every: str | None = None,
+        examines: bool = False,
         **options: Unpack[CompactOptions],
     ) -> None:
         """Compact in rounds with a pause of `interval` between them, until interrupted or for `max_rounds`.
@@ -165,7 +166,7 @@ class Compaction(OpenedCatalog):
         `watcher` receives the events of tables and rounds. Several services share their tables: each compacts a table
         only while it holds its lease, and takes over leases that were not renewed for `lease` (`0 s`: no leases).
         `expire`: also expire the snapshots of changed tables, by their own options. `orphans_every`: also delete the
-        orphans of each table at this interval.
+        orphans of each table at this interval. `examines`: also count the findings of each table every few minutes, for metrics.
         """
         from paimon_cli.jobs.compaction_service import CompactionService
         from paimon_cli.jobs.leases import Leases
@@ -185,7 +186,7 @@ class Compaction(OpenedCatalog):
         leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock, seconds) if lives else None
         served = self._served(choice, metastore, dedicated, has_leases=leases is not None)
         with self.runtime.engine_running(parallelism) as engine:
-            service = CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep, seconds)
+            service = CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep, seconds, examines)
             service.run(pause, max_rounds)
 
     def _served(

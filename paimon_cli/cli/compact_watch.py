@@ -288,6 +288,10 @@ class Outlook:
     metrics_listen: str | None = None
     metrics_file: str | None = None
 
+    @property
+    def has_metrics(self) -> bool:
+        return self.metrics_listen is not None or self.metrics_file is not None
+
     def log(self, lines: RoundLines) -> ServiceLog:
         if self.log_format == JSON:
             return JsonLog(lines)
@@ -302,7 +306,7 @@ def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
     try:
         with StopSignals() as signals, log, _measured(outlook, log) as watcher:
-            watch(watcher=watcher, shield=signals.shield)
+            watch(watcher=watcher, shield=signals.shield, examines=outlook.has_metrics)
     except Terminated:
         if isinstance(log, JsonLog):
             log.say("stopped")
@@ -344,7 +348,7 @@ def run_once(
 @contextlib.contextmanager
 def _measured(outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
     """A watcher that passes rounds to the log and, if configured, collects metrics for the HTTP endpoint and the file."""
-    if outlook.metrics_listen is None and outlook.metrics_file is None:
+    if not outlook.has_metrics:
         yield log
         return
     from paimon_cli.jobs.service_metrics import MetricsFile, ServiceMetrics, listening

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, left_to_expiry
-from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
+from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
@@ -17,6 +17,7 @@ from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.write.sorted_write import SortOrder
@@ -167,11 +168,12 @@ def plan_compaction(
     file_stamp: str = "",
     states: Mapping[BucketId, PickState] | None = None,
     only: frozenset[BucketId] | None = None,
+    on_files: Callable[[Snapshot, LazyBuckets], object] = lambda snapshot, buckets: None,
 ) -> CompactionPlan:
     """Make a decision for each selected bucket at the requested snapshot (default: the latest).
 
-    `only`: restrict the plan to these buckets. Raises `NotSupported` if the table cannot be compacted, `UsageError` for unknown
-    partitions or buckets.
+    `only`: restrict the plan to these buckets. `on_files`: receives what was read of the snapshot. Raises `NotSupported` if the
+    table cannot be compacted, `UsageError` for unknown partitions or buckets.
     """
     check_compactable(context)
     if request.order is not None:
@@ -186,6 +188,7 @@ def plan_compaction(
     chosen = PartitionSpec.parse_any(context, request.partitions)
     numbers = bucket_numbers(request.buckets)
     buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, numbers))
+    on_files(snapshot, buckets)
     if numbers and not request.unknown_buckets_allowed and not numbers <= {bucket for _, bucket in buckets}:
         expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
     newest = newest_data(buckets.values()) if request.idle_millis is not None else {}

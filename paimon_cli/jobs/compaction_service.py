@@ -25,7 +25,7 @@ from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
-from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Turn, Upkeep, UpkeepDone, look, take
+from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, Upkeep, UpkeepDone, findings_about, look, take
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import table_seconds
@@ -36,6 +36,8 @@ COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try
 HELD = "held by another service"
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
 """Errors that the next round may resolve."""
+EXAMINED_EVERY_MILLIS, EXAMINED_PART = 300_000, 0.25
+"""How often the findings of a table are counted, at most, and for what part of the time of a look: the plan must not suffer."""
 RECHECK_MILLIS = 300_000
 """After this time a table is planned again even without a new snapshot: it may have been rolled back, or its options changed."""
 LONGEST_BACKOFF_MILLIS = 600_000
@@ -59,7 +61,8 @@ class ServedTable:
 class TableRound:
     """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
 
-    `standing`: its figures when it was last planned. `is_new`: whether that was in this round.
+    `standing`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
+    examined.
     """
 
     table: str
@@ -69,6 +72,7 @@ class TableRound:
     standing: Standing = NO_BUCKETS
     upkeep: UpkeepDone = NOT_KEPT_UP
     is_new: bool = True
+    findings: Findings | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ class ServiceWatcher(Protocol):
 class _Known:
     """What the service remembers about a table between rounds. `history` is None until the table was opened.
 
-    A quiet table is planned again when a snapshot follows `seen`, any table when it is due. `is_looked_at`: also by a look that
+    A quiet table is planned again when a snapshot follows `seen`, any table when it is due; from `examine_millis` on its findings
+    are counted with the next plan. `is_looked_at`: also by a look that
     was given up and has not ended; there is no other one meanwhile, or a table that hangs would cost a thread in each round.
     """
 
@@ -111,6 +116,8 @@ class _Known:
     failures: int = 0
     orphans_due_millis: int = 0
     is_looked_at: bool = False
+    findings: Findings | None = None
+    examine_millis: int = 0
 
     @contextlib.contextmanager
     def looked_at(self, table: str) -> Iterator[None]:
@@ -145,6 +152,8 @@ class CompactionService:
     upkeep: Upkeep = NO_UPKEEP
     table_seconds: float = table_seconds({})
     """The time of each look at a table and of each plan. Compactions have no bound."""
+    examines: bool = False
+    """Whether the findings of the tables are counted, for metrics."""
     _known: dict[str, _Known] = field(default_factory=dict)
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
 
@@ -178,6 +187,9 @@ class CompactionService:
         turns: list[Turn] = []
         for table, found in zip(due, looks, strict=True):
             if isinstance(found, PaimonError):
+                if self.examines:
+                    self._known[table.name].findings = findings_about(table.name, found)
+                    self._known[table.name].examine_millis = 0
                 self._note(_failed(table.name, found), interval)
                 continue
             self._looked(found)
@@ -222,17 +234,21 @@ class CompactionService:
         """Plan the work on the table. What is remembered about it does not change here: the look may have been given up."""
         known = self._known[table.name]
         cleans_orphans = self.clock.now_millis() >= known.orphans_due_millis
+        is_due = self.examines and self.clock.now_millis() >= known.examine_millis
+        examine_seconds = EXAMINED_PART * self.table_seconds if is_due else None
 
         def open_table() -> TableContext:
             return replace(table.open(), kept=self._kept)
 
         with known.looked_at(table.name):
-            return look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans)
+            return look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans, examine_seconds)
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]
         known.history, known.seen, known.is_quiet = turn.history, turn.snapshot_id, True
         known.due_millis = turn.due_millis(self.clock.now_millis() + RECHECK_MILLIS)
+        if turn.findings is not None:
+            known.findings, known.examine_millis = turn.findings, self.clock.now_millis() + EXAMINED_EVERY_MILLIS
 
     def _taken(self, number: int, turns: Sequence[Turn], limit: int | None) -> Iterator[TableRound]:
         """Take the turns: first small ones, concurrently in this process, since they mostly wait for the store, then the others.
@@ -293,7 +309,7 @@ class CompactionService:
     def _note(self, done: TableRound, interval: int) -> None:
         """Remember the outcome for a table and when it is due again, and report it."""
         known, now = self._known[done.table], self.clock.now_millis()
-        known.last = done
+        known.last = done = replace(done, findings=known.findings)
         if done.state == HELD and self.leases is not None:
             known.due_millis = now + max(interval, self.leases.lives_millis)
         elif done.error is not None:

@@ -21,6 +21,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import NO_BUCKETS, Standing
 from paimon_cli.jobs.compaction_service import COMPACTED, GONE, NOTHING, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.service_turn import Findings
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 from paimon_cli.storage.injected import Clock
 
@@ -42,6 +43,7 @@ class _TableFigures:
 
     state: str = NOTHING
     standing: Standing = NO_BUCKETS
+    findings: Findings = field(default_factory=dict)
     compactions: int = 0
     buckets: int = 0
     input_bytes: int = 0
@@ -62,6 +64,7 @@ class _TableFigures:
 
     def add(self, done: TableRound) -> None:
         summary, self.state, self.standing = done.summary, done.state, done.standing
+        self.findings = done.findings or {}
         self.conflicts += summary.conflicts
         self.failures += done.error is not None and done.state != GONE
         self.snapshots_expired += done.upkeep.snapshots_expired
@@ -145,6 +148,7 @@ class ServiceMetrics:
         with self._lock:
             tables = [(name, [value for _, _, value in _table_metrics(table, now)]) for name, table in self._tables.items()]
             states = [(name, table.state) for name, table in self._tables.items()]
+            findings = [(name, table.findings) for name, table in self._tables.items()]
             service = (self._rounds, self._round_seconds, self._waiting)
         for number, (name, meaning, _) in enumerate(_table_metrics(_TableFigures(), now)):
             family_class = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -156,6 +160,12 @@ class ServiceMetrics:
         family = GaugeMetricFamily("paimon_cli_table_state", "1 for the state that the table is in.", labels=["table", "state"])
         for table_name, state in states:
             family.add_metric([table_name, state], 1)
+        yield family
+        meaning, labels = "Findings of the last examination, as `health` names them.", ["table", "severity", "code"]
+        family = GaugeMetricFamily("paimon_cli_findings", meaning, labels=labels)
+        for table_name, counts in findings:
+            for kind, count in counts.items():
+                family.add_metric([table_name, *kind], count)
         yield family
         yield CounterMetricFamily("paimon_cli_rounds_total", "Rounds of the service.", value=service[0])
         yield GaugeMetricFamily("paimon_cli_round_seconds", "Duration of the last round.", value=service[1])

@@ -7,12 +7,17 @@ orphans if the service is configured to.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, SkippedBucket
+from paimon_cli.errors import PaimonError, TookTooLong
+from paimon_cli.history.live_files import LazyBuckets
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import METADATA
+from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, Standing, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress
@@ -20,6 +25,7 @@ from paimon_cli.jobs.reclaim_job import ExpireRequest, clean_orphans, deletion, 
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.orphans import DAY_MILLIS, not_ahead_of_the_storage
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.time_bounds import within
 
 _NEVER = 1 << 62
@@ -50,6 +56,8 @@ class UpkeepDone:
 
 
 NO_UPKEEP, NOT_KEPT_UP = Upkeep(), UpkeepDone()
+Findings = Mapping[tuple[str, str], int]
+"""The number of findings of a table by severity and code."""
 
 
 @dataclass(frozen=True, order=True)
@@ -74,6 +82,7 @@ class Turn:
     """The planned work on a table. `snapshot_id`: the latest snapshot when it was planned.
 
     `is_unfinished`: part of the work was left because other tables wait. `context` reopens the table if the plan was not kept.
+    `findings`: None if the table was not examined.
     """
 
     table: str
@@ -92,6 +101,7 @@ class Turn:
     opened: TableContext | None = field(repr=False)
     turn_bytes: int | None = None
     is_unfinished: bool = False
+    findings: Findings | None = None
 
     @property
     def has_work(self) -> bool:
@@ -119,10 +129,21 @@ def look(
     states: States,
     upkeep: Upkeep,
     cleans_orphans: bool,
+    examine_seconds: float | None = None,
 ) -> Turn:
-    """Plan the work on a table. Decisions that count attempts, or the time since the last full compaction, must be repeated."""
+    """Plan the work on a table. Decisions that count attempts, or the time since the last full compaction, must be repeated.
+
+    `examine_seconds`: also count its findings, but for no longer than that; None: do not examine it.
+    """
     context = open_table()
-    plan = plan_compaction(context, request, states=states)
+    examined = ExaminedTable(context, table)
+
+    def keep(snapshot: Snapshot, buckets: LazyBuckets) -> None:
+        nonlocal examined
+        if not request.partitions and not request.buckets:
+            examined = ExaminedTable.as_planned(context, table, snapshot, buckets)
+
+    plan = plan_compaction(context, request, states=states, on_files=keep)
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket):
             states[decision.bucket_id] = decision.state
@@ -143,7 +164,20 @@ def look(
         planned_files=sum(len(task.files) for task in plan.tasks),
         plan=plan,
         opened=context,
+        findings=None if examine_seconds is None else _findings_of(examined, examine_seconds),
     )
+
+
+def _findings_of(table: ExaminedTable, seconds: float) -> Findings:
+    try:
+        return counted_findings(within(seconds, lambda: findings_of(table, costs=(METADATA,)), table.argument))
+    except TookTooLong as error:
+        return findings_about(table.argument, error)
+
+
+def findings_about(table: str, error: PaimonError) -> Findings:
+    """The findings about a table that cannot be opened; none about one that no longer exists."""
+    return {} if is_of_call(error) else counted_findings([unopened(table, error)])
 
 
 def take(

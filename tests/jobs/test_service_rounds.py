@@ -14,14 +14,19 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli import Table
+from paimon_cli.errors import PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs import compaction_service
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import Finding
+from paimon_cli.jobs import compaction_service, service_turn
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound, TableRound
+from paimon_cli.jobs.compaction_service import EXAMINED_EVERY_MILLIS, CompactionService, ServedTable, ServiceRound, TableRound
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.leases import Leases
+from paimon_cli.jobs.service_metrics import ServiceMetrics
 from paimon_cli.jobs.service_turn import Upkeep
+from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
@@ -98,6 +103,11 @@ class House:
 
         request, upkeep = CompactRequest(strategy), upkeep or Upkeep()
         return CompactionService(tables, request, LocalEngine(), self.clock, self.watched, contextlib.nullcontext, leases, upkeep)
+
+    def measured(self) -> tuple[CompactionService, ServiceMetrics]:
+        """A service whose metrics are collected, as with --metrics-listen."""
+        metrics = ServiceMetrics(self.watched, self.clock)
+        return replace(self.service(), watcher=metrics, examines=True), metrics
 
     def latest(self, name: str) -> int | None:
         return TableContext.open(str(self.folder / name)).snapshots.latest_id()
@@ -263,3 +273,75 @@ def test_a_table_that_waits_to_become_idle_is_due_at_that_time(house: House) -> 
     service.run(10, 5)
     states = [house.watched.states(number)["a"] for number in range(1, 6)]
     assert states.index("compacted") in (3, 4) and states.count("compacted") == 1
+
+
+def findings(metrics: ServiceMetrics) -> dict[tuple[str, str, str], float]:
+    """The gauge by table, severity and code."""
+    (family,) = [family for family in metrics.collect() if family.name == "paimon_cli_findings"]
+    return {(s.labels["table"], s.labels["severity"], s.labels["code"]): s.value for s in family.samples}
+
+
+def test_findings_are_metrics(house: House) -> None:
+    house.add("sound", 1)
+    house.add("crowded", 4, options={"snapshot.num-retained.max": "2", "snapshot.num-retained.min": "1"})
+    tagged = house.add("tagged", 2)
+    Table.open(tagged.url).tags.create("t")
+    Path(tagged.layout.tag("t")).write_text("{")
+    lost = house.add("lost", 1)
+    Path(lost.layout.schema(0)).unlink()
+    dropped = house.add("dropped", 1)
+    EndOfHistory(dropped.storage, dropped.layout).begin()
+    service, metrics = house.measured()
+    with contextlib.suppress(PaimonError):  # two tables cannot be compacted
+        service.run(10, 1)
+    assert findings(metrics) == {
+        ("crowded", "warning", "PD015"): 1,
+        ("tagged", "error", "PD030"): 1,
+        ("lost", "error", "PD030"): 1,
+        ("dropped", "error", "PD028"): 1,
+    }
+    Path(tagged.layout.tag("t")).unlink()
+    house.names = ["sound", "tagged"]
+    house.clock.millis += EXAMINED_EVERY_MILLIS
+    service.run(10, 1)
+    assert findings(metrics) == {}
+
+
+def test_findings_cost_little(house: House) -> None:
+    """The files of the plan are not read again, idle tables are not examined, and busy ones not in each round."""
+    spent: list[Counter[str]] = []
+    for examines in (False, True):
+        context, calls = house.add(f"examined-{examines}", 1), Counter[str]()
+        house.names = house.names[-1:]
+        house.storage, house.watched.then = Counting(calls), {}
+        service, _ = house.measured()
+        service.examines = examines
+        service.run(10, 1)
+        first = calls.copy()
+        calls.clear()
+        service.run(10, 1)
+        assert calls == {"exists": 1}, "an idle table"
+        write(context, [{"id": 1, "n": 2}])
+        calls.clear()
+        service.run(10, 1)
+        spent += [first, calls]
+    assert spent[3] == spent[1], "examined a moment ago"
+    assert sum((spent[2] - spent[0]).values()) <= 20, "hints, lists of changes, tags, branches, consumers"
+
+
+def test_an_examination_that_hangs_keeps_no_table_from_being_compacted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.add("a", 6)
+    goes_on = threading.Event()
+
+    def hangs(table: ExaminedTable, **_: object) -> list[Finding]:
+        goes_on.wait(60)
+        return []
+
+    monkeypatch.setattr(service_turn, "findings_of", hangs)
+    service, metrics = house.measured()
+    service.table_seconds = 4.0
+    try:
+        service.run(10, 1)
+    finally:
+        goes_on.set()
+    assert house.watched.states(1) == {"a": "compacted"} and findings(metrics) == {("a", "error", "PD031"): 1}
