@@ -49,15 +49,16 @@ class BranchList:
         return bool(SchemaHistory(self.storage, self.layout.of_branch(name)).ids())
 
     def newest(self, name: str) -> tuple[TableSchema, Snapshot | None] | None:
-        """The newest schema and snapshot of a branch; None for an unfinished one, and for one that is being deleted.
-
-        Raises `DamagedFile` if one of them, or the schema of the snapshot, is damaged or lost.
+        """The newest schema and snapshot of a branch; None for an unfinished one, and for one that is being deleted. Raises
+        `NotFound` if the table itself is, and `DamagedFile` if one of them, or the schema of the snapshot, is damaged or lost.
         """
         layout = self.layout.of_branch(name)
         schemas, snapshots = SchemaHistory(self.storage, layout), SnapshotHistory(self.storage, layout)
         try:
             schema, snapshot = schemas.latest(), snapshots.latest()
         except NotFound:
+            if name == MAIN_BRANCH:
+                raise
             return None
         if snapshot is None:
             snapshots.expect_kept()

@@ -290,6 +290,7 @@ def test_a_table_that_has_lost_its_schemas_is_no_place_for_a_new_one(tmp_path: P
 
 def test_a_half_dropped_table_does_not_exist_for_create(tmp_path: Path) -> None:
     context = BUILDERS["dropped_half_way"](tmp_path / "t")
+    assert call("branches", "ls", context.url).code == 3, "it has no history to list"
     for _ in range(2):
         for more in ([], ["--if-not-exists"]):
             refused = call("create", context.url, "-C", "x INT", *more, "-o", "json")
