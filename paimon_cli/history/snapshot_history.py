@@ -105,14 +105,11 @@ class SnapshotHistory:
             )
 
     def left_without_snapshot(self) -> str | None:
-        """A file which shows that there have been snapshots, if there is none now; otherwise None."""
+        """A tag or changelog, which was made of a snapshot, if there is no snapshot now; otherwise None. A hint shows nothing: a late
+        commit to a table that was dropped and created again may have written it.
+        """
         layout = self.layout
-        prefixes = {
-            layout.tag_directory: TAG_PREFIX,
-            layout.changelog_directory: CHANGELOG_PREFIX,
-            layout.snapshot_directory: layout.latest_hint.rpartition("/")[2],
-        }
-        left = first_named(self.storage, prefixes)
+        left = first_named(self.storage, {layout.tag_directory: TAG_PREFIX, layout.changelog_directory: CHANGELOG_PREFIX})
         return None if left is None or self.ids() else left.removeprefix(f"{layout.version_root}/")
 
     def earliest_id(self) -> int | None:

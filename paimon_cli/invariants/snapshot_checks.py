@@ -52,9 +52,9 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
         yield Violation("PV001", context.layout.snapshot(gap.start), message)
 
 
-@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags, changelogs or hints has a snapshot"))
+@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags or changelogs has a snapshot"))
 def snapshots_are_kept(context: TableHistory) -> Iterator[Violation]:
-    """PV069. Tags, changelogs and hints are made of snapshots: without any, their files are lost."""
+    """PV069. Tags and changelogs are made of snapshots: without any, their files are lost."""
     if (left := context.snapshots.left_without_snapshot()) is not None:
         message = f"holds no snapshot, but {left} is there: the files are lost"
         yield Violation(LOST_SNAPSHOTS, context.layout.snapshot_directory, message)
@@ -134,18 +134,17 @@ def schemas_exist(version: Version) -> Iterator[Violation]:
 @WITHOUT_SCHEMA.check()
 def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
     """PV006 by snapshot files alone: without a readable schema, manifests cannot be decoded."""
-    known = set(table.schemas.ids())
-    if not known:
-        lost = table.schemas.missing()
-        yield Violation("PV006", table.layout.schema_directory, str(lost))
+    known, is_named = set(table.schemas.ids()), False
     for number in table.snapshots.ids():
         try:
             snapshot = table.snapshots.find(number)
         except DamagedFile:  # PV002 reports it
             continue
         if snapshot is not None and snapshot.schema_id not in known:
-            path = table.layout.schema(snapshot.schema_id)
+            path, is_named = table.layout.schema(snapshot.schema_id), True
             yield Violation("PV006", path, f"snapshot {number}: no schema {snapshot.schema_id}, {path} does not exist")
+    if not known and not is_named:  # nothing tells which ones are lost
+        yield Violation("PV006", table.layout.schema_directory, str(table.schemas.missing()))
 
 
 @OF_HISTORY.check(Invariant("PV007", SCHEMAS, META, "every schema file holds its own schema, with unique field ids"))

@@ -165,14 +165,14 @@ def find_orphans(context: TableContext, older_than: int, force: bool = False) ->
         what = "files younger than a day may belong to a commit in progress"
         hint = "--force also deletes younger files, and with them the rows of jobs that are writing; use it only while none is"
         raise Refused("orphans must be at least a day old", what, hint)
-    if not force and context.snapshots.latest_id() is None:
-        context.expect_existing()  # raises if the snapshot files are lost, without which live files look like orphans
     candidates = list_candidates(context, older_than)
     used = UsedNames(context, older_than)
     versions = used.refresh()
     if not versions and candidates.files and not force:
         what = f"{context.url} has no snapshot, tag or changelog, so every file would be an orphan"
         raise Refused("the table refers to no files", what, "if the table is meant to be empty, --force deletes all of them")
+    if not force and context.snapshots.latest_id() is None:
+        context.expect_existing()  # raises if the snapshot files are lost, without which live files look like orphans
     files = sorted((file for file in candidates.files if file.name not in used.names), key=lambda file: file.path)
     return Orphans(files, candidates.empty_directories, used, older_than)
 
