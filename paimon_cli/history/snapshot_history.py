@@ -105,8 +105,9 @@ class SnapshotHistory:
             )
 
     def left_without_snapshot(self) -> str | None:
-        """A tag or changelog, which was made of a snapshot, if there is no snapshot now; otherwise None. A hint shows nothing: a late
-        commit to a table that was dropped and created again may have written it.
+        """A tag or changelog, which was made of a snapshot, if there is no snapshot now; otherwise None.
+
+        A hint shows nothing: a late commit to a table that was dropped and created again may have written it.
         """
         layout = self.layout
         left = first_named(self.storage, {layout.tag_directory: TAG_PREFIX, layout.changelog_directory: CHANGELOG_PREFIX})
