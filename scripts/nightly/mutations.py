@@ -4,13 +4,15 @@
     python -m scripts.nightly.mutations --sample 60                             # each room
     python -m scripts.nightly.mutations --rooms-of-the-day 2                    # two rooms, others every day
     python -m scripts.nightly.mutations --room lsm --only universal_compaction  # one module
+    python -m scripts.nightly.mutations --own-tests                             # quicker: each room by its own tests only
     python -m scripts.nightly.mutations --planted                               # the bugs of scripts/mutation/planted.yaml
 
 Each mutant is judged by the tests that reach its line, those of its room first, then the others. Prints the mutants that no test
 detects, a table, and a JSON line for each room. Mutants that cannot be distinguished from the original are listed, with reasons,
 in scripts/mutation/equivalent.yaml. Tests that need Spark, kill processes or take more than 10 s are left out: mutants that only
-they would detect count as survived. Verdicts are kept, so an interrupted run goes on where it was. The exit code is 1 if more
-than 8 % of a room's mutants survive, or any planted bug.
+they would detect count as survived. Verdicts are kept, so an interrupted run goes on where it was. After a run with --own-tests,
+one with all tests judges only the survivors again. The exit code is 1 if more than 8 % of a room's mutants survive, or any
+planted bug.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Na
     to_judge = [mutant for mutant in mutants if mutant.key not in equivalents]
     begun = time.monotonic()
     counted: Counter[str] = Counter()
-    kept = KeptVerdicts(f"{arguments.budget} {arguments.tests}")
+    kept = KeptVerdicts(f"{arguments.budget} {arguments.tests}{' own' * arguments.own_tests}")
     for mutant, verdict in _verdicts(session, to_judge, known, kept, arguments):
         counted[verdict.result] += 1
         if verdict.result in ("survived", "not judged"):
@@ -167,6 +169,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--tests", action="append", default=[], help="only the tests of this folder; repeatable")
+    parser.add_argument("--own-tests", action="store_true", help="only the tests of the mutant's room")
     parser.add_argument("--budget", type=float, default=60, help="seconds of tests for a mutant that none of them detects")
     parser.add_argument(
         "--any-age",
@@ -174,23 +177,27 @@ def main() -> int:
         help="if modules have changed, do not measure again which lines tests reach: assume that they reach all lines of these",
     )
     arguments = parser.parse_args()
-    rooms = [*(arguments.room or ROOMS), *([] if arguments.room else [PLANTED])]
+    rooms = [*(arguments.room or ROOMS), *([] if arguments.room or arguments.own_tests else [PLANTED])]
     if arguments.rooms_of_the_day:
         rooms = [*rooms_of(datetime.now(timezone.utc).toordinal(), arguments.rooms_of_the_day), PLANTED]
     elif arguments.planted:
         rooms = [PLANTED]
+    if arguments.own_tests and PLANTED in rooms:
+        parser.error("planted bugs are judged by all tests, not by those of one room")
 
     def judge(session: Session) -> int:
-        known = reach(session, arguments.jobs, arguments.any_age)
-        say(f"{len(known.seconds)} tests, without those that need Spark, kill processes or take more than 10 s")
-        figures = []
+        figures, known = [], None
         for room in rooms:
+            if known is None or arguments.own_tests:
+                folder = f"tests/{room}/" if arguments.own_tests else "tests/"
+                known = reach(session, arguments.jobs, arguments.any_age, folder)
+                say(f"{len(known.seconds)} tests, without those that need Spark, kill processes or take more than 10 s")
             figures.append(judge_room(session, room, known, arguments))
             say(json.dumps(figures[-1]))
         say(table(figures))
         return int(any(one["survived_percent"] > (0 if one["room"] == PLANTED else 100 * GOAL) for one in figures))
 
-    return with_tests(judge, arguments.tests)
+    return with_tests(judge, rooms if arguments.own_tests else arguments.tests)
 
 
 if __name__ == "__main__":
