@@ -17,6 +17,7 @@ from paimon_cli.maintain.needed_files import delete_files, file_paths, metadata_
 from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snapshots
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from tests.tables import compact, make_table, rows, write
 
 KEEP_ONE = Retention(at_least=1, at_most=1, millis=0, limit=None)
@@ -166,6 +167,28 @@ def test_beside_a_rollback_only_the_snapshots_up_to_its_target_are_put_back(tmp_
     with pytest.raises(Conflict, match="a rollback has removed snapshot 5"):
         expire_snapshots(TableContext.open(context.url, storage=RolledBack()), KEEP_ONE)
     assert context.snapshots.ids() == [1, 2] and context.snapshots.latest_id() == 2
+
+
+@pytest.mark.parametrize("target", [2, 3])
+def test_snapshots_that_are_put_back_have_no_gap_up_to_the_target_if_that_is_interrupted(tmp_path: Path, target: int) -> None:
+    """The target of the rollback is the newest snapshot; older ones are history."""
+    context = table_of_five(tmp_path)
+
+    class RolledBack(LocalStorage):
+        def delete(self, path: str) -> None:
+            super().delete(path)
+            if path == context.layout.snapshot(4):
+                super().delete(context.layout.snapshot(5))
+                super().overwrite(context.layout.latest_hint, str(target).encode())
+
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if path == context.layout.snapshot(1):
+                raise StorageUnavailable("the store does not answer", "on purpose")
+            return super().put_if_absent(path, data)
+
+    with pytest.raises(StorageUnavailable):
+        expire_snapshots(TableContext.open(context.url, storage=RolledBack()), KEEP_ONE)
+    assert context.snapshots.ids() == [*range(2, target + 1)] and context.snapshots.latest_id() == target
 
 
 def test_a_missing_hint_is_written_though_nothing_expires(tmp_path: Path) -> None:
