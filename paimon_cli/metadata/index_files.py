@@ -100,7 +100,7 @@ def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) 
     kind = BitMap if magic == MAGIC_32 else BitMap64
     try:
         return DeletionVector(kind.deserialize(content[bitmap_start:end]))
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # the latter without any bytes
         raise DamagedFile(f"index file {path} is damaged", f"the bitmap at byte {offset} cannot be read", path=path) from error
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
+import zlib
 from typing import Any
 
 import numpy as np
 import pytest
 from pyroaring import BitMap, BitMap64
 
+from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import DeletionVectorRange
 from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector, encode_deletion_vectors
 from tests.vectors import load
@@ -92,3 +95,14 @@ def test_a_vector_of_many_positions_in_few_bytes_takes_no_more_memory_than_the_r
     assert live.tolist() == [True] * 7 + [False] * 93 and later.tolist() == [False] * 50 + [True] * 50
     assert marked.tolist() == [False, False, False, True, True, False, True]
     assert peak < 1 << 20
+
+
+@pytest.mark.parametrize("bitmap64", [False, True])
+def test_a_bitmap_that_is_cut_anywhere_is_damage_even_if_its_length_and_checksum_are_right(bitmap64: bool) -> None:
+    entry, _ = entry_of(vector_of([1, 2, 3, 70_000], bitmap64=bitmap64))
+    magic, whole = entry[4:8], entry[8:-4]
+    for length in range(len(whole)):
+        body = magic + whole[:length]
+        cut = struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+        with pytest.raises(DamagedFile, match="the bitmap at byte 1 cannot be read"):
+            decode_deletion_vector(b"\x01" + cut, 1, len(body) + (8 if bitmap64 else 0), "index-1")

@@ -243,6 +243,10 @@ def _joined_bitmaps(held: bytes, added: bytes) -> bytes:
     return bytes(bitmap.serialize())
 
 
+NOT_DECODED = (ValueError, RuntimeError, IndexError, OverflowError)
+"""What the libraries of sketches and bitmaps raise for bytes that they do not understand; `IndexError` if there are too few."""
+
+
 def _union(
     column: str, function: str, joined: Callable[[bytes, bytes], bytes]
 ) -> Callable[[bytes | None, bytes | None], bytes | None]:
@@ -251,7 +255,7 @@ def _union(
             return added if held is None else held
         try:
             return joined(held, added)
-        except (ValueError, RuntimeError) as problem:
+        except NOT_DECODED as problem:
             raise BadInput(f"column {column} holds bytes that are not a {function}", str(problem), column=column) from problem
 
     return add
