@@ -17,7 +17,7 @@ from paimon_cli.lsm.engines.partial_update import PartialUpdate
 from paimon_cli.lsm.sequence_groups import SequenceGroup
 from paimon_cli.lsm.sort_merge import merge_piece
 from paimon_cli.lsm.sorted_rows import MergeEngine
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from tests.lsm.merge_lines import engine_of, table_schema
 
 COLUMNS: dict[str, Any] = {
@@ -180,9 +180,6 @@ def test_partial_updates_of_some_columns_are_those_of_all(columns: list[str]) ->
     assert merged.to_pylist() == [{SEQUENCE_NUMBER: 1, VALUE_KIND: 0} | {name: expected[name] for name in names}]
 
 
-UPDATE_BEFORE, DELETE = 1, 3
-
-
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
@@ -204,3 +201,33 @@ UPDATE_BEFORE, DELETE = 1, 3
 )
 def test_which_rows_are_refused_on_their_way_in(options: dict[str, str], refused: list[int]) -> None:
     assert [kind for kind in (UPDATE_BEFORE, DELETE) if engine(options).refusal(kind) is not None] == refused
+
+
+@pytest.mark.parametrize(
+    ("aggregated", "removing", "is_refused"),
+    [("b", "h", True), ("l2", "h", False), ("b", "g", False), ("b", "g,h", False), ("l2", "g,h", False)],
+)
+def test_only_columns_before_the_field_that_removes_the_row_must_retract(
+    aggregated: str, removing: str, is_refused: bool
+) -> None:
+    """Java works column by column until a field of a removing group; fields of other groups end nothing."""
+    columns = {"k": "INT NOT NULL", "g": "INT", "b": "INT", "h": "INT", "l2": "INT"}
+    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
+    options = {**PARTIAL, "fields.g.sequence-group": "b", "fields.h.sequence-group": "l2", ON_GROUP: removing}
+    options[f"fields.{aggregated}.aggregate-function"] = "max"
+    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
+    values = [pa.array([1, 1], pa.int32()), *(pa.array([1, 2], pa.int32()) for _ in range(4))]
+    kinds = pa.array([INSERT, DELETE], pa.int8())
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([0, 1], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
+    )
+
+    def merged() -> list[int]:
+        (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
+        return found.column(VALUE_KIND).to_pylist()
+
+    if is_refused:
+        with pytest.raises(PaimonError, match=f"column {aggregated} cannot retract"):
+            merged()
+    else:
+        assert merged() == [DELETE]

@@ -27,6 +27,7 @@ from paimon_cli.lsm.compaction_simulation import (
     synthetic_workload,
 )
 from paimon_cli.lsm.leveled_compaction import FANOUT, LEVEL_0_FULL, LEVEL_OVERFLOW, simulate_leveled
+from paimon_cli.lsm.simulated_bucket import Rolling, SimulatedRun, compacted
 from paimon_cli.options.table_options import TableOptions
 from tests.lsm.slow_picks import SlowStrategy
 
@@ -390,3 +391,20 @@ def test_nothing_at_all() -> None:
     nothing = SimulationResult(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 1.0, 1.0, {})
     assert simulate(SimulatedWorkload([], united), TableOptions({}), lambda _: 0) == nothing
     assert simulate_leveled(SimulatedWorkload([], added), 5, 100) == nothing
+
+
+@pytest.mark.parametrize("first", [0, 100])
+def test_the_files_of_a_compacted_run_ascend(first: int) -> None:
+    """Files that no other overlaps stay as they are, between those that were made."""
+    runs = [
+        SimulatedRun(0, (Keys(frozenset({0, 10})),)),
+        SimulatedRun(0, (Keys(frozenset({200, 210})),)),
+        SimulatedRun(4, tuple(Keys(frozenset(range(low, low + 9))) for low in (5, first + 50, 205))),
+    ]
+    run, written = compacted(runs, 4, 5, united, Rolling(target_size=12, small_size=6))
+    lows = [file.low for file in run.files]
+    assert lows == sorted(lows) and (first + 50,) in lows and len(lows) > 4
+    assert sorted(key for file in run.files for key in file.keys) == sorted(
+        frozenset().union(*(f.keys for r in runs for f in r.files))
+    )
+    assert written == ROW_BYTES * (len({0, 10, *range(5, 14)}) + len({200, 210, *range(205, 214)}))

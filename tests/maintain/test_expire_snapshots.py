@@ -12,7 +12,14 @@ from paimon_cli.errors import Conflict, DamagedFile, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
-from paimon_cli.maintain.expire_snapshots import carry_out, expire_snapshots, files_to_delete_now, plan_expiry, point_at_earliest
+from paimon_cli.maintain.expire_snapshots import (
+    _oldest_kept,
+    carry_out,
+    expire_snapshots,
+    files_to_delete_now,
+    plan_expiry,
+    point_at_earliest,
+)
 from paimon_cli.maintain.needed_files import delete_files, file_paths, metadata_paths
 from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snapshots
 from paimon_cli.maintain.tags import create_tag
@@ -189,6 +196,15 @@ def test_snapshots_that_are_put_back_have_no_gap_up_to_the_target_if_that_is_int
     with pytest.raises(StorageUnavailable):
         expire_snapshots(TableContext.open(context.url, storage=RolledBack()), KEEP_ONE)
     assert context.snapshots.ids() == [*range(2, target + 1)] and context.snapshots.latest_id() == target
+
+
+def test_nothing_expires_if_a_rollback_removes_all_that_was_to_stay(tmp_path: Path) -> None:
+    """It comes after the ids to expire were determined, so the oldest one that is to stay is above all others."""
+    context = table_of_five(tmp_path)
+    Path(context.layout.snapshot(5)).unlink()
+    assert _oldest_kept(context, range(1, 5)) is _oldest_kept(context, range(1, 6)) is None
+    kept = _oldest_kept(context, range(1, 4))
+    assert kept is not None and kept.id == 4
 
 
 def test_a_missing_hint_is_written_though_nothing_expires(tmp_path: Path) -> None:
