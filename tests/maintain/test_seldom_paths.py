@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -55,14 +56,36 @@ def test_back_over_a_damaged_snapshot(tmp_path: Path, damaged: int) -> None:
     assert needed(Path(context.url)) < on_disk(Path(context.url))
 
 
-@pytest.mark.parametrize("damaged", [1, 3])
-def test_expiry_of_a_damaged_snapshot(tmp_path: Path, damaged: int) -> None:
+@pytest.mark.parametrize("damaged", [1, 3, 5])
+@pytest.mark.parametrize("damage", [cut, os.remove])
+def test_expiry_of_a_damaged_snapshot(tmp_path: Path, damaged: int, damage: Callable[[str], None]) -> None:
+    """Its files are left to orphan cleaning; those of the other snapshots go. What stays must be readable."""
     context = table_of_five(tmp_path)
-    before = rows(context)
-    cut(list_of(context, context.snapshots.get(damaged)))
-    assert expire_snapshots(TableContext.open(context.url), KEEP_ONE).snapshots == (1, 2, 3, 4)
+    before, snapshot = rows(context), context.snapshots.get(damaged)
+    damage(list_of(context, snapshot))
+    context = TableContext.open(context.url)
+    if damaged == 5:
+        with pytest.raises(DamagedFile):
+            expire_snapshots(context, KEEP_ONE)
+        assert context.snapshots.ids() == [1, 2, 3, 4, 5]
+        return
+    assert expire_snapshots(context, KEEP_ONE).snapshots == (1, 2, 3, 4)
     assert rows(context) == before
     assert needed(Path(context.url)) <= on_disk(Path(context.url))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("time", [1, 2])
+def test_two_expiries_do_not_disturb_each_other(tmp_path: Path, number: int, time: int) -> None:
+    """The other one deletes everything while this one plans, just before it reads the list of a snapshot for the n-th time."""
+    context = table_of_five(tmp_path)
+    before = rows(context)
+    name = context.snapshots.get(number).delta_manifest_list
+    storage = Meddler("read_bytes", name, lambda: expire_snapshots(context, KEEP_ONE) and None, time)
+    expire_snapshots(replace(TableContext.open(context.url, storage=storage), read_threads=1), KEEP_ONE)
+    assert storage.count >= 1
+    assert context.snapshots.ids() == [5] and rows(context) == before
+    assert needed(Path(context.url)) == on_disk(Path(context.url))
 
 
 def test_back_to_a_tag_below_another_of_an_expired_snapshot(tmp_path: Path) -> None:
