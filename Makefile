@@ -40,7 +40,7 @@ demo: $(STAMP) ## Run the tour on real data: 336,776 flights, upserts, deletes, 
 	@$(BIN)/python scripts/demo.py
 
 test: $(STAMP) ## Run all tests
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup --durations 10
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup --no-loadscope-reorder --durations 10
 
 check: can-check lint types layers licences ## Lint, type check, check the layers and the licences
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import ByModule
+
 
 @pytest.mark.xdist_group("some")
 def test_a_worker_knows_the_group_of_a_test(request: pytest.FixtureRequest) -> None:
     """pytest-xdist tells it by the node id; under a pytest that it does not fit it spreads the tests without a word."""
     is_grouped = request.config.getoption("loadgroup", False)
     assert request.node.nodeid.endswith("@some") == is_grouped
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "unit"),
+    [("tests/a/test_b.py::test_c[x@y]", "tests/a/test_b.py"), ("tests/a/test_b.py::TestC::test_d[x@y]@some", "some")],
+)
+def test_tests_without_a_group_are_distributed_by_module(nodeid: str, unit: str) -> None:
+    assert ByModule.__new__(ByModule)._split_scope(nodeid) == unit  # of no run
 
 
 @pytest.mark.in_part(3)
