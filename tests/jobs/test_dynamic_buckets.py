@@ -238,6 +238,7 @@ def test_null_and_strange_partitions_have_indexes_of_their_own(tmp_path: Path) -
     sound(context)
 
 
+@pytest.mark.in_part(2)
 def test_spark_assigns_what_this_process_assigns(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     """With several assigners; rows of a key stay in order, and buckets that another number of assigners has opened are used."""
     contexts = [table(tmp_path / name / "t", partitioned=True, **{"dynamic-bucket.initial-buckets": "3"}) for name in ("a", "b")]

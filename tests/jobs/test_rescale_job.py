@@ -262,6 +262,7 @@ def test_a_partition_that_appears_meanwhile_keeps_the_option(context: TableConte
     assert TableContext.open(context.url).options.bucket == 4
 
 
+@pytest.mark.in_part(2)
 def test_on_spark(context: TableContext, any_spark_engine: SparkEngine) -> None:
     before = rows_of(context)
     done = rescale(context, 5, any_spark_engine)

@@ -67,8 +67,9 @@ def texts(context: TableContext) -> Counter[str]:
     return Counter(map(str, rows(context)))
 
 
-@pytest.mark.parametrize("columns", ["a", "s,b"])
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("columns", ["a", "s,b"])
 def test_rows_are_sorted_within_and_across_files(tmp_path: Path, columns: str, file_format: str) -> None:
     whole = made(tmp_path, options={"file.format": file_format})
     size = sum(file.file_size for file in files(whole))

@@ -24,7 +24,7 @@ from tests.properties.shapes import APPEND, ENGINES, random_changes, random_layo
 from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
-TABLES, MIN_STEPS = 9, 150
+TABLES, MIN_STEPS = 6, 100
 APPEND_TABLES, MIN_APPEND_STEPS = 4, 40
 TIMES = 50
 """At night, as many times the tables; `scripts/nightly/properties.py` makes a million steps without hypothesis."""
