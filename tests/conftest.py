@@ -60,7 +60,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-class ByModule(LoadGroupScheduling):
+class ByModule(LoadGroupScheduling):  # type: ignore[misc]
     """Tests without a group go to a worker with their module: what a module makes is made once, and there are few units.
 
     pytest-xdist counts all units that a worker has had whenever a test ends, which takes seconds for thousands of them.
