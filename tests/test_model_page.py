@@ -135,7 +135,7 @@ def test_every_lab_case_that_the_pages_name_exists() -> None:
     named = [
         name
         for page in ("concurrency", "compaction", "model")
-        for name in re.findall(r"lab run ([\w-]+)", (ROOT / f"docs/{page}.md").read_text())
+        for name in re.findall(r"lab run ([a-z][\w-]+)", (ROOT / f"docs/{page}.md").read_text())
     ]
     assert len(set(named)) > 10
     assert [name for name in named if find_case(name).name != name] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from itertools import count, pairwise
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -115,11 +116,13 @@ def full_message(number: int, read: int | None) -> CommitMessage:
 
 
 def entries(kind: int, messages: list[CommitMessage], name: str) -> tuple[ManifestEntry, ...]:
-    return tuple(ManifestEntry(kind, m.partition, m.bucket, m.total_buckets, file) for m in messages for file in getattr(m, name))
+    return tuple(
+        ManifestEntry(kind, m.partition, m.bucket, m.total_buckets, file) for m in messages for file in attrgetter(name)(m)
+    )
 
 
 def indexes(kind: int, messages: list[CommitMessage], name: str) -> tuple[IndexManifestEntry, ...]:
-    return tuple(IndexManifestEntry(kind, m.partition, m.bucket, file) for m in messages for file in getattr(m, name))
+    return tuple(IndexManifestEntry(kind, m.partition, m.bucket, file) for m in messages for file in attrgetter(name)(m))
 
 
 @pytest.mark.parametrize(("reads", "oldest"), [((4, 3), 3), ((3, 4), 3), ((None, 3), None), ((3, None), None), ((0, 2), 0)])
@@ -127,19 +130,19 @@ def test_every_part_of_a_message_is_committed(reads: tuple[int | None, int | Non
     messages = [full_message(number, read) for number, read in enumerate(reads)]
     assert append_changes(messages, CommitKind.WRITE) == SnapshotChanges(
         "OVERWRITE",
-        entries(DELETE, messages, "deleted_files") + entries(ADD, messages, "new_files"),
-        entries(ADD, messages, "changelog_files"),
-        indexes(ADD, messages, "new_index_files"),
-        indexes(DELETE, messages, "deleted_index_files"),
+        entries(DELETE, messages, "append.removed") + entries(ADD, messages, "append.added"),
+        entries(ADD, messages, "append.changelog"),
+        indexes(ADD, messages, "append.added_indexes"),
+        indexes(DELETE, messages, "append.removed_indexes"),
         check_files=True,
         read_snapshot_id=oldest,
     )
     assert compact_changes(messages) == SnapshotChanges(
         "COMPACT",
-        entries(DELETE, messages, "compact_before") + entries(ADD, messages, "compact_after"),
-        entries(ADD, messages, "compact_changelog_files"),
-        indexes(ADD, messages, "compact_new_index_files"),
-        indexes(DELETE, messages, "compact_deleted_index_files"),
+        entries(DELETE, messages, "compact.removed") + entries(ADD, messages, "compact.added"),
+        entries(ADD, messages, "compact.changelog"),
+        indexes(ADD, messages, "compact.added_indexes"),
+        indexes(DELETE, messages, "compact.removed_indexes"),
         check_files=True,
         read_snapshot_id=oldest,
     )
@@ -471,9 +474,9 @@ def test_overlapping_key_ranges(seed: int) -> None:
             high = low + dice.choice([0, 0, 3, 50])
             theirs = ManifestEntry(ADD, EMPTY_ROW, bucket, 2, data_file("x", low, high))
             assert written.meets(theirs) == any(mine[0] <= high and low <= mine[1] for mine in ours)
-    for part in ("new_index_files", "deleted_index_files", "changelog_files"):
-        change: dict[str, Any] = {part: (data_file("c", 0, 1),) if part == "changelog_files" else (index("i"),)}
-        whole = WrittenRanges(context, [replace(messages[2], **change)])
+    for part in ("added_indexes", "removed_indexes", "changelog"):
+        change: dict[str, Any] = {part: (data_file("c", 0, 1),) if part == "changelog" else (index("i"),)}
+        whole = WrittenRanges(context, [replace(messages[2], append=replace(messages[2].append, **change))])
         assert whole.meets(ManifestEntry(ADD, EMPTY_ROW, 1, 2, data_file("x", 900, 900)))
         assert not whole.meets(ManifestEntry(ADD, EMPTY_ROW, 0, 2, data_file("x", 900, 900)))
 

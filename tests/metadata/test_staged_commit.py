@@ -51,19 +51,9 @@ indexes = st.builds(
     IndexFileMeta, st.sampled_from(["HASH", "DELETION_VECTORS"]), names, numbers, numbers, st.none() | st.lists(ranges).map(tuple)
 )
 some_files = st.lists(files, max_size=2).map(tuple)
-messages = st.builds(
-    CommitMessage,
-    rows,
-    numbers,
-    numbers,
-    some_files,
-    some_files,
-    some_files,
-    st.lists(indexes, max_size=1).map(tuple),
-    compact_before=some_files,
-    compact_after=some_files,
-    read_snapshot_id=st.none() | numbers,
-)
+some_indexes = st.lists(indexes, max_size=1).map(tuple)
+changes = st.builds(FileChanges, some_files, some_files, some_files, some_indexes, some_indexes)
+messages = st.builds(CommitMessage, rows, numbers, numbers, changes, changes, read_snapshot_id=st.none() | numbers)
 STAGED = StagedCommit(
     table="/wh/shop.db/orders",
     schema_id=3,
@@ -131,8 +121,12 @@ def test_texts_that_are_not_a_staged_commit(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["../data", "a/b", "", "..", "a\\b"])
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
-    for half in ("new_files", "compact_after", "deleted_files"):
-        message = CommitMessage(b"", 0, 1, **{half: (data_file(name),)})  # type: ignore[arg-type]
+    files = (data_file(name),)
+    for message in (
+        CommitMessage(b"", 0, 1, append=FileChanges(added=files)),
+        CommitMessage(b"", 0, 1, append=FileChanges(removed=files)),
+        CommitMessage(b"", 0, 1, compact=FileChanges(added=files)),
+    ):
         with pytest.raises(DamagedFile, match="must not lead to another directory"):
             StagedCommit.from_json(replace(STAGED, messages=(message,)).to_json())
 
