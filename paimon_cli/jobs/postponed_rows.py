@@ -111,10 +111,7 @@ def distribute(
     )
     with new_files.deleted_on_failure():
         written = write_files(plan, engine, progress)
-        messages = [
-            replace(message, append=replace(message.append, added=(), changelog=()), compact=settled(context, message))
-            for message in written.messages
-        ]
+        messages = [replace(message, append=FileChanges(), compact=settled(context, message)) for message in written.messages]
     return [*messages, *(_removal(bucket, snapshot) for bucket in waiting.values())]
 
 

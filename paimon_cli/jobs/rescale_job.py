@@ -23,8 +23,8 @@ from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, expiry_noticed, settled, write_files
-from paimon_cli.metadata.data_file import CommitMessage, FileChanges, FileFilter
+from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, expiry_noticed, in_one_half, write_files
+from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
@@ -208,8 +208,7 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
         if rows != shown:
             raise PaimonError(f"{shown} rows became {rows} when rewritten into {plan.buckets} buckets", "nothing was committed")
         # In one snapshot: with a second one for the compactions, readers that skip level 0 would see no rows in between.
-        changes = [(message, settled(scaled, message, reports_rows=False)) for message in written]
-        messages = [replace(message, append=change, compact=FileChanges()) for message, change in changes]
+        messages = in_one_half(scaled, written, reports_rows=False)
         files = [file for message in messages for file in message.append.added]
     snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)

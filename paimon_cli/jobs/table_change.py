@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
@@ -165,14 +165,22 @@ def settled(context: TableContext, message: CommitMessage, reports_rows: bool = 
     changelog = message.append.changelog + message.compact.changelog
     obsolete = [file for file in consumed if file.file_name not in compacted] + list(() if reports_rows else changelog)
     names = [name for file in obsolete for name in (file.file_name, *file.extra_files)]
-    delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in names])
+    with cleaning_up():
+        delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in names])
     consumed_names = {file.file_name for file in consumed}
+    both = message.append.followed_by(message.compact)
     return replace(
-        message.compact,
-        removed=tuple(file for file in message.compact.removed if file.file_name not in consumed_names),
+        both,
+        removed=tuple(file for file in both.removed if file.file_name not in consumed_names),
         added=(*new.values(), *message.compact.added),
         changelog=changelog if reports_rows else (),
     )
+
+
+def in_one_half(context: TableContext, messages: Iterable[CommitMessage], reports_rows: bool = True) -> list[CommitMessage]:
+    """The messages with all changes in their append halves, for one snapshot. See `settled`."""
+    changes = [(message, settled(context, message, reports_rows)) for message in messages]
+    return [replace(message, append=change, compact=FileChanges()) for message, change in changes]
 
 
 def check_writable_table(context: TableContext) -> None:

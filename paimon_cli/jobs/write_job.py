@@ -36,6 +36,7 @@ from paimon_cli.jobs.table_change import (
     check_writable_table,
     expiry_noticed,
     identity_of,
+    in_one_half,
     write_files,
 )
 from paimon_cli.jobs.table_rows import TableRows
@@ -278,14 +279,20 @@ def write_input(
 def commit_rows(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
 ) -> tuple[CommitResult, PaimonError | None]:
-    """Publish the rows as a snapshot, then the compactions of the writers as another one. See `NewFiles.commit_halves`."""
+    """Publish the rows as a snapshot, then the compactions of the writers as another one. See `NewFiles.commit_halves`.
+
+    It is one snapshot where readers skip level 0: between two, they would see neither the old rows of an overwrite nor its new
+    ones. Streams need the second one if the compactions have made a changelog.
+    """
+    mode, has_changelog = plan.context.mode, any(message.compact.changelog for message in messages)
 
     def publish() -> CommitResult:
         if not request.overwrite:
             return committer.commit(messages, identity)
         is_dynamic, read = plan.context.options.dynamic_partition_overwrite, plan.read_snapshot_id
         covered = overwritten(plan.context, messages, request.static_partition, is_dynamic)
-        return committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
+        changes = in_one_half(plan.context, messages) if mode.hides_level_0 and not has_changelog else messages
+        return committer.overwrite(changes, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
 
     return NewFiles(plan.context, plan.file_stamp).commit_halves(messages, publish)
 

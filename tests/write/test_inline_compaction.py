@@ -13,7 +13,9 @@ from paimon_cli.errors import DamagedFile, StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
@@ -148,6 +150,26 @@ def test_a_file_that_only_vanished_is_damage(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(DamagedFile, match="is missing"):
         write(context, [{"k": 9, "v": "new"}])
     assert kinds(context) == ["APPEND"] * 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deletion-vectors.enabled": "true"},
+        {"deletion-vectors.enabled": "true", "bucket": "-1", "dynamic-bucket.target-row-num": "900"},
+        {"merge-engine": "first-row"},
+    ],
+)
+def test_an_overwrite_is_one_snapshot_where_readers_skip_level_0(tmp_path: Path, options: dict[str, str]) -> None:
+    """Between two of them, readers would see neither the old rows nor the new ones."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={**options, **TINY_BUFFER})
+    write(context, [{"k": k, "v": "old"} for k in range(2000)])
+    write(context, [{"k": k, "v": "new"} for k in range(1000, 3000)], overwrite=True)
+    assert kinds(context) == ["APPEND", "COMPACT", "OVERWRITE"]
+    assert sorted(row["k"] for row in rows(context)) == list(range(1000, 3000))
+    assert {row["v"] for row in rows(context)} == {"new"}
+    assert not list(check_table(context, rows=True))
+    assert not find_orphans(context, context.clock.now_millis() + 1000, True).files
 
 
 def test_overwrites_compact_only_what_they_wrote(tmp_path: Path) -> None:
