@@ -16,6 +16,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY
 from paimon_cli.errors import Conflict, PaimonError, Refused, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
@@ -185,7 +186,9 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
     if snapshot is None:
         raise ValueError("a table without snapshots has no partitions to rescale")
     chosen = {partition.key for partition in plan.partitions}
-    context, hides_level_0 = context.with_level_0(), context.mode.hides_level_0
+    # Level 0 would hide the rows, and a later compaction would report each of them as new.
+    compacts = context.mode.hides_level_0 or context.mode.changelog_producer.reports_compactions
+    context = context.with_level_0()
     with expiry_noticed(context, snapshot.id):
         splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
         engine.prepare(Work.of(file for split in splits for file in split.files), progress)
@@ -198,7 +201,7 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
         buckets=TargetBuckets(plan.buckets),
         read_snapshot_id=snapshot.id,
         file_stamp=stamp,
-        compaction=CompactionWhileWriting(WriterCompaction(snapshot.id, stamp)) if hides_level_0 else None,
+        compaction=CompactionWhileWriting(WriterCompaction(snapshot.id, stamp, FULL_STRATEGY)) if compacts else None,
         replaces_rows=True,
     )
     new_files = NewFiles(scaled, job.file_stamp)

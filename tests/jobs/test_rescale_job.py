@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
@@ -142,9 +143,11 @@ def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
         {"deletion-vectors.enabled": "true"},
         {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
         {"merge-engine": "first-row"},
+        {"changelog-producer": "lookup"},
+        {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "1"},
     ],
 )
-def test_readers_that_skip_level_0_see_all_rows_in_every_snapshot(tmp_path: Path, options: dict[str, str]) -> None:
+def test_no_reader_sees_a_change(tmp_path: Path, options: dict[str, str]) -> None:
     made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=2, options=options)
     for first in (0, 3):
         write(made, [{"k": k, "n": first} for k in range(first, first + 9)])
@@ -157,6 +160,9 @@ def test_readers_that_skip_level_0_see_all_rows_in_every_snapshot(tmp_path: Path
     assert {entry.file.level for entry in after.manifests.live_entries(done.snapshots[0])} != {0}
     assert not list(check_table(after, rows=True))
     assert not find_orphans(after, after.clock.now_millis() + 1000, True).files
+    if after.mode.changelog_producer.reports_compactions:
+        compact(after, strategy="full")
+        assert Table.open(made.url).changelog(done.snapshots[0].id).to_arrow().num_rows == 0
 
 
 def test_sums_are_not_added_twice(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_table_that_lost_only_its_schemas_keeps_its_entry(call: Call, tmp_path
     write(call, "shop.orders", {"id": 1, "v": "a"})
     shutil.rmtree(tmp_path / "wh/shop.db/orders/schema")
     before = names(call)
-    call("drop", "shop.orders", "-y", code=3)
+    call("drop", "shop.orders", "-y", code=10)
     assert names(call) == before and (tmp_path / "wh/shop.db/orders/snapshot").is_dir()
 
 

@@ -71,4 +71,4 @@ def test_the_page_names_all_options_of_the_data_source() -> None:
     names = {name.lower() for name in re.findall(r"`(\w+)`", table)}
     known = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, *OPTIONS_OF_SPARK}
     assert known <= names
-    assert names - known <= {"load", "save", "start", "fail", "skip", "metastore", "uri"}
+    assert names - known <= {"load", "save", "start", "fail", "skip", "refuse", "metastore", "uri"}
