@@ -205,7 +205,7 @@ class Maintenance(OpenedTable):
 
         Ages are by the clock of the storage, or of this machine if the storage does not reveal its clock and `deletes`
         is False. `run` checks each file again, copies it to the directory `quarantine` if one is given, deletes it, and
-        returns the number of files and their bytes. `force`: include files younger than a day, which is safe only while
+        returns the number of files and their bytes. `force`: allow less than a day, which is safe only while
         no job writes.
         """
         from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans

@@ -130,7 +130,7 @@ orphans = group("Files that no snapshot, tag, branch or changelog refers to.")
 OlderThan = Annotated[
     str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last modified before this: 1d, 12 h, 2024-01-31.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Include files younger than a day; only safe while no job writes.")]
+Force = Annotated[bool, typer.Option("--force", help="Allow --older-than to be less than a day; only safe while no job writes.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Explain what each file probably is.")]
 
 

@@ -129,22 +129,25 @@ def writers_of_a_bucket_see_each_other(table: ExaminedTable) -> Iterator[Finding
         "unseen_commits": len(writers.unseen),
         "compacting_users": len(writers.compacting),
     }
-    said = f"{_arrangement(writers, concurrent, shared)}; {_compactors(table, writers)}"
+    said = f"{_arrangement(table, writers, concurrent, shared)}; {_compactors(table, writers)}"
     wrong = _wrong(table, writers, concurrent)
     if wrong is None:
-        yield Finding("", OK, "topology", f"{said}; {_why_right(table, concurrent, shared)}", figures=figures)
+        yield Finding("", OK, "topology", f"{said}; {_why_right(table, writers, concurrent, shared)}", figures=figures)
         return
     cure, command = _cure(table, bool(concurrent & writers.foreign))
     yield Finding("PD029", WARNING, "topology", f"{said}; {wrong}; {cure}", command, figures=figures, threshold="0 commits")
 
 
-def _arrangement(writers: Writers, concurrent: set[str], shared: set[BucketId]) -> str:
+def _arrangement(table: ExaminedTable, writers: Writers, concurrent: set[str], shared: set[BucketId]) -> str:
     looked = f"in the last {counted(writers.snapshots, 'snapshot')}"
     if not concurrent:
         if writers.jointly > 1:
             return f"{looked}, up to {writers.jointly} writers had one committer"
         users = counted(len(writers.spans), "user")
-        return f"{looked}, {users} wrote and committed" + (", one after the other" if len(writers.spans) > 1 else " alone")
+        if len(writers.spans) == 1:
+            return f"{looked}, {users} wrote and committed alone"
+        is_told = not table.context.options.sequence_snapshot_ordering  # otherwise all rows have the number of their snapshot
+        return f"{looked}, {users} {'wrote and committed' if is_told else 'committed'}, one after the other"
     names = ", ".join(map(shown_name, sorted(concurrent)[:SHOWN_USERS])) + (", ..." if len(concurrent) > SHOWN_USERS else "")
     when = "at the same time" if writers.unseen else "by turns"
     who = f"{looked}, {counted(len(concurrent), 'user')} wrote and committed {when} ({names})"
@@ -193,8 +196,10 @@ def _cure(table: ExaminedTable, is_foreign: bool) -> tuple[str, str]:
     return f"{one_job}, or name a column that orders the rows", table.altered("sequence.field", "COLUMN")
 
 
-def _why_right(table: ExaminedTable, concurrent: set[str], shared: set[BucketId]) -> str:
+def _why_right(table: ExaminedTable, writers: Writers, concurrent: set[str], shared: set[BucketId]) -> str:
     options = table.context.options
+    if not concurrent and options.sequence_snapshot_ordering and len(writers.spans) > 1:
+        return "whether they met cannot be told, nor does it matter: the later commit wins (sequence.snapshot-ordering)"
     if not concurrent:
         return "no two writers met"
     if not table.context.mode.has_keys:
