@@ -177,6 +177,9 @@ TEXT_FUNCTIONS: dict[type[exp.Expr], str] = {exp.Upper: "upper", exp.Lower: "low
 ROUNDINGS: dict[type[exp.Expr], str] = {exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil"}
 ASSIGNMENT, CONDITION = "assignment", "condition"
 """What messages call the text of one assignment of an update, and of a condition."""
+MAY_HOLD_TEXTS = (ASSIGNMENT, CONDITION)
+TAKES_TEXTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Like)
+"""Nodes that compare their left side with values, or assign one to it."""
 SUPPORTED = (
     "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
     "round, floor or ceil"
@@ -248,19 +251,45 @@ class ExpressionReader:
 
     def _unknown_column(self, name: exp.Identifier) -> UsageError:
         names = self._schema.field_names
-        hint = f"{did_you_mean(name.name, names)}columns: {', '.join(names)}"
-        why = "the table has no such column"
-        text = "'" + name.name.replace("'", "''") + "'"
-        in_quotes = f"write strings in single quotes: {shortened(text)}"
-        right = re.sub(rf"(?<![\w.]){re.escape(self.sql.part(name))}(?!\w)", lambda _: text, self.sql.text)
-        if not name.quoted and len(right) < SHOWN and not set(right) & NOT_PLAIN_IN_A_SHELL:
-            in_quotes = f'{in_quotes}, and all of it in double ones, or a shell removes them: "{right}"'
-        if name.quoted and self.sql.part(name).startswith('"'):
-            why, hint = "double quotes enclose column names", in_quotes
-        elif self.sql.what in (CONDITION, ASSIGNMENT):
-            hint = f"{hint}; {in_quotes}"
+        meant = did_you_mean(name.name, names)
+        why, hint = "the table has no such column", f"{meant}columns: {', '.join(names)}"
+        if self._may_be_text(name):
+            in_quotes = f"write strings in single quotes: {shortened(text_in_quotes(name.name))}"
+            if name.quoted and self.sql.part(name).startswith('"'):
+                why, hint = "double quotes enclose column names", in_quotes
+            elif not meant:
+                right = self._with_texts(name.root())
+                whole = f', and all of it in double ones, or a shell removes them: "{right}"' if right else ""
+                hint = f"{hint}; {in_quotes}{whole}"
         what = f"no column '{shortened(name.name)}' in the {self.sql.what}: {self.sql.shown}"
         return UsageError(what, why, hint, column=name.name)
+
+    def _may_be_text(self, name: exp.Identifier) -> bool:
+        """Whether a name may be a string without its quotes: it is compared with, or assigned to, a column of strings.
+
+        Any other name in quotes would make another condition of it, such as `'nam' <> 'x'`, which holds for every row.
+        """
+        node = name.parent
+        place = node.parent if isinstance(node, exp.Column) and not node.table and self.sql.what in MAY_HOLD_TEXTS else None
+        values = [] if place is None else [place.args.get(key) for key in ("expression", "low", "high")] + place.expressions
+        if not isinstance(place, TAKES_TEXTS) or not any(value is node for value in values):
+            return False
+        try:
+            return self.expression(place.this, STRING).kind == TEXT and bool(list(place.this.find_all(exp.Column)))
+        except UsageError:
+            return False
+
+    def _with_texts(self, root: exp.Expr) -> str:
+        """The SQL with all names in quotes that may be strings; empty if that does not explain every unknown name."""
+        names = self._schema.field_names
+        unknown = [name for name in root.find_all(exp.Identifier) if isinstance(name.parent, exp.Column)]
+        unknown = [name for name in unknown if not name.parent.table and name.name not in names]
+        whole = self.sql.prefix + self.sql.text
+        for name in sorted(unknown, key=lambda name: int(name.meta["start"]), reverse=True):
+            if name.quoted or did_you_mean(name.name, names) or not self._may_be_text(name):
+                return ""
+            whole = whole[: name.meta["start"]] + text_in_quotes(name.name) + whole[name.meta["end"] + 1 :]
+        return in_double_quotes(whole[len(self.sql.prefix) :])
 
     def _unknown_field(self, names: Sequence[exp.Identifier], t: DataType, field: str, inner: dict[str, DataType]) -> UsageError:
         whole = ".".join(name.name for name in names)
@@ -295,6 +324,16 @@ class ExpressionReader:
             kinds = ", ".join(dict.fromkeys(argument.kind for argument in found.arguments))
             raise UsageError(f"cannot compute {self.sql.part(whole)}", f"its arguments are of different kinds: {kinds}")
         return found
+
+
+def text_in_quotes(text: str) -> str:
+    """The text as a string of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def in_double_quotes(sql: str) -> str:
+    """The SQL if a shell leaves it as it is in double quotes, and if it is short enough to be quoted; else nothing."""
+    return sql if len(sql) < SHOWN and not set(sql) & NOT_PLAIN_IN_A_SHELL else ""
 
 
 def is_column(node: exp.Expr) -> bool:

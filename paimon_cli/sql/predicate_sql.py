@@ -18,8 +18,18 @@ from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRIN
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import SHOWN
 from paimon_cli.sql.conditions import Always, And, Compare, Condition, Fails, IsNan, IsNull, Like, OneOf, Or, Related
-from paimon_cli.sql.expression_sql import CONDITION, ExpressionReader, SqlText, comparable_kind, is_column, literal_of
+from paimon_cli.sql.expression_sql import (
+    CONDITION,
+    ExpressionReader,
+    SqlText,
+    comparable_kind,
+    in_double_quotes,
+    is_column,
+    literal_of,
+    text_in_quotes,
+)
 from paimon_cli.sql.expressions import FLOATING, NUMERIC, TEXT, ColumnValue, Constant, Expression, Function
 from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
 
@@ -34,15 +44,50 @@ NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
 CONDITIONS = (*COMPARISONS, *NULL_SAFE, exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is, exp.IsNan, exp.Like, exp.Escape)
 """Nodes that are TRUE, FALSE or NULL. Columns and literals may be that, too."""
 
+_WITHOUT_QUOTES = re.compile(
+    r"\s*(?P<column>\w+)\s*(?P<op><=>|<=|>=|<>|!=|=|<|>|\b(?:not\s+)?(?:like|in)\b)\s*"
+    r"(?:\((?P<texts>[^'\"`()]+)\)|(?P<text>[^'\"`()<>=]+))\s*",
+    re.IGNORECASE,
+)
+_CONJUNCTION = re.compile(r"\b(and|or|is|null|between)\b", re.IGNORECASE)
+"""Words that divide a condition, so that it does not compare one column with a text that goes on to the end."""
+
 
 def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
     """Parse a condition; also returns warnings about comparisons that the user probably did not intend.
 
     Raises `UsageError` for invalid or unsupported SQL, unknown columns, and values that cannot be compared with their column.
     """
+    try:
+        return _parsed(sql, schema)
+    except UsageError as error:
+        meant = "" if "column" in error.details else _with_quotes(sql, schema)
+        if meant:
+            error.set_hint(f'write strings in single quotes, and all of it in double ones, or a shell removes them: "{meant}"')
+        raise
+
+
+def _parsed(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
     text = SqlText(sql, CONDITION)
     reader = _Reader(schema, text)
     return reader.condition(text.parsed(), False), tuple(dict.fromkeys(reader.warnings))
+
+
+def _with_quotes(sql: str, schema: TableSchema) -> str:
+    """The comparison of a column with texts whose quotes a shell took, which need not be SQL; empty if it is not that."""
+    found = _WITHOUT_QUOTES.fullmatch(sql) if len(sql) < SHOWN else None
+    if found is None or schema.find(found["column"]) is None or _CONJUNCTION.search(sql):
+        return ""
+    texts = [text.strip() for text in (found["text"] or found["texts"]).split("," if found["texts"] else "\0")]
+    if not all(text[:1].isalpha() or text[:1] in ("%", "_") for text in texts):
+        return ""
+    quoted = ", ".join(map(text_in_quotes, texts))
+    right = f"{found['column']} {found['op']} " + (f"({quoted})" if found["texts"] else quoted)
+    try:
+        _parsed(right, schema)
+    except UsageError:
+        return ""
+    return in_double_quotes(right)
 
 
 class _Reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field
+from paimon_cli.datatypes.data_type import BIGINT, STRING, DataField
 from paimon_cli.errors import UsageError
 from paimon_cli.sql.expressions import ColumnBounds
 from paimon_cli.sql.predicate import parse_predicate
@@ -333,3 +335,55 @@ def test_a_long_condition_is_quoted_in_part(condition: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_predicate(condition.format(" + ".join(f"column_{number}" for number in range(90))), SCHEMA)
     assert len(refused.value.what) < 300 and "..." in refused.value.message
+
+
+WORDS = replace(SCHEMA, fields=(*SCHEMA.fields, DataField(90, "item", STRING), DataField(91, "points", BIGINT)))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "itm <> 'a'",
+        "itm = 1",
+        '"itm" <> 1',
+        "`itm` <> 1",
+        "item = itm",
+        "zzz = 1",
+        "zzz <> item",
+        "points = zzz",
+        "upper(zzz) = 'A'",
+    ],
+)
+def test_names_that_are_no_strings_are_never_offered_as_strings(sql: str) -> None:
+    """`'itm' <> 'a'` is true for every row: a delete with it takes them all."""
+    with pytest.raises(UsageError, match="no column") as caught:
+        parse_predicate(sql, WORDS)
+    assert "quotes" not in caught.value.hint and "columns: " in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("sql", "meant"),
+    [
+        ("item = green tea", "item = 'green tea'"),
+        ("item like te%", "item like 'te%'"),
+        ("item not like tea", "item not like 'tea'"),
+        ("item in (aaa, 'bbb', ccc)", "item in ('aaa', 'bbb', 'ccc')"),
+        ("item not in (green tea, xxx)", "item not in ('green tea', 'xxx')"),
+        ("item between aaa and bbb", "item between 'aaa' and 'bbb'"),
+        ("lower(item) = tea and points = 1", "lower(item) = 'tea' and points = 1"),
+    ],
+)
+def test_strings_whose_quotes_a_shell_took_are_all_quoted(sql: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_predicate(sql, WORDS)
+    assert caught.value.hint.endswith(f'a shell removes them: "{meant}"')
+    parse_predicate(meant, WORDS)
+
+
+@pytest.mark.parametrize(
+    "sql", ["item = tea and zzz = 1", "points = green tea", "zzz like te%", "item = a b or item = c", "item = x $y"]
+)
+def test_what_quotes_alone_do_not_mend_is_not_offered(sql: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_predicate(sql, WORDS)
+    assert "a shell removes" not in caught.value.hint
