@@ -126,7 +126,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
     if has_snapshots:
         if old is None or is_valid(key, old):
             _refuse_immutable(key)
-        if key == "bucket":
+        if key == "bucket" and (old is None or is_valid(key, old)):
             _check_bucket(old or "-1", value, has_keys)
         if key == VECTORS_ENABLED:
             _check_vectors(options, _is_true(value))

@@ -42,6 +42,13 @@ def _positive_size(value: str) -> int:
     return number
 
 
+def _bucket_count(value: str) -> int:
+    number = read.integer(-2)(value)
+    if number == 0:
+        raise ValueError("a whole number from 1, -1 for dynamic buckets, or -2 for postponed ones")
+    return number
+
+
 def _unlimited_or_positive(value: str) -> int:
     number = read.integer(-1)(value)
     if number == 0:
@@ -117,7 +124,7 @@ class TableOptions(OwnOptions):
             getattr(self, name)
 
     # keys and buckets
-    bucket = TypedOption("bucket", -1, read.integer(-2))
+    bucket = TypedOption("bucket", -1, _bucket_count)
     cross_partition_index_ttl = TypedOption("cross-partition-upsert.index-ttl", None, read.parse_duration)
     cross_partition_bootstrap_parallelism = TypedOption("cross-partition-upsert.bootstrap-parallelism", 10, read.integer(1))
     primary_key_nullable = TypedOption(NULLABLE_KEYS, False, read.boolean)

@@ -178,7 +178,7 @@ REFUSED: list[tuple[SchemaChange, str]] = [
     (AlterColumn(("r", "l", "element"), comment="x"), "are not columns"),
     (SetOption("merge-engine", "first-row"), "cannot change once the table has data"),
     (SetOption("bucket", "-1"), "in the wrong buckets"),
-    (SetOption("bucket", "0"), "not a valid bucket count"),
+    (SetOption("bucket", "0"), "allowed: a whole number from 1, -1 for dynamic"),
     (SetOption("file.format", "text"), "cannot be 'text'"),
     (SetOption("sequence.field", "nope"), "unknown column 'nope'"),
     (SetOption("deletion-vectors.enabled", "true"), "deletion-vectors.modifiable"),

@@ -1,7 +1,8 @@
-"""Runs rules over a table. A rule that cannot be checked, because something is damaged, becomes a finding itself."""
+"""Runs rules over a table. A rule that cannot be checked, because something is damaged or it has a bug, becomes a finding."""
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -21,10 +22,10 @@ from paimon_cli.inspect.findings.finding import (
     is_at_least,
 )
 from paimon_cli.inspect.findings.option_rules import is_of_option, unreadable_option
-from paimon_cli.options.option_text import counted
+from paimon_cli.options.option_text import counted, shortened
 from paimon_cli.storage.catalog_options import TABLE_TIMEOUT
 
-DROPPED, UNREADABLE, NO_ANSWER = "PD028", "PD030", "PD031"
+DROPPED, UNREADABLE, NO_ANSWER, FAILED = "PD028", "PD030", "PD031", "PD032"
 MODULES = (history_rules, compaction_rules, bucket_rules, option_rules, topology_rules)
 RULES: tuple[Rule[ExaminedTable], ...] = tuple(
     found for module in MODULES for found in vars(module).values() if isinstance(found, Rule)
@@ -57,6 +58,8 @@ def findings_of(
                 stopped_by[str(error.details["key"])] = unreadable_option(table.argument, error)
             else:
                 failed.setdefault(table.note_damage(error), []).append(rule.name)
+        except Exception as error:  # a bug of one rule must not hide what the others find
+            found.append(replace(_of_bug(table, rule, error), topic=rule.topic))
     said = {finding.figures.get("option") for finding in found}
     found += [finding for key, finding in stopped_by.items() if key not in said]
     damage = {error.message: failed.get(cause, []) for cause, error in table.damage.items()}
@@ -78,6 +81,14 @@ def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[F
         lost = f"; {counted(len(names), 'check')} could not run: {', '.join(names[:NAMED_CHECKS])}{left}" if names else ""
         figures = {"checks": len(names)}
         yield Finding(UNREADABLE, ERROR, "metadata", f"{message}{lost}", f"paimon-cli verify {table.argument}", figures=figures)
+
+
+def _of_bug(table: ExaminedTable, rule: Rule[ExaminedTable], error: Exception) -> Finding:
+    """The finding about a check that fails as none should; `--trace` shows where."""
+    table.context.trace.step("check-failed", check=rule.name, traceback="".join(traceback.format_exception(error)))
+    what = shortened(f"{type(error).__name__}: {error}")
+    message = f"this check failed: {what}; this is a bug of paimon-cli, and --trace shows where"
+    return Finding(FAILED, ERROR, f"check '{rule.name}'", message, f"paimon-cli health {table.argument} --trace")
 
 
 def counted_findings(findings: Collection[Finding]) -> dict[tuple[str, str], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections import Counter
@@ -27,7 +28,7 @@ from paimon_cli.inspect.findings.finding import (
     Finding,
     rule,
 )
-from paimon_cli.inspect.findings.runner import DROPPED, NO_ANSWER, RULES, UNREADABLE, findings_of
+from paimon_cli.inspect.findings.runner import DROPPED, FAILED, NO_ANSWER, RULES, UNREADABLE, findings_of
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
 from tests.inspect.findings.odd_tables import BUILDERS, WRITE_ONLY, a_damaged_older_snapshot, keyed, seven_runs_over_five, tiny
@@ -37,15 +38,15 @@ ALL = (METADATA, LISTING, REPLAY, TOPOLOGY)
 OF_THE_MACHINE = {f"PD{number:03}" for number in (1, 2, 3, 4, 5, 6, 7, 10)}
 """Codes of `jobs/doctor_job`."""
 OF_SEVERAL_RULES = {"PD018"}
-NEXT_CODE = "PD032"
+NEXT_CODE = "PD033"
 """What the next rule takes: adding one means to write its function, and to raise this number."""
 
 
 def test_codes_are_never_used_twice() -> None:
     codes = Counter(code for rule in RULES for code in rule.codes)
     assert [code for code, count in codes.items() if count > 1 and code not in OF_SEVERAL_RULES] == []
-    taken = {*codes, *OF_THE_MACHINE, DROPPED, UNREADABLE, NO_ANSWER}
-    assert NEXT_CODE not in taken and max(code for code in taken if code < NEXT_CODE and code.startswith("PD")) == "PD031"
+    taken = {*codes, *OF_THE_MACHINE, DROPPED, UNREADABLE, NO_ANSWER, FAILED}
+    assert NEXT_CODE not in taken and max(code for code in taken if code < NEXT_CODE and code.startswith("PD")) == "PD032"
     assert all(re.fullmatch(r"P[DA]\d{3}", code) for code in taken)
     page = (Path(__file__).parents[3] / "docs" / "findings.md").read_text()
     assert set(re.findall(r"^\| (P[DA]\d{3}) ", page, re.MULTILINE)) == taken - OF_THE_MACHINE
@@ -55,6 +56,7 @@ def test_codes_are_never_used_twice() -> None:
 def test_every_finding_is_whole(name: str, tmp_path: Path) -> None:
     declared = {code: rule for rule in RULES for code in rule.codes}
     for found in findings_of(ExaminedTable(BUILDERS[name](tmp_path / name), "T"), OK, costs=ALL):
+        assert found.code != FAILED, found.message
         assert found.topic in TOPICS and found.subject and found.message
         assert bool(found.code) == (found.severity != OK) and (found.code[:2] == "PA") == (found.severity == ADVICE)
         if found.code in (DROPPED, UNREADABLE):
@@ -71,6 +73,26 @@ def test_a_rule_is_one_function_in_one_place(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(runner, "RULES", (*RULES, a_new_rule))
     (found,) = findings_of(ExaminedTable(tiny(tmp_path / "t"), "T"))
     assert (found.code, found.message, found.topic) == ("PD999", "1 snapshots", HISTORY)
+
+
+def test_a_check_with_a_bug_is_a_finding_and_the_others_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Run,  # noqa: F811
+) -> None:
+    @rule(HISTORY, "PD999")
+    def nothing_is_odd(table: ExaminedTable) -> Iterator[Finding]:
+        yield Finding("PD999", WARNING, "figure", "lost with the rest of this check", "paimon-cli describe T")
+        raise KeyError(table.latest)
+
+    url = seven_runs_over_five(tmp_path / "t").url
+    monkeypatch.setattr(runner, "RULES", (nothing_is_odd, *RULES))
+    for command in ("health", "doctor", "advise"):
+        shown = run(command, url, "-o", "json", code=None)
+        assert "PD032" in shown.out and "PD027" in shown.out and "PD999" not in shown.out
+    shown = run("health", url, "--trace", code=None)
+    assert "check 'nothing is odd': this check failed: KeyError" in shown.out
+    assert "check-failed" in shown.err and "in nothing_is_odd" in shown.err
 
 
 def test_what_is_damaged_is_named_once_with_the_rules_that_it_stops(tmp_path: Path) -> None:
@@ -181,3 +203,18 @@ def test_a_bad_bucket_count_is_told_until_someone_chooses_one(tmp_path: Path, mo
     for number in range(20):
         write(rescaled, [{"id": number, "v": "x"}])
     assert advised() == ["paimon-cli rescale T --buckets 1 --yes"]
+
+
+@pytest.mark.parametrize("line", ["describe", "buckets ls", "lsm show", "read", "verify", "compact -n"])
+def test_a_table_without_buckets_is_an_option_that_cannot_be_read(run: Run, tmp_path: Path, line: str) -> None:  # noqa: F811
+    """No engine writes `bucket=0`, but an editor does; the right count may be restored."""
+    url = tiny(tmp_path / "t").url
+    schema = Path(url, "schema", "schema-0")
+    before = json.loads(schema.read_text())
+    schema.write_text(json.dumps({**before, "options": {**before["options"], "bucket": "0"}}))
+    for command in ("health", "doctor", "advise"):
+        shown = run(command, url, "-o", "json", code=None)
+        assert "PD018" in shown.out and FAILED not in shown.out and UNREADABLE not in shown.out
+    assert "option 'bucket' cannot be '0'" in run(*line.split(), url, code=2).err
+    run("alter", url, "set", f"bucket={before['options'].get('bucket', '-1')}")
+    run(*line.split(), url)
