@@ -150,11 +150,6 @@ def _check_primary_key(definition: TableDefinition) -> None:
 
 def _check_bucket(definition: TableDefinition) -> None:
     bucket, bucket_keys = definition.bucket, definition.bucket_keys
-    if bucket == 0 or bucket < POSTPONE_BUCKET:
-        raise UsageError(
-            f"bucket {bucket} is not a valid bucket count",
-            hint="use a positive number, -1 for dynamic buckets, or -2 for postponed buckets",
-        )
     _refuse_duplicates("bucket-key column", bucket_keys)
     _expect_columns("bucket-key", bucket_keys, definition)
     for name in bucket_keys:

@@ -17,6 +17,7 @@ from paimon_cli.storage.catalog_options import USER_PREFIXES, is_catalog_option
 from paimon_cli.storage.redaction import names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
+FORMAT_OPTIONS, FORMATS_OF_LEVELS = ("file.format", "changelog-file.format", "manifest.format"), "file.format.per.level"
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 """Options that Paimon documents as numbers, but passes to Parquet's writer, which expects true or false."""
 NEARLY, FARTHER = 0.8, 0.6
@@ -39,19 +40,29 @@ def check_option_values(options: Mapping[str, str]) -> None:
 
     What is allowed is what the engine itself reads: the type of an option is only asked where the engine does not use it.
     """
-    parsed = TableOptions(options)
-    parsed.check()
+    TableOptions(options).check()
     for key, text in options.items():
-        known = None if key in FREE_TEXTS else find_option(key)
-        if known is not None and known.choices:
-            read_option(key, text, read.one_of(*(choice.lower() for choice in known.choices)))
-        elif known is not None and known.type in _READER_OF_TYPE:
-            read_option(key, text, _READER_OF_TYPE[known.type])
-    of_levels = parsed.file_format_per_level.values()
-    formats = [("file.format", options.get("file.format", "parquet")), *(("file.format.per.level", text) for text in of_levels)]
-    for key, file_format in formats:
-        if file_format.lower() not in FILE_FORMATS:
-            raise UsageError(f"option '{key}' cannot be '{file_format}'", f"allowed: {', '.join(FILE_FORMATS)}")
+        check_listed_value(key, text)
+
+
+def check_listed_value(key: str, text: str) -> None:
+    """Raise `UsageError` for a value that Paimon's own list of options rules out, whether or not this engine uses the option."""
+    known = None if key in FREE_TEXTS else find_option(key)
+    if key in FORMAT_OPTIONS:
+        read_option(key, text, _file_format)
+    elif key == FORMATS_OF_LEVELS:
+        for file_format in read_option(key, text, read.per_level).values():
+            read_option(key, file_format, _file_format)
+    elif known is not None and known.choices:
+        read_option(key, text, read.one_of(*(choice.lower() for choice in known.choices)))
+    elif known is not None and known.type in _READER_OF_TYPE:
+        read_option(key, text, _READER_OF_TYPE[known.type])
+
+
+def _file_format(text: str) -> str:
+    if text.lower() not in FILE_FORMATS:
+        raise ValueError(", ".join(FILE_FORMATS))
+    return text.lower()
 
 
 def odd_options(options: Mapping[str, str]) -> list[str]:

@@ -156,7 +156,7 @@ def refuse(at: str, options: Mapping[str, str], table: str, has_keys: bool = Fal
         hint = "use a Paimon engine that supports the option"
         if at in _OVERRIDABLE:
             hint = f"to ignore the option for this command, add --option {key}={option.default or ''}"
-        raise NotSupported(_MESSAGES[at].format(table, f"{key}={value}"), option.reason, hint, option=key)
+        raise NotSupported(_MESSAGES[at].format(table, f"{key}={value}"), option.reason, hint, option=key, value=value)
 
 
 def refusals(at: str, options: Mapping[str, str], has_keys: bool = False) -> list[str]:

@@ -114,7 +114,7 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT", "_KEY_id INT"], {}, "reserved"),
         (["id INT", "rowkind STRING"], {}, "reserved"),
         (["id INT", "_VALUE_KIND INT"], {}, "reserved"),
-        (["id INT"], {"options": {"bucket": "0"}}, "bucket 0"),
+        (["id INT"], {"options": {"bucket": "0"}}, "'bucket' cannot be '0'"),
         (["id INT"], {"options": {"bucket": "-3"}}, "bucket"),
         (["id INT"], {"options": {"bucket": "many"}}, "bucket"),
         (["id INT", "dt DATE"], {"key": ("dt",), "partition_by": ("dt",)}, "has only partition columns"),

@@ -127,7 +127,7 @@ def test_work_is_refused_by_the_option_that_stands_in_its_way(at: str, options: 
     with pytest.raises(NotSupported) as refused:
         option_catalog.refuse(at, options, "t")
     assert f"{named}=" in refused.value.what and refused.value.why == known(named).reason
-    assert refused.value.details == {"option": named} and len(option_catalog.refusals(at, options)) == 1
+    assert refused.value.details == {"option": named, "value": options[named]} and len(option_catalog.refusals(at, options)) == 1
 
 
 def test_balancing_the_partitions_of_append_tables_is_nothing_to_tables_with_keys() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paimon_cli.catalog.option_values import NEARLY
+from paimon_cli.bucket.file_encoders import CODECS
+from paimon_cli.catalog.option_values import FORMATS_OF_LEVELS, NEARLY, check_listed_value
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, OPTIONS, WARNING, Finding, rule, well
 from paimon_cli.options.option_catalog import find_option, nearest_key
 from paimon_cli.options.option_text import counted, plain_number
-from paimon_cli.options.table_options import TYPED_OPTIONS, unset_command
+from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions, unset_command
 
 STOP_TRIGGER = "num-sorted-run.stop-trigger"
 SHORT_RETENTION_MILLIS = 600_000
@@ -40,6 +41,52 @@ def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
             getattr(options, name)
         except UsageError as error:
             yield unreadable_option(table.argument, error)
+
+
+@rule(OPTIONS, "PD018")
+def values_are_allowed(table: ExaminedTable) -> Iterator[Finding]:
+    """Values that other engines refuse, of options that this one does not use."""
+    options = table.context.options
+    used = {key for option in TYPED_OPTIONS.values() for key in (option.key, *option.older_keys)}
+    for key in options.raw.keys() - used:
+        try:
+            check_listed_value(key, options.raw[key])
+        except UsageError as error:
+            options.explain(error, key)
+            yield unreadable_option(table.argument, error)
+
+
+@rule(OPTIONS, "PD018")
+def files_can_be_written(table: ExaminedTable) -> Iterator[Finding]:
+    """Formats and codecs that stop whatever writes a file."""
+    options = table.context.options
+    wrong: dict[str, tuple[str, ...]] = {}
+    for format_key, file_format, codec_key, codec in _formats_and_codecs(options):
+        codecs = CODECS.get(file_format)
+        if codecs is None:
+            wrong[format_key] = tuple(CODECS)
+        elif codec not in codecs:
+            wrong[codec_key] = tuple(codecs)
+    for key, allowed in wrong.items():
+        value = options.raw.get(key, "")
+        what, hint = f"option '{key}' cannot be '{value}'", f"set {key} to an allowed value"
+        error = UsageError(what, f"allowed: {', '.join(allowed)}", hint, key=key, value=value)
+        options.explain(error, key)
+        yield unreadable_option(table.argument, error)
+
+
+def _formats_and_codecs(options: TableOptions) -> Iterator[tuple[str, str, str, str]]:
+    """The formats and codecs of files at any level and of changelog files, each with the option that sets it."""
+    formats, codecs = options.file_format_per_level, options.file_compression_per_level
+    levels = {0, *formats, *codecs}
+    for level in (*levels, max(levels) + 1):
+        format_key = FORMATS_OF_LEVELS if level in formats else "file.format"
+        codec_key = "file.compression.per.level" if level in codecs else "file.compression"
+        yield format_key, options.format_at(level), codec_key, options.compression_at(level)
+    file_format, codec = options.changelog_file_format, options.changelog_file_compression
+    format_key = "changelog-file.format" if file_format else "file.format"
+    codec_key = "changelog-file.compression" if codec else "file.compression"
+    yield format_key, file_format or options.file_format, codec_key, codec or options.file_compression
 
 
 def is_of_option(error: PaimonError) -> bool:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from paimon_cli.errors import BeingDropped, NotFound, PaimonError, TookTooLong, UsageError
+from paimon_cli.catalog.option_values import check_listed_value
+from paimon_cli.errors import BeingDropped, NotFound, NotSupported, PaimonError, TookTooLong, UsageError
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -120,9 +121,23 @@ def unopened(argument: str, error: PaimonError) -> Finding:
         return Finding(NO_ANSWER, ERROR, "table", error.message, again)
     if isinstance(error, BeingDropped):
         return _dropping(argument, error)
+    error = _of_bad_value(error) or error
     if is_of_option(error):
         return unreadable_option(argument, error)
     return Finding(UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
+
+
+def _of_bad_value(error: PaimonError) -> UsageError | None:
+    """What is wrong with the value of an option for which a table is refused, if no engine could read it."""
+    key, value = error.details.get("option"), error.details.get("value")
+    if not isinstance(error, NotSupported) or key is None or value is None:
+        return None
+    try:
+        check_listed_value(key, value)
+    except UsageError as bad:
+        bad.details["of_table"] = True
+        return bad
+    return None
 
 
 def of_damaged_entry(error: PaimonError) -> Finding:

@@ -218,3 +218,31 @@ def test_a_table_without_buckets_is_an_option_that_cannot_be_read(run: Run, tmp_
     assert "option 'bucket' cannot be '0'" in run(*line.split(), url, code=2).err
     run("alter", url, "set", f"bucket={before['options'].get('bucket', '-1')}")
     run(*line.split(), url)
+
+
+BAD_VALUES = {
+    "manifest.format": "xml",
+    "file.format": "xml",
+    "changelog-file.format": "xml",
+    "file.format.per.level": "1:xml",
+    "file.compression": "foo",
+    "file.compression.per.level": "0:foo",
+    "changelog-file.compression": "foo",
+    "spill-compression.zstd-level": "x",
+    "tag.period-formatter": "foo",
+    "num-levels": "x",
+}
+
+
+@pytest.mark.parametrize("key", BAD_VALUES)
+def test_every_bad_value_is_found_and_can_be_taken_back(run: Run, tmp_path: Path, key: str) -> None:  # noqa: F811
+    url = tiny(tmp_path / "t").url
+    schema = Path(url, "schema", "schema-0")
+    before = json.loads(schema.read_text())
+    schema.write_text(json.dumps({**before, "options": {**before["options"], key: BAD_VALUES[key]}}))
+    for command in ("health", "doctor", "advise"):
+        shown = run(command, url, "-o", "json", code=None).out
+        assert "PD018" in shown and f"option '{key}' cannot be '{BAD_VALUES[key]}'" in shown
+        assert FAILED not in shown and UNREADABLE not in shown
+    run("alter", url, "unset", key)
+    assert "PD018" not in run("health", url, "-o", "json", code=None).out
