@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.history.lost_history import hint_of_lost_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import (
     CHANGELOG_PREFIX,
@@ -105,12 +106,13 @@ class SnapshotHistory:
             )
 
     def left_without_snapshot(self) -> str | None:
-        """A tag or changelog, which was made of a snapshot, if there is no snapshot now; otherwise None.
-
-        A hint shows nothing: a late commit to a table that was dropped and created again may have written it.
+        """A file which proves that there have been snapshots, if there is none now; otherwise None: a tag or changelog, which was
+        made of a snapshot, or a hint together with manifests of several commits.
         """
         layout = self.layout
         left = first_named(self.storage, {layout.tag_directory: TAG_PREFIX, layout.changelog_directory: CHANGELOG_PREFIX})
+        if left is None and not self.ids():
+            left = hint_of_lost_snapshots(self.storage, layout)
         return None if left is None or self.ids() else left.removeprefix(f"{layout.version_root}/")
 
     def earliest_id(self) -> int | None:

@@ -52,9 +52,9 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
         yield Violation("PV001", context.layout.snapshot(gap.start), message)
 
 
-@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags or changelogs has a snapshot"))
+@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags, changelogs, or a hint and manifests of several commits has a snapshot"))
 def snapshots_are_kept(context: TableHistory) -> Iterator[Violation]:
-    """PV069. Tags and changelogs are made of snapshots: without any, their files are lost."""
+    """PV069. Tags and changelogs are made of snapshots, and commits are built on them: without any, their files are lost."""
     if (left := context.snapshots.left_without_snapshot()) is not None:
         message = f"holds no snapshot, but {left} is there: the files are lost"
         yield Violation(LOST_SNAPSHOTS, context.layout.snapshot_directory, message)

@@ -205,6 +205,15 @@ def every_snapshot_is_gone(bench: Bench) -> None:
 
 
 @damage("PV069")
+def every_snapshot_is_gone_but_the_hint_is_left(bench: Bench) -> None:
+    for name in ("tag", "branch"):
+        shutil.rmtree(bench.root / name)
+    for path in (bench.root / "snapshot").glob("snapshot-*"):
+        path.unlink()
+    (bench.root / "snapshot" / "LATEST").write_text("2")
+
+
+@damage("PV069")
 def every_snapshot_is_gone_but_tags_are_left(bench: Bench) -> None:
     shutil.rmtree(bench.root / "snapshot")
 

@@ -382,6 +382,22 @@ def lost_snapshots(folder: Path) -> TableContext:
 
 
 @odd
+def lost_snapshots_but_hints(folder: Path) -> TableContext:
+    context = appended(folder, 4)
+    for path in Path(context.layout.snapshot_directory).glob("snapshot-*"):
+        path.unlink()
+    return context
+
+
+@odd
+def an_old_hint_of_a_new_table(folder: Path) -> TableContext:
+    context = appended(folder, 0)
+    Path(context.layout.snapshot_directory).mkdir()
+    Path(context.layout.latest_hint).write_text("7")
+    return context
+
+
+@odd
 def manifests_without_a_snapshot(folder: Path) -> TableContext:
     context = keyed(folder, 2)
     shutil.rmtree(context.layout.snapshot_directory)
