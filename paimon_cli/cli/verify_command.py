@@ -13,7 +13,7 @@ from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say
+from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say, warn
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def repair(
     """Plan repairs of a damaged table; --apply carries them out in a new snapshot.
 
     The plan lists data that is permanently lost. No data file or manifest is changed or deleted; unreadable snapshot and
-    tag files are moved to damaged/ in the table.
+    tag files are moved to damaged/ in the table. With --apply it exits with 4 if manual steps are left.
 
     paimon-cli repair ./wh/shop.db/orders
 
@@ -282,6 +282,9 @@ def repair(
         text = f"{counted(done.steps, 'repair')} made; new snapshots: {', '.join(map(str, ids)) or 'none'}"
         summary = {"made": done.steps, "snapshots": ids}
         call.show(Listing("RepairSummary", opened.name, RepairStep, plan.steps, summary=summary), text)
+        if left := len(plan.steps) - plan.changes:
+            warn(f"{counted(left, 'step')} of the plan {'is' if left == 1 else 'are'} manual, and left to do")
+            raise typer.Exit(FINDINGS_EXIT_CODE)
     elif not call.is_for_people:
         call.show(Listing("RepairPlan", opened.name, RepairStep, plan.steps))
     elif plan.changes:

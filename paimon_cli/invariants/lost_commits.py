@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported
+from paimon_cli.history.lost_history import LIST_PREFIX
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.version import Version
@@ -13,8 +14,6 @@ from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX
 from paimon_cli.storage.storage import keep_deleted
-
-LIST_PREFIX = "manifest-list-"
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,9 @@ class LostCommit:
 
 
 def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]:
-    """Candidates, oldest first. Unreadable lists, and lists that also delete files (compactions), are left to orphan cleaning."""
+    """Candidates, oldest first, no two with the same file. Unreadable lists, and lists that also delete files (compactions), are
+    left to orphan cleaning.
+    """
     named = _named_lists(context)
     seen = {entry.file.file_name for entry in newest.live} | _named_files(context, named)
     found = []
@@ -41,7 +42,24 @@ def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]
         entries = _entries(context, status.name)
         if entries and all(_can_be_added(context, entry, seen) for entry in entries):
             found.append(LostCommit(status.path, tuple(entries), status.modified_millis, _was_published(context)))
-    yield from sorted(found, key=lambda lost: (lost.modified_millis, lost.path))
+    yield from sorted(_without_base_lists(found), key=_age)
+
+
+def _age(lost: LostCommit) -> tuple[int, str]:
+    return lost.modified_millis, lost.path
+
+
+def _without_base_lists(found: Sequence[LostCommit]) -> Iterator[LostCommit]:
+    """The lists that share no file with a shorter one, or an older one of the same length.
+
+    The base list of a commit names the files of all commits before it: committed as well, it would add their rows again.
+    """
+    taken = set[str]()
+    for lost in sorted(found, key=lambda lost: (len(lost.entries), *_age(lost))):
+        names = {entry.file.file_name for entry in lost.entries}
+        if taken.isdisjoint(names):
+            taken |= names
+            yield lost
 
 
 def _entries(context: TableContext, name: str) -> list[ManifestEntry]:

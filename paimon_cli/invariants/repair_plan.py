@@ -52,7 +52,8 @@ class RepairPlan:
     snapshot_id: int | None
     steps: list[RepairStep] = field(default_factory=list)
     set_aside: list[DamagedVersion] = field(default_factory=list)
-    hints: dict[str, int] = field(default_factory=dict)
+    hints: dict[str, int | None] = field(default_factory=dict)
+    """What each hint should say; None if there is no snapshot that it could name."""
     missing_snapshots: list[int] = field(default_factory=list)
     messages: dict[BucketId, CommitMessage] = field(default_factory=dict)
     hash_indexes: list[RebuiltIndex] = field(default_factory=list)
@@ -94,7 +95,7 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
     ids = [number for number in listed if number not in unreadable]
     if CHAIN in wanted:
         _plan_chain(context, plan, ids, set(listed) - set(ids))
-    if HINTS in wanted:
+    if HINTS in wanted and (ids or not listed):
         _plan_hints(context, plan, ids)
     if not only:
         plan.steps += [*_references_by_hand(context), *_resurrected_by_hand(context)]
@@ -168,9 +169,8 @@ def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unr
 
 
 def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> None:
-    if not ids:
-        return
-    for path, right in ((context.layout.latest_hint, ids[-1]), (context.layout.earliest_hint, ids[0])):
+    newest, oldest = (ids[-1], ids[0]) if ids else (None, None)
+    for path, right in ((context.layout.latest_hint, newest), (context.layout.earliest_hint, oldest)):
         try:
             text = context.storage.read_bytes(path)
         except FileNotFoundError:
@@ -180,13 +180,14 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
             plan.steps.append(RepairStep(BY_HAND, path, action))
             continue
         hint = parse_hint(text)
-        if hint is None or hint > right:
+        if hint is None or hint > (right or 0):
             is_latest = path == context.layout.latest_hint
             if is_latest and hint is not None and _is_newest(context, hint):
                 continue
             recorded = text.strip()[:20].decode(errors="replace") or "nothing"
             plan.hints[path] = right
-            plan.steps.append(RepairStep(HINTS, path, f"set it to {right} instead of {recorded}"))
+            action = f"set it to {right} instead of {recorded}" if right else f"delete it: it says {recorded}, and there is no snapshot"
+            plan.steps.append(RepairStep(HINTS, path, action))
 
 
 def _is_newest(context: TableContext, number: int) -> bool:
@@ -392,8 +393,11 @@ def _plan_lost_commits(
             why = "a snapshot with this number existed" if is_sure or lost.is_sure else "no snapshot refers to it"
             plan.steps.append(RepairStep(LOST_COMMITS, lost.path, f"commit it again: {why}; {found}"))
         else:
-            command = f"paimon-cli repair {context.layout.argument} --only lost-commits --apply --yes"
+            command = f"paimon-cli repair {context.layout.argument} --only {LOST_COMMITS} --apply --yes"
             action = f"looks like a commit that was lost, or one that failed: {found}"
+            if age < min_age_millis:
+                command += " --older-than '0 s'"
+                action += "; it is young, so run this only if no job is writing"
             plan.steps.append(RepairStep(BY_HAND, lost.path, action, "", command))
 
 

@@ -52,7 +52,10 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
         set_aside(context, damaged)
     made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
     for path, number in plan.hints.items():
-        context.storage.overwrite(path, str(number).encode())
+        if number is None:
+            context.storage.delete(path)
+        else:
+            context.storage.overwrite(path, str(number).encode())
     if plan.messages:
         identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
         made += Committer(context).commit(list(plan.messages.values()), identity, CommitKind.REPAIR).snapshots

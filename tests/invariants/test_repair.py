@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -179,6 +180,40 @@ def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
     assert plan_repair(context, ("lost-commits",), 3_600_000).changes == 0, "too young"
     repaired(context, "lost-commits")
     assert {77, 88} <= {row["k"] for row in tables.rows(context)}
+
+
+def test_base_lists_are_no_lost_commits(tmp_path: Path) -> None:
+    """A history was begun again over lost snapshots: each older commit is made again once, although base lists repeat its files."""
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    for number in range(4):
+        tables.write(context, [{"n": number}])
+    shutil.rmtree(context.layout.snapshot_directory)
+    tables.write(context, [{"n": 4}])
+    plan = repaired(context, "lost-commits")
+    assert len(plan.steps) == 4
+    assert sorted(row["n"] for row in tables.rows(context)) == [0, 1, 2, 3, 4]
+
+
+def test_the_command_for_a_young_lost_commit_makes_it_again(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    for number in range(2):
+        tables.write(context, [{"n": number}])
+    shutil.rmtree(context.layout.snapshot_directory)
+    tables.write(context, [{"n": 2}])
+    done = run("repair", context.url, "--apply", "--yes", code=4)
+    assert "0 repairs made" in done.out and "2 steps of the plan are manual" in done.err
+    (command,) = {item["command"] for item in run("repair", context.url, "-o", "json").json["items"]}
+    assert "2 repairs made" in run(*shlex.split(command)[1:]).out
+    assert len(tables.rows(context)) == 3 and not plan_repair(context).steps
+
+
+def test_a_hint_without_any_history_is_deleted(tmp_path: Path) -> None:
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    hint = Path(context.layout.latest_hint)
+    hint.parent.mkdir(exist_ok=True)
+    hint.write_text("4")
+    repaired(context, "hints")
+    assert not hint.exists()
 
 
 def test_what_cannot_be_mended(tmp_path: Path) -> None:
