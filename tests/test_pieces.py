@@ -96,6 +96,7 @@ CUTS_NOTHING = {
         "commit/deduplication": "MAX_NAMED_USERS _FILTER_BYTES _LOOK_BACK",
         "datatypes/data_type": "MAX_NESTING",
         "datatypes/type_text": "MAX_DEPTH",
+        "history/lost_history": "_MOST_LISTS",
         "history/snapshot_history": "LONGEST_GAP",
         "metastore/metastore": "SEARCHED_DATABASES",
         "options/option_text": "_MOST_BUCKETS",
