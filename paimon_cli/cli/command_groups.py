@@ -17,6 +17,7 @@ from typer.main import get_group
 from paimon_cli.cli.next_step import next_step
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.options.option_text import nearest
 
 PANELS = {
     "Data": {
@@ -189,12 +190,26 @@ class HelpfulGroup(PlainHelp, TyperGroup):
         """The line that was probably meant by words that begin with no command; None if that cannot be told."""
         if ctx.parent is None:
             known = WORDS_OF_OTHERS.get(args[0].lower())
-            return None if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
+            if known == "sql":
+                return f"paimon-cli sql {shlex.quote(_query(args))}"
+            return self._similar(ctx, args) if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
+        if "table" in ctx.params:
+            return self._similar(ctx, args)
         is_table = "/" in args[0] or "." in args[0] or os.path.isdir(args[0])
         first = self._first_arguments(ctx) if is_table else {}
         about_tables = (name for name, argument in first.items() if argument == "table")
         shown_by = next(filter(first.__contains__, SHOWS_A_TABLE), None) or next(about_tables, None)
         return f"{ctx.command_path} {shown_by} {shlex.join(args)}" if shown_by is not None else None
+
+    def _similar(self, ctx: Any, args: list[str]) -> str | None:
+        """The line with the command whose name is similar, or is the beginning of what was given, as `set` is of `set-option`."""
+        names = [name for name in self.list_commands(ctx) if not name.startswith("_")]
+        known = nearest(args[0], names)
+        if known is None:
+            known = next((name for name in names if args[0].startswith((f"{name}-", f"{name}_"))), None)
+        table = ctx.params.get("table")
+        before = ("paimon-cli",) if ctx.parent is None else ("paimon-cli", ctx.info_name, *((str(table),) if table else ()))
+        return None if known is None else f"did you mean '{known}'? {shlex.join((*before, known, *args[1:]))}"
 
     def _first_arguments(self, ctx: Any) -> dict[str, str]:
         """The commands that take arguments, each with the name of the first."""
@@ -205,6 +220,17 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             if command is not None and not command.hidden
         }
         return {name: names[0] for name, names in arguments.items() if names}
+
+
+def _query(args: list[str]) -> str:
+    """The query for `sql`, from words such as `select shop/orders` or `select count(*) from t`."""
+    if len(args) < 2 or " " in args[1]:
+        return " ".join(args[1:]) or "SELECT 1"
+    if len(args) > 2:
+        return " ".join(("SELECT", *args[1:]))
+    path = args[1] if "/" in args[1] or not os.path.isdir(args[1]) else f"./{args[1]}"
+    name = path.replace('"', '""')
+    return f'SELECT * FROM "{name}" LIMIT 10' if "/" in path else f"SELECT * FROM {path} LIMIT 10"
 
 
 FLAGS_OF_A_TABLE = ("--warehouse", "--profile", "--branch", "--option")

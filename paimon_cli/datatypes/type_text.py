@@ -56,7 +56,22 @@ _PLAIN: dict[str, DataType] = {
     "BLOB": PlainType("BLOB"),
 }
 _SIZED = {"CHAR": StringType, "VARCHAR": StringType, "BINARY": BinaryType, "VARBINARY": BinaryType}
-
+_OF_OTHERS = {
+    **dict.fromkeys(("TEXT", "LONGTEXT", "MEDIUMTEXT", "TINYTEXT", "CLOB", "UUID", "JSON", "JSONB", "NVARCHAR"), "STRING"),
+    **dict.fromkeys(("VARCHAR2", "NVARCHAR2", "STR", "ENUM"), "STRING"),
+    **dict.fromkeys(("DATETIME", "DATETIME2", "TIMESTAMP_NTZ"), "TIMESTAMP"),
+    **dict.fromkeys(("TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMP_TZ", "DATETIMEOFFSET"), "TIMESTAMP_LTZ"),
+    **dict.fromkeys(("LONG", "INT8", "INT64", "BIGSERIAL"), "BIGINT"),
+    **dict.fromkeys(("INT4", "INT32", "SERIAL", "MEDIUMINT"), "INT"),
+    **dict.fromkeys(("SHORT", "INT2", "INT16"), "SMALLINT"),
+    **dict.fromkeys(("NUMBER", "MONEY"), "DECIMAL"),
+    **dict.fromkeys(("REAL", "FLOAT4", "FLOAT32"), "FLOAT"),
+    **dict.fromkeys(("FLOAT8", "FLOAT64"), "DOUBLE"),
+    **dict.fromkeys(("BYTEA", "RAW"), "BYTES"),
+    "BOOL": "BOOLEAN",
+    "BYTE": "TINYINT",
+}
+"""What other databases call our types, for hints: a similar name may be another type."""
 
 MAX_DEPTH, SHOWN = 100, 60
 """Levels of nesting that are read, more than any file format can hold; characters of a long text in messages."""
@@ -114,7 +129,8 @@ class _Reader:
         special = self._special_types().get(word)
         if special is None:
             known = (*_PLAIN, *_SIZED, *self._special_types())
-            raise self._error("unknown type" if word else "a type is missing", did_you_mean(word, known))
+            meant = f"did you mean '{_OF_OTHERS[word]}'? " if word in _OF_OTHERS else did_you_mean(word, known)
+            raise self._error("unknown type" if word else "a type is missing", meant)
         self._advance()
         return special()
 

@@ -18,7 +18,7 @@ from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_directory import DELTA, HUDI, ICEBERG, PAIMON, TableDirectory, recognised_table
 from paimon_cli.ingest.text_blocks import compression_of, uncompressed_name
 from paimon_cli.ingest.text_form import TEXT
-from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.options.option_text import did_you_mean, nearest
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import LEADS_NOWHERE, MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries, why_missing
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -131,7 +131,10 @@ class _Search:
         """The question whether a file beside `path` was meant; empty if none has a similar name."""
         directory, _, name = path.rpartition("/")
         with contextlib.suppress(StorageUnavailable):
-            return did_you_mean(name, [entry.name for entry in first_entries(self._storage, directory, MAX_SIMILAR)]).strip()
+            names = [entry.name for entry in first_entries(self._storage, directory, MAX_SIMILAR)]
+            # Two names with the same extension are not similar for that.
+            stem = nearest(_stem(name), map(_stem, names))
+            return did_you_mean(name, [known for known in names if _stem(known) == stem]).strip()
         return ""
 
     def _check_above(self, path: str) -> None:
@@ -242,3 +245,8 @@ def _spooled_stdin(format: str | None) -> SourceFile:
     with open(copy, "wb") as sink:
         shutil.copyfileobj(sys.stdin.buffer, sink)
     return SourceFile(LocalStorage(), str(copy), "<stdin>", format, copy.stat().st_size)
+
+
+def _stem(name: str) -> str:
+    """The name of a file without its extensions."""
+    return name[:1] + name[1:].partition(".")[0]

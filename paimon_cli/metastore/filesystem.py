@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, TookTooLong, UsageError
+from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, StorageUnavailable, TookTooLong, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, OnDamage, RegisteredTable, TableIdentifier
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.storage import MAX_SIMILAR, FileStatus, Storage, directories_of, first_entries, remove_empty_directory
 from paimon_cli.storage.time_bounds import look_at_each
 
@@ -49,7 +51,13 @@ class FileSystemMetastore(Metastore):
         storage, root = self.open_directory(self.root_url())
         entries = storage.list_directory(root)
         if not entries and not storage.exists(root):
-            raise NotFound(f"nothing exists at {root}", "there is no such directory", "check --warehouse, or name a directory")
+            above, _, name = root.rpartition("/")
+            beside: list[str] = []
+            with suppress(StorageUnavailable):
+                beside = [entry.name for entry in first_entries(storage, above, MAX_SIMILAR) if entry.is_directory]
+            meant = did_you_mean(name, beside)
+            hint = f"{meant}check --warehouse, or name a directory"
+            raise NotFound(f"nothing exists at {root}", "there is no such directory", hint)
         return entries
 
     def create_database(self, name: str) -> None:

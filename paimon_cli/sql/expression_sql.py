@@ -282,8 +282,8 @@ class ExpressionReader:
     def _with_texts(self, root: exp.Expr) -> str:
         """The SQL with all names in quotes that may be strings; empty if that does not explain every unknown name."""
         names = self._schema.field_names
-        unknown = [name for name in root.find_all(exp.Identifier) if isinstance(name.parent, exp.Column)]
-        unknown = [name for name in unknown if not name.parent.table and name.name not in names]
+        first = [column_path(column)[0] for column in root.find_all(exp.Column) if is_column(column)]
+        unknown = [name for name in first if name.name not in names]
         whole = self.sql.prefix + self.sql.text
         for name in sorted(unknown, key=lambda name: int(name.meta["start"]), reverse=True):
             if name.quoted or did_you_mean(name.name, names) or not self._may_be_text(name):

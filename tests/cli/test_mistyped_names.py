@@ -62,6 +62,17 @@ def test_columns_that_nearly_match_are_named(run: Run, folder: Path) -> None:
         ("write shop/orders rows.jsn", 3, "did you mean 'rows.json'?"),
         ("verify shop/orders --only dvv", 2, "did you mean 'dv'?"),
         ("lab run lost-update-colums", 2, "did you mean 'lost-update-columns'?"),
+        ("create t -C 'z datetime'", 2, "did you mean 'TIMESTAMP'?"),
+        ("create t -C 'z TEXT'", 2, "did you mean 'STRING'?"),
+        ("create t -C 'z UUID'", 2, "did you mean 'STRING'?"),
+        ("create t --from-file row.json", 3, "did you mean 'rows.json'?"),
+        ("reed shop/orders", 2, "hint: did you mean 'read'? paimon-cli read shop/orders\n"),
+        ("branch ls shop/orders", 2, "hint: did you mean 'branches'? paimon-cli branches ls shop/orders\n"),
+        ("snapshot ls shop/orders", 2, "hint: did you mean 'snapshots'? paimon-cli snapshots ls shop/orders\n"),
+        ("alter shop/orders set-option bucket=2", 2, "did you mean 'set'? paimon-cli alter shop/orders set bucket=2\n"),
+        ("select shop/orders", 2, "hint: paimon-cli sql 'SELECT * FROM \"shop/orders\" LIMIT 10'\n"),
+        ("select count(*) from shop.orders", 2, "hint: paimon-cli sql 'SELECT count(*) from shop.orders'\n"),
+        ("ls shp", 3, "did you mean 'shop'?"),
         ("read shop.oders --warehouse wh", 3, "did you mean 'shop.orders'?"),
         ("read shop.orders", 2, "named by its path: ./shop/orders"),
         ("read shop.orders --warehouse .", 3, "name it ./shop/orders"),
@@ -116,3 +127,17 @@ def test_decimal_commas_are_named_beside_texts_for_null(run: Run, folder: Path) 
     assert "--null-value 'n/a'; " in shown and "--decimal , --thousands ." in shown
     (folder / "p.csv").write_text("id;price\n1;1.234,50\n2;12,00\n3;n/a\n")
     run("write", "prices", "p.csv", "--delimiter", ";", "--null-value", "n/a", "--decimal", ",", "--thousands", ".")
+
+
+def test_a_file_with_nothing_but_its_extension_in_common_was_not_meant(run: Run, folder: Path) -> None:
+    (folder / "eu.csv").write_text("id\n1\n")
+    assert "did you mean" not in run("create", "sh", "--from-file", "nofile.csv", code=3).err
+    assert "did you mean 'eu.csv'?" in run("create", "sh", "--from-file", "eu.cvs", code=3).err
+
+
+def test_the_query_that_was_meant_can_be_pasted(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hint = run("select", "shop/orders", code=2).err.split("hint: ")[1]
+    run(*shlex.split(hint)[1:])
+    monkeypatch.chdir(folder / "shop")
+    hint = run("select", "orders", code=2).err.split("hint: ")[1]
+    run(*shlex.split(hint)[1:])

@@ -381,7 +381,15 @@ def test_strings_whose_quotes_a_shell_took_are_all_quoted(sql: str, meant: str) 
 
 
 @pytest.mark.parametrize(
-    "sql", ["item = tea and zzz = 1", "points = green tea", "zzz like te%", "item = a b or item = c", "item = x $y"]
+    "sql",
+    [
+        "item = tea and zzz = 1",
+        "item = tea and x.y = 1",
+        "points = green tea",
+        "zzz like te%",
+        "item = a b or item = c",
+        "item = x $y",
+    ],
 )
 def test_what_quotes_alone_do_not_mend_is_not_offered(sql: str) -> None:
     with pytest.raises(UsageError) as caught:
