@@ -56,7 +56,8 @@ def list_snapshots(
     most = MAX_IN_TEXT if limit is None and call.is_for_people else limit
     rows = opened.snapshots(limit=most, kind=kind, user=user)
     ids = opened.snapshot_ids()
-    footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
+    extent = f"{ids[0]} to {ids[-1]}" if len(ids) > 1 else f"number {ids[0]}" if ids else ""
+    footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {extent}" if ids else "no snapshots yet"
     if limit is None and len(rows) == most:
         footer += f"; --limit {len(ids)} shows all"
     call.show(Listing("SnapshotList", opened.name, SnapshotRow, rows, footer=footer))

@@ -115,7 +115,9 @@ class TableOptions(OwnOptions):
         elif self.table:
             error.details["of_table"] = self.table
             command = unset_command(self.table, key)
-            said = f"restore the value with which the table was written: paimon-cli alter {self.table} set {key}=VALUE"
+            allowed = error.why.removeprefix("allowed: ")
+            change = f"`alter {self.table} set {key}=...` with one of: {allowed}"
+            said = f"restore the value with which the table was written: {change}"
             error.set_hint(command or said)
 
     def check(self) -> None:

@@ -110,7 +110,7 @@ class SqlText:
 
     def _where(self, problem: SqlglotError) -> str:
         if not isinstance(problem, ParseError) or not problem.errors:
-            return "a quote is not closed" if isinstance(problem, TokenError) else ""
+            return "a quote is not closed" if isinstance(problem, TokenError) else "it holds nothing but a comment"
         first = problem.errors[0]
         at = f"'{first['highlight']}'"
         position = (first["col"] or 0) - len(self.prefix) - len(first["highlight"] or "") + 1

@@ -24,7 +24,7 @@ def test_lists_and_single_results(run: Run, table: Path) -> None:
     assert run("snapshots", "ls", table, "--fields", "kind, id", "-o", "csv").out == "kind,id\nAPPEND,1\n"
     assert run("snapshots", "show", table, "--fields", "id", "-o", "ndjson").out == '{"id":1}\n'
     hidden = run("snapshots", "ls", table, "--fields", "watermark,id").out
-    assert hidden == "Watermark  ID\n        -   1\n1 of 1 snapshot, 1 to 1\n"
+    assert hidden == "Watermark  ID\n        -   1\n1 of 1 snapshot, number 1\n"
 
 
 def test_rows(run: Run, table: Path) -> None:

@@ -337,6 +337,13 @@ def test_a_long_condition_is_quoted_in_part(condition: str) -> None:
     assert len(refused.value.what) < 300 and "..." in refused.value.message
 
 
+@pytest.mark.parametrize("sql", ["-" * 2000, "-- k = 1", "k = 'a", "k ="])
+def test_what_cannot_be_read_has_a_reason(sql: str) -> None:
+    with pytest.raises(UsageError, match="cannot read the condition") as caught:
+        parse_predicate(sql, SCHEMA)
+    assert caught.value.why
+
+
 WORDS = replace(SCHEMA, fields=(*SCHEMA.fields, DataField(90, "item", STRING), DataField(91, "points", BIGINT)))
 
 
@@ -384,7 +391,7 @@ def test_strings_whose_quotes_a_shell_took_are_all_quoted(sql: str, meant: str) 
     "sql",
     [
         "item = tea and zzz = 1",
-        "item = tea and x.y = 1",
+        "item = tea and qqq.y = 1",
         "points = green tea",
         "zzz like te%",
         "item = a b or item = c",

@@ -161,7 +161,8 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
         "target_bytes": target,
     }
     rhythm, said = commit_rhythm(table)
-    message = f"{small} of {len(files)} files are smaller than a tenth of {human_size(target)}{said}"
+    is_or_are = "is" if small == 1 else "are"
+    message = f"{small} of {counted(len(files), 'file')} {is_or_are} smaller than a tenth of {human_size(target)}{said}"
     crowded = table.crowded
     if not crowded:
         yield Finding("", OK, "small files", message, figures=figures | rhythm)
@@ -183,7 +184,8 @@ def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
         yield well("triggers", "a table without a primary key has no sorted runs to compact", snapshots=len(table.ids))
         return
     if len(table.ids) < MIN_COMMITS:
-        message = f"{len(table.ids)} snapshots are too few to simulate other triggers (at least {MIN_COMMITS})"
+        count = f"{counted(len(table.ids), 'snapshot')} {'is' if len(table.ids) == 1 else 'are'}"
+        message = f"{count} too few to simulate other triggers (at least {MIN_COMMITS})"
         yield well("triggers", message, snapshots=len(table.ids))
         return
     workload = history_workload(table.context)

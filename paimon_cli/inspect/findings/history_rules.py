@@ -103,7 +103,7 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
     least, target = table.context.options.manifest_merge_min_count, table.context.options.manifest_target_file_size
     size = sum(meta.file_size for meta in metas)
     figures: dict[str, Figure] = {"manifests": len(metas), "manifest_bytes": size, "merge_min_count": least}
-    message = f"{len(metas)} manifests of {human_size(size)}; {least} small ones are merged at a time"
+    message = f"{counted(len(metas), 'manifest')} of {human_size(size)}; {least} small ones are merged at a time"
     most = max(2 * least, MANY_MANIFESTS)
     if len(metas) <= most or size >= len(metas) * target // 10:
         yield Finding("", OK, "manifests", message, figures=figures)

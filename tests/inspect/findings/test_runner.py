@@ -246,3 +246,20 @@ def test_every_bad_value_is_found_and_can_be_taken_back(run: Run, tmp_path: Path
         assert FAILED not in shown and UNREADABLE not in shown
     run("alter", url, "unset", key)
     assert "PD018" not in run("health", url, "-o", "json", code=None).out
+
+
+def test_one_of_something_is_singular(tmp_path: Path) -> None:
+    said = "; ".join(found.message for found in findings_of(ExaminedTable(keyed(tmp_path / "t", 1), "T"), OK, costs=ALL))
+    assert "1 of 1 file is smaller" in said and "1 snapshot is too few" in said and "1 manifest of" in said
+    assert not re.search(r"\b1 (snapshots|manifests|files|buckets|options|commits)\b", said)
+
+
+def test_a_value_that_only_the_user_knows_is_no_line_to_paste(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    url = tiny(tmp_path / "t").url
+    schema = Path(url, "schema", "schema-0")
+    before = json.loads(schema.read_text())
+    schema.write_text(json.dumps({**before, "options": {**before["options"], "merge-engine": "foo"}}))
+    shown = run("read", url, code=2).err
+    assert (
+        "set merge-engine=...` with one of: deduplicate, " in shown and "=VALUE" not in shown and "paimon-cli alter" not in shown
+    )
