@@ -186,7 +186,9 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
                 continue
             recorded = text.strip()[:20].decode(errors="replace") or "nothing"
             plan.hints[path] = right
-            action = f"set it to {right} instead of {recorded}" if right else f"delete it: it says {recorded}, and there is no snapshot"
+            action = f"set it to {right} instead of {recorded}"
+            if right is None:
+                action = f"delete it: it says {recorded}, and there is no snapshot"
             plan.steps.append(RepairStep(HINTS, path, action))
 
 

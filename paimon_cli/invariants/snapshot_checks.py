@@ -52,7 +52,7 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
         yield Violation("PV001", context.layout.snapshot(gap.start), message)
 
 
-@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags, changelogs, or a hint and manifests of several commits has a snapshot"))
+@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags, changelogs, or commits and a hint has a snapshot"))
 def snapshots_are_kept(context: TableHistory) -> Iterator[Violation]:
     """PV069. Tags and changelogs are made of snapshots, and commits are built on them: without any, their files are lost."""
     if (left := context.snapshots.left_without_snapshot()) is not None:

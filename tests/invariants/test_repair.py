@@ -183,7 +183,7 @@ def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_base_lists_are_no_lost_commits(tmp_path: Path) -> None:
-    """A history was begun again over lost snapshots: each older commit is made again once, although base lists repeat its files."""
+    """A history was begun again over lost snapshots: older commits are made again once, though base lists repeat their files."""
     context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
     for number in range(4):
         tables.write(context, [{"n": number}])
