@@ -59,7 +59,7 @@ class Compaction(OpenedCatalog):
             table = self._open(self._to_commit(chosen.locate()))
             table.check_call()
             plan = plan_compaction(table.context, request)
-            table._warn_of_bucket_counts()
+            table._warn_of_buckets()
             return table, plan
 
         def plans() -> Iterator[tuple[Table, CompactionPlan]]:

@@ -115,7 +115,9 @@ class Inspection(OpenedTable):
         wanted = ALL_FILES if spec is None else FileFilter(spec.matches)
         table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument, wanted)
         if shown == table.latest:
-            return rows(self.context, table.all_buckets, findings_by_bucket(table))
+            found = rows(self.context, table.all_buckets, findings_by_bucket(table))
+            self._warn_of_buckets(in_rows=True)
+            return found
         return rows(self.context, bucket_files(self.context, shown, wanted).values())
 
     def lsm(
@@ -126,7 +128,7 @@ class Inspection(OpenedTable):
 
         rows = lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket_list(bucket))
         if snapshot is None:
-            self._warn_of_bucket_counts()
+            self._warn_of_buckets()
         return rows
 
     def explain_lsm(self, *, snapshot: int | None = None) -> LsmExplanation:

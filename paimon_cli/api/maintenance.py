@@ -138,7 +138,7 @@ class Maintenance(OpenedTable):
 
         self.check_call()
         plan = plan_compaction(self.context, compact_request(strategy, options))
-        self._warn_of_bucket_counts()
+        self._warn_of_buckets()
         return plan
 
     def plan_compact_manifests(self) -> Planned[ManifestsPlan, ManifestsSummary]:

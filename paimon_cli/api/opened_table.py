@@ -182,15 +182,19 @@ class OpenedTable:
         """Warn of a file that cannot be read, which a listing leaves out."""
         self.runtime.warn(f"{damage.message}; left out; {damage.hint or self.catalog_table.layout.if_damaged}")
 
-    def _warn_of_bucket_counts(self) -> None:
-        """Warn of partitions with a wrong number of buckets, which no compaction mends."""
+    def _warn_of_buckets(self, *, in_rows: bool = False) -> None:
+        """Warn of what no compaction mends: partitions with a wrong number of buckets, and lost schemas of files.
+
+        `in_rows`: the rows of buckets name the counts already.
+        """
         from paimon_cli.inspect.findings.examined_table import MIXED_COUNTS, OTHER_COUNT, ExaminedTable
         from paimon_cli.inspect.findings.finding import BUCKETS, ERROR, METADATA
-        from paimon_cli.inspect.findings.runner import findings_of
+        from paimon_cli.inspect.findings.runner import UNREADABLE, findings_of
 
         table = ExaminedTable(self.context, self.catalog_table.layout.argument)
+        codes = (UNREADABLE,) if in_rows else (MIXED_COUNTS, OTHER_COUNT, UNREADABLE)
         for finding in findings_of(table, ERROR, (BUCKETS,), (METADATA,)):
-            if finding.code in (MIXED_COUNTS, OTHER_COUNT):
+            if finding.code in codes:
                 self.runtime.warn(f"{finding.message}; run: {finding.command}")
 
     def check_call(self) -> None:

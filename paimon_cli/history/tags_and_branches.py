@@ -25,6 +25,7 @@ from paimon_cli.metadata.table_layout import (
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.threads import in_parallel
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,19 @@ class ChangelogHistory:
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The changelog of this snapshot; None if there is none. Raises `DamagedFile` if its file holds something else."""
         return read_snapshot(self.storage, self.layout, snapshot_id, "changelog")
+
+    def damage(self, threads: int, most: int | None = None) -> list[DamagedFile]:
+        """The errors of the changelogs, or of the newest `most`, that cannot be read."""
+
+        def look(number: int) -> DamagedFile | None:
+            try:
+                self.find(number)
+            except DamagedFile as error:
+                return error
+            return None
+
+        newest = self.ids()[-most:] if most else self.ids()
+        return [error for error in in_parallel(look, newest, threads) if error is not None]
 
     def all(self) -> list[Snapshot]:
         """All long-lived changelogs, oldest first. One that expires in the meantime may be missing."""

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history.tags_and_branches import TagHistory
+from paimon_cli.history.tags_and_branches import ChangelogHistory, TagHistory
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
+    BUCKETS,
     ERROR,
     HISTORY,
     LISTING,
@@ -29,6 +30,8 @@ from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.threads import in_parallel
 
 MANY_SNAPSHOTS = 1000
+MANY_CHANGELOGS = 100
+"""So many of the newest changelogs are read by commands that must be fast."""
 STALE_CONSUMER_DAYS = 7
 MANY_MANIFESTS = 60
 MERGED_BY_DEFAULT = 30
@@ -123,8 +126,20 @@ def tags_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
 
 
 @rule(HISTORY)
+def changelogs_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
+    """The newest long-lived changelogs; the search for orphans reads all."""
+    context = table.context
+    for damage in ChangelogHistory(context.storage, context.layout).damage(context.read_threads, MANY_CHANGELOGS):
+        table.note_damage(damage)
+    yield from ()
+
+
+@rule(BUCKETS)
 def schemas_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
-    """The schemas that the latest snapshot and its files name; with another one, readers would take their columns for others."""
+    """The schemas that the latest snapshot and its files name; with another one, readers would take their columns for others.
+
+    Neither can the buckets be compacted.
+    """
     named = set() if table.latest is None else {table.latest.schema_id, *table.state.table.schema_ids}
     for schema_id in sorted(named):
         try:

@@ -375,6 +375,15 @@ def a_damaged_tag_of_a_branch(folder: Path) -> TableContext:
 
 
 @odd
+def a_damaged_changelog(folder: Path) -> TableContext:
+    options = {"changelog-producer": "input", "changelog.num-retained.max": "40", "snapshot.num-retained.max": "3"}
+    context = keyed(folder, 4, {**options, "snapshot.num-retained.min": "1"})
+    Table.open(context.url).expire(retain_max=1, retain_min=1)
+    Path(context.layout.changelog(2)).write_text("{")
+    return context
+
+
+@odd
 def lost_snapshots(folder: Path) -> TableContext:
     context, _ = with_branch(folder)
     shutil.rmtree(context.layout.snapshot_directory)

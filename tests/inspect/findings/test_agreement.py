@@ -21,7 +21,7 @@ from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import CROWDED, DUE, HIDDEN, MIXED_COUNTS, OTHER_COUNT, POSTPONED, STALLED
 from paimon_cli.inspect.findings.finding import LISTING
-from paimon_cli.inspect.findings.runner import RULES
+from paimon_cli.inspect.findings.runner import RULES, UNREADABLE
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.service_turn import NO_UPKEEP, look
 from paimon_cli.maintain.end_of_history import EndOfHistory
@@ -164,8 +164,9 @@ def test_every_command_on_buckets_has_the_findings_about_them(judged: Judged) ->
     assert all(finding["command"] in shown for finding in about.values())
     for answer in (plan, *([judged.ask("lsm show")] if judged.context.schema.primary_keys else [])):
         warned = [line for line in answer.err.splitlines() if line.startswith("warning: ")]
-        counts = [finding for code, finding in about.items() if code in OF_COUNTS]
-        assert warned == [f"warning: {f['message']}; run: {f['command']}" for f in counts]
+        told = [finding for code, finding in about.items() if code in OF_COUNTS]
+        told += [finding for finding in found if finding["code"] == UNREADABLE and judged.name == "a_lost_older_schema"]
+        assert warned == [f"warning: {f['message']}; run: {f['command']}" for f in told]
 
 
 def test_what_keeps_commands_from_judging_is_said_alike(judged: Judged) -> None:
@@ -286,6 +287,20 @@ def test_a_table_that_has_lost_its_schemas_is_no_place_for_a_new_one(tmp_path: P
         shutil.rmtree(Path(name) / left)
     gone = call("health", name, "-o", "json")
     assert gone.code == 3 and "create" not in gone.error["hint"], "files without any version are no table"
+
+
+def test_no_list_of_work_is_silent_about_a_lost_schema(tmp_path: Path) -> None:
+    """Files of an older schema can be neither read nor compacted."""
+    url = BUILDERS["a_lost_older_schema"](tmp_path / "t").url
+    for command in ("compact --dry-run", "lsm show", "buckets ls"):
+        answer = call(*command.split(), url)
+        assert answer.code == 0 and f"run: paimon-cli verify {url}" in answer.err, command
+
+
+def test_all_commands_name_a_damaged_changelog(tmp_path: Path) -> None:
+    url = BUILDERS["a_damaged_changelog"](tmp_path / "t").url
+    for command in ("describe", "health", "advise"):
+        assert "changelog-2" in call(command, url, "-o", "json").out, command
 
 
 def test_a_half_dropped_table_does_not_exist_for_create(tmp_path: Path) -> None:

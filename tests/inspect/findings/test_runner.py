@@ -130,7 +130,7 @@ def test_only_writers_that_compact_wait_for_a_compaction(tmp_path: Path) -> None
         return {f.code: f.command for f in findings_of(ExaminedTable(BUILDERS[name](tmp_path / name), "T"))}
 
     assert found("at_the_stop_trigger") == {"PD012": "paimon-cli compact T --strategy minor"}
-    assert found("write_only_beyond_the_stop_trigger") == {"PD027": "paimon-cli compact T --dedicated --strategy minor"}
+    assert found("write_only_beyond_the_stop_trigger") == {"PD027": "paimon-cli compact T --strategy minor"}
 
 
 def test_a_table_that_nothing_compacts_is_found_however_few_snapshots_it_keeps(tmp_path: Path) -> None:
