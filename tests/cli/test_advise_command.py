@@ -82,7 +82,7 @@ def test_the_size_of_a_bucket_decides(
 
 def test_small_files_and_where_they_come_from(tmp_path: Path) -> None:
     found = advice(made(tmp_path, 12, bucket=2, write__only="true"), "small-files")["small files"]
-    assert found.command == "paimon-cli compact T --dedicated --strategy full"
+    assert found.command == "paimon-cli compact T --strategy full"
     assert (found.figures["files"], found.figures["files_per_commit"], found.figures["buckets_per_commit"]) == (24, 2.0, 2.0)
     assert found.figures["partitions_per_commit"] == 1.0
 

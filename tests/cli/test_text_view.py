@@ -154,7 +154,7 @@ def test_commands_that_mend_are_never_cut(run: Run, terminal: Width, tmp_path: P
     table = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], options={"write-only": "true"})
     for number in range(9):
         write(table, [{"id": number}])
-    command = f"paimon-cli compact {table.url} --dedicated --strategy minor"
+    command = f"paimon-cli compact {table.url} --strategy minor"
     assert f"         run: {command}" in run("describe", table.url).out.splitlines()
 
 

@@ -66,7 +66,7 @@ def test_a_compaction_that_is_due_is_advised(tmp_path: Path) -> None:
     assert [row.advice for row in table.buckets()] == [None]
     write(context, [{"k": 1}])
     (row,) = table.buckets()
-    command = f"paimon-cli compact {context.url} --dedicated --strategy minor"
+    command = f"paimon-cli compact {context.url} --strategy minor"
     assert (row.advice, row.reason, row.code) == (command, "compaction is due", "PD027")
     table.compact(strategy="minor")
     assert [row.advice for row in table.buckets()] == [None]

@@ -64,8 +64,10 @@ class ExaminedTable:
         return f"paimon-cli alter {self.argument} {change}"
 
     def compacted(self, *options: str) -> str:
-        """The command that compacts the table: as a dedicated job where writers leave that to one."""
-        dedicated = ("--dedicated",) if self.context.options.write_only else ()
+        """The command that compacts the table once, as notes about waiting records name it, too. One that stays and watches is
+        the dedicated job to which writers leave compaction; `--dedicated` only has it warn where they do not.
+        """
+        dedicated = ("--dedicated",) if "--watch" in options and self.context.options.write_only else ()
         return " ".join(("paimon-cli compact", self.argument, *dedicated, *options))
 
     def note_damage(self, error: PaimonError) -> str:
