@@ -29,7 +29,11 @@ def tagged_snapshots(context: TableContext) -> list[Snapshot]:
         if status.name.startswith(TAG_PREFIX) and not status.is_directory:
             content = _read(context, status.path)
             if content is not None:
-                snapshot = Snapshot.from_json(content, status.path)
+                try:
+                    snapshot = Snapshot.from_json(content, status.path)
+                except DamagedFile as error:
+                    error.set_hint(context.layout.if_damaged)
+                    raise
                 tagged[snapshot.id] = snapshot
     return [tagged[number] for number in sorted(tagged)]
 

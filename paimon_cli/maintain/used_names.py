@@ -95,8 +95,9 @@ class UsedNames:
             self._take_in_files(snapshot, version.is_changelog)
         except FileNotFoundError:
             return
-        except DamagedFile:
+        except DamagedFile as error:
             if storage.exists(version.path):
+                error.set_hint(self.context.layout.if_damaged)
                 raise
 
     def _take_in_files(self, snapshot: Snapshot, is_changelog: bool) -> None:

@@ -303,6 +303,14 @@ def test_all_commands_name_a_damaged_changelog(tmp_path: Path) -> None:
         assert "changelog-2" in call(command, url, "-o", "json").out, command
 
 
+def test_jobs_name_a_table_with_damage_as_the_user_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, command in (("a_damaged_tag", "expire --retain-max 1 --retain-min 1 --yes"), ("a_damaged_changelog", "orphans ls")):
+        BUILDERS[name](tmp_path / name)
+        answer = call(*command.split(), name, "-o", "json")
+        assert answer.code == 10 and answer.error["hint"].endswith(f"paimon-cli verify {name}"), (command, name)
+
+
 def test_a_half_dropped_table_does_not_exist_for_create(tmp_path: Path) -> None:
     context = BUILDERS["dropped_half_way"](tmp_path / "t")
     assert call("branches", "ls", context.url).code == 3, "it has no history to list"
