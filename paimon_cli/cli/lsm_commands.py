@@ -159,6 +159,9 @@ def _footer(row: LsmRow) -> str:
     space = f"space amplification {row.space_amplification_percent}% (limit {_limit(row.space_limit_percent)}%)"
     amplification = f"read amplification {row.read_amplification}   {space}{share}   DV rows {row.deletion_vector_rows}"
     amplification += f"\nlast full compaction: {_last_full(row)}"
+    if row.waiting_records:
+        wait = "waits" if row.waiting_records == 1 else "wait"
+        amplification += f"\nnot visible yet: {counted(row.waiting_records, 'stored record')} that {wait} for a compaction"
     if row.bucket == POSTPONE_BUCKET:
         return f"{amplification}\nnext compaction: {row.would_compact}\n"
     if row.output_level is None:

@@ -15,6 +15,7 @@ from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.history.live_files import BucketFiles, BucketNumbers, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.inspect.compaction_report import percent_above
 from paimon_cli.inspect.file_report import key_values
 from paimon_cli.inspect.next_compaction import next_compactions
@@ -57,8 +58,8 @@ class LsmRow:
     limit is None if its option cannot be read.
     `last_full`: time (epoch millis) of the last compaction of all runs; `last_full_snapshot`: its snapshot. If that has
     expired, it is None and the time is that of the newest file in the highest level. `deletion_vector_rows`: rows marked as
-    deleted. `would_compact`: what universal compaction would do now, or why it would do nothing. `not_supported`: why this
-    version cannot compact the table; None if it can.
+    deleted; `waiting_records`: those that reads skip until a compaction. `would_compact`: what universal compaction would do
+    now, or why it would do nothing. `not_supported`: why this version cannot compact the table; None if it can.
     """
 
     partition: str
@@ -71,6 +72,7 @@ class LsmRow:
     space_amplification_percent: int
     space_limit_percent: int | None
     deletion_vector_rows: int
+    waiting_records: int
     last_full: int | None
     last_full_snapshot: int | None
     would_compact: str
@@ -184,6 +186,7 @@ def _lsm_row(
         space_amplification_percent=percent_above(sum(run.size for run in runs), oldest),
         space_limit_percent=_limit(context, "max_size_amplification_percent"),
         deletion_vector_rows=sum(r.cardinality or 0 for index in state.index_files for r in index.deletion_vector_ranges or ()),
+        waiting_records=waiting_rows(context.mode, state.bucket, state.files),
         last_full=None if full is None else full.millis,
         last_full_snapshot=None if full is None else full.snapshot_id,
         would_compact=_next_compaction(plan),

@@ -182,6 +182,9 @@ def test_rows_that_wait_for_buckets_form_no_tree(run: Run, tmp_path: Path) -> No
     table = golden_table("java-1.4", "postpone", tmp_path)
     text = run("lsm", "show", table).out
     assert "next compaction: postponed rows get their buckets" in text and "WOULD PICK" not in text
+    waiting = [row["waiting_records"] for row in run("lsm", "show", table, "-o", "json").json["items"]]
+    assert all(waiting) and waiting == [row["waiting_records"] for row in run("buckets", "ls", table, "-o", "json").json["items"]]
+    assert f"not visible yet: {waiting[0]} stored record" in text
     assert "has no sorted runs" in run("lsm", "explain", table, code=2).err
     plan = run("compact", table, "--dry-run", "-o", "json").json["items"]
     assert [(item["bucket"], item["runs_before"], item["output_level"]) for item in plan] == [(-2, 5, 0), (-2, 4, 0), (-2, 5, 0)]
