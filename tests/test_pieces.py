@@ -160,7 +160,7 @@ CUTS_NOTHING = {
         "storage/ranged_file": "_FETCH_THREADS",
     },
     "memory, estimates and defaults of what is simulated": {
-        "inspect/findings/history_rules": "MERGED_BY_DEFAULT",
+        "inspect/findings/history_rules": "MANY_CHANGELOGS MERGED_BY_DEFAULT",
         "bucket/hash_index": "_DENSE_RATIO _LINEAR_STEPS",
         "history/manifest_cache": "_ENTRY_BYTES",
         "ingest/source_files": "BEGINNING_BYTES",

@@ -31,7 +31,7 @@ from paimon_cli.storage.threads import in_parallel
 
 MANY_SNAPSHOTS = 1000
 MANY_CHANGELOGS = 100
-"""So many of the newest changelogs are read by commands that must be fast."""
+"""The most changelogs, the newest ones, that are read by commands that must be fast."""
 STALE_CONSUMER_DAYS = 7
 MANY_MANIFESTS = 60
 MERGED_BY_DEFAULT = 30
