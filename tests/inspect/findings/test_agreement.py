@@ -208,7 +208,7 @@ def test_a_value_that_keeps_a_table_from_being_opened_is_mended_by_the_command_o
     if key in ONLY_ONE_IS_RIGHT:
         assert not finding["command"] and call("alter", context.url, "unset", key).code == 2, "the default may be wrong"
         assert stopped.error["hint"] in finding["message"]
-        command = command.partition("`")[0].replace(f"{key}=...", f"{key}={ONLY_ONE_IS_RIGHT[key]}")
+        command = stopped.error["hint"].split("`")[1].replace(f"{key}=...", f"{key}={ONLY_ONE_IS_RIGHT[key]}")
     else:
         assert finding["command"] == f"paimon-cli {command}"
     assert call(*shlex.split(command)).code == 0
