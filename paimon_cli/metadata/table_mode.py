@@ -161,8 +161,6 @@ class TableMode:
         elif self.bucket_mode.postpones and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
             why = f"with {SNAPSHOT_ORDERING} postponed rows would be ordered by the snapshot of their compaction, not their own"
             yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"remove the option {SNAPSHOT_ORDERING}")
-        elif self.bucket == 0 and work != COMPACT:
-            yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
         elif self.bucket_mode.moves_keys and self.keeps_deleted_rows and work in (WRITE, CHANGE_ROWS):
             why = "with ignore-delete=true a row that moves to another partition could not be deleted from the old one"
             hint = "set ignore-delete=false on a new table, or add the partition columns to the primary key"
