@@ -228,30 +228,24 @@ def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[De
     """
     picked = (d for d in decisions if not isinstance(d, SkippedBucket))
     by_urgency = sorted(picked, key=lambda task: (-task.runs_before, task.size))
-    later: dict[BucketId, str] = {}
-    others_wait: set[BucketId] = set()
+    later: dict[BucketId, SkippedBucket] = {}
     size = count = 0
     for task in by_urgency:
         if limits.max_buckets is not None and count >= limits.max_buckets:
-            later[task.bucket_id] = f"{task.reason}, but this round already has {limits.max_buckets} buckets (--max-buckets)"
+            later[task.bucket_id] = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets)")
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
-            later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
+            later[task.bucket_id] = _left(task, f"{size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)")
         elif limits.turn_bytes is not None and count and size + task.size > limits.turn_bytes:
-            later[task.bucket_id] = f"{task.reason}, but other tables are waiting for their turn"
-            others_wait.add(task.bucket_id)
+            later[task.bucket_id] = replace(_left(task, "other tables are waiting for their turn"), waits_for_turn=True)
         else:
             size, count = size + task.size, count + 1
-    return tuple(
-        _left_for_later(d, later[d.bucket_id], d.bucket_id in others_wait) if d.bucket_id in later else d for d in decisions
-    )
+    return tuple(later.get(decision.bucket_id, decision) for decision in decisions)
 
 
-def _left_for_later(decision: Decision, reason: str, waits_for_turn: bool) -> Decision:
-    if isinstance(decision, SkippedBucket):
-        return decision
-    runs, files = decision.runs_before, len(decision.files)
-    left = SkippedBucket(decision.partition, decision.bucket, runs, reason, files=files, size=decision.size)
-    return replace(left, waits_for_turn=waits_for_turn)
+def _left(task: CompactionTask | PostponedRows, why: str) -> SkippedBucket:
+    """The decision to leave a bucket for a later round."""
+    reason = f"{task.reason}, but {why}"
+    return SkippedBucket(task.partition, task.bucket, task.runs_before, reason, files=len(task.files), size=task.size)
 
 
 def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:

@@ -16,7 +16,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.compact.compaction_plan import FULL_STRATEGY
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
 from paimon_cli.errors import Conflict, PaimonError, Refused, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
@@ -186,14 +186,13 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
     if snapshot is None:
         raise ValueError("a table without snapshots has no partitions to rescale")
     chosen = {partition.key for partition in plan.partitions}
-    # Level 0 would hide the rows, and a later compaction would report each of them as new.
-    compacts = context.mode.hides_level_0 or context.mode.changelog_producer.reports_compactions
+    compaction = _compaction(context, snapshot.id, stamp := new_stamp(context))
     context = context.with_level_0()
     with expiry_noticed(context, snapshot.id):
         splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
         engine.prepare(Work.of(file for split in splits for file in split.files), progress)
         shown = _shown_rows(context, splits, engine, progress)
-    scaled, stamp = context.with_buckets(plan.buckets), new_stamp(context)
+    scaled = context.with_buckets(plan.buckets)
     job = WritePlan(
         context=scaled,
         incoming=RowsOfTable(context),
@@ -201,7 +200,7 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
         buckets=TargetBuckets(plan.buckets),
         read_snapshot_id=snapshot.id,
         file_stamp=stamp,
-        compaction=CompactionWhileWriting(WriterCompaction(snapshot.id, stamp, FULL_STRATEGY)) if compacts else None,
+        compaction=compaction,
         replaces_rows=True,
     )
     new_files = NewFiles(scaled, job.file_stamp)
@@ -216,6 +215,16 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
     snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)
     return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots)
+
+
+def _compaction(context: TableContext, read_snapshot_id: int, stamp: str) -> CompactionWhileWriting | None:
+    """How the writers compact, if readers skip level 0, or a later compaction would report each row as a new one."""
+    producer = context.mode.changelog_producer
+    if not (context.mode.hides_level_0 or producer.reports_compactions):
+        return None
+    # A minor compaction leaves rows below the top level; if it need not wait for lookups, also at level 0.
+    strategy = FULL_STRATEGY if producer.compares_top_levels or not context.options.lookup_wait else MINOR_STRATEGY
+    return CompactionWhileWriting(WriterCompaction(read_snapshot_id, stamp, strategy))
 
 
 def _expect_nothing_left(context: TableContext, buckets: int) -> None:

@@ -144,6 +144,7 @@ def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
         {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
         {"merge-engine": "first-row"},
         {"changelog-producer": "lookup"},
+        {"changelog-producer": "lookup", "lookup-wait": "false"},
         {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "1"},
     ],
 )
@@ -151,6 +152,7 @@ def test_no_reader_sees_a_change(tmp_path: Path, options: dict[str, str]) -> Non
     made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=2, options=options)
     for first in (0, 3):
         write(made, [{"k": k, "n": first} for k in range(first, first + 9)])
+    compact(made, strategy="full")  # reports what waits
     before = sorted(map(str, rows_of(made)))
     done = rescale(made, 3)
     after = TableContext.open(made.url)
