@@ -67,15 +67,28 @@ def _lists_of_other_branches(storage: Storage, layout: TableLayout) -> Iterator[
     directories = storage.list_directory(layout.branches_directory)
     branches = [status.name.removeprefix(BRANCH_PREFIX) for status in directories if status.name.startswith(BRANCH_PREFIX)]
     for branch in {MAIN_BRANCH, *filter(None, branches)} - {layout.branch}:
-        other = layout.of_branch(branch)
-        for status in (
-            *(s for s in storage.list_directory(other.snapshot_directory) if parse_numbered(SNAPSHOT_PREFIX, s.name) is not None),
-            *(s for s in storage.list_directory(other.tag_directory) if s.name.startswith(TAG_PREFIX)),
-            *(s for s in storage.list_directory(other.changelog_directory) if s.name.startswith(CHANGELOG_PREFIX)),
-        ):
-            try:
-                snapshot = Snapshot.from_json(storage.read_bytes(status.path), status.path)
-            except FileNotFoundError:  # it has expired
-                continue
-            lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
-            yield from (name for name in lists if name is not None)
+        for path in version_files(storage, layout.of_branch(branch)):
+            yield from lists_named_in(storage, path)
+
+
+def version_files(storage: Storage, layout: TableLayout) -> Iterator[str]:
+    """The paths of the snapshots, tags and changelogs of a branch, as listed. Foreign files are left out."""
+    for status in storage.list_directory(layout.snapshot_directory):
+        if parse_numbered(SNAPSHOT_PREFIX, status.name) is not None:
+            yield status.path
+    for status in storage.list_directory(layout.tag_directory):
+        if status.name.startswith(TAG_PREFIX) and not status.is_directory:
+            yield status.path
+    for status in storage.list_directory(layout.changelog_directory):
+        if parse_numbered(CHANGELOG_PREFIX, status.name) is not None:
+            yield status.path
+
+
+def lists_named_in(storage: Storage, path: str) -> list[str]:
+    """The manifest lists that a version file names; none if it has expired. Raises `DamagedFile`."""
+    try:
+        snapshot = Snapshot.from_json(storage.read_bytes(path), path)
+    except FileNotFoundError:
+        return []
+    lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
+    return [name for name in lists if name is not None]

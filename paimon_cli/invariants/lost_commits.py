@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported
-from paimon_cli.history.lost_history import LIST_PREFIX
+from paimon_cli.history.lost_history import LIST_PREFIX, lists_named_in, version_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
-from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.storage import keep_deleted
 
 
@@ -31,7 +30,7 @@ class LostCommit:
 
 def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]:
     """Candidates, oldest first, no two with the same file. Unreadable lists, and lists that also delete files (compactions), are
-    left to orphan cleaning.
+    left to orphan cleaning. Raises `DamagedFile` for an unreadable version of another branch.
     """
     named = _named_lists(context)
     seen = {entry.file.file_name for entry in newest.live} | _named_files(context, named)
@@ -87,30 +86,20 @@ def _was_published(context: TableContext) -> bool:
     return hint is not None and hint > max(context.snapshots.ids(), default=0)
 
 
-def _all_snapshots(context: TableContext) -> Iterator[Snapshot]:
-    for name in (context.branch, *context.branches.names()):
-        branch = context.at_branch(name)
-        for number in branch.snapshots.ids():
-            try:
-                snapshot = branch.snapshots.find(number)
-            except DamagedFile:
-                continue
-            if snapshot is not None:
-                yield snapshot
-        for tag in branch.tags.names():
-            found = branch.tags.find(tag)
-            if found is not None:
-                yield found.snapshot
-        for status in context.storage.list_directory(branch.layout.changelog_directory):
-            if status.name.startswith(CHANGELOG_PREFIX):
-                yield Snapshot.from_json(context.storage.read_bytes(status.path), status.path)
-
-
 def _named_lists(context: TableContext) -> set[str]:
+    """The manifest lists that the versions of all branches name.
+
+    Unreadable versions of this branch are skipped, so that their commits can be made again. Raises `DamagedFile` for those of
+    other branches, whose commits would look lost.
+    """
     named: set[str] = set()
-    for snapshot in _all_snapshots(context):
-        named |= {snapshot.base_manifest_list, snapshot.delta_manifest_list}
-        named |= {name for name in (snapshot.changelog_manifest_list,) if name is not None}
+    for branch in (MAIN_BRANCH, *context.branches.directories()):
+        for path in version_files(context.storage, context.layout.of_branch(branch)):
+            try:
+                named.update(lists_named_in(context.storage, path))
+            except DamagedFile:
+                if branch != context.branch:
+                    raise
     return named
 
 

@@ -386,7 +386,15 @@ def _plan_lost_commits(
     context: TableContext, plan: RepairPlan, version: Version, only: Sequence[str], min_age_millis: int, is_sure: bool
 ) -> None:
     """Lost commits, repaired if a snapshot is known to be lost; otherwise on request only, as the commit may have failed."""
-    for lost in lost_commits(context, version):
+    try:
+        candidates = list(lost_commits(context, version))
+    except DamagedFile as error:
+        path = error.path or context.layout.root
+        if all(step.path != path for step in plan.steps):
+            action = f"commits of its branch would look lost, so lost ones are not searched for: {error}"
+            plan.steps.append(RepairStep(BY_HAND, path, action))
+        return
+    for lost in candidates:
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis
         found = f"{counted(len(lost.entries), 'data file')} with {counted(rows, 'row')}, {age // 1000} s old"

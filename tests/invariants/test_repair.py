@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
@@ -30,6 +31,7 @@ from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.metadata.snapshot import OVERWRITE
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests import tables
@@ -192,6 +194,29 @@ def test_base_lists_are_no_lost_commits(tmp_path: Path) -> None:
     plan = repaired(context, "lost-commits")
     assert len(plan.steps) == 4
     assert sorted(row["n"] for row in tables.rows(context)) == [0, 1, 2, 3, 4]
+
+
+@pytest.fixture
+def branched(tmp_path: Path) -> TableContext:
+    """A table with a commit of its own, one in its branch `side`, and one above that."""
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    Table.open(context.url).branches.create("side")
+    for number, name in enumerate((MAIN_BRANCH, "side", MAIN_BRANCH)):
+        tables.write(context.at_branch(name), [{"n": number}])
+    return context
+
+
+@pytest.mark.parametrize("name", [MAIN_BRANCH, "side"])
+def test_commits_to_other_branches_are_not_lost(branched: TableContext, name: str) -> None:
+    assert plan_repair(branched.at_branch(name), ("lost-commits",)).steps == []
+
+
+def test_a_commit_of_an_unreadable_branch_is_not_made_again(branched: TableContext) -> None:
+    path = branched.layout.of_branch("side").snapshot(1)
+    cut(path)
+    (step,) = plan_repair(branched, ("lost-commits",)).steps
+    assert (step.kind, step.path) == (BY_HAND, path) and "would look lost" in step.action
+    assert kinds(plan_repair(branched)) == [BY_HAND], "named once, with the ways out"
 
 
 def test_the_command_for_a_young_lost_commit_makes_it_again(run: Run, tmp_path: Path) -> None:  # noqa: F811
