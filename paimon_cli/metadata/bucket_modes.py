@@ -5,10 +5,10 @@ The rest of the program asks for these properties, never for a mode.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_schema import TableSchema
 
 DYNAMIC_BUCKET = -1
 """The value of the option `bucket` for buckets that writers choose, or for none."""
@@ -87,12 +87,12 @@ UNAWARE = BucketMode(
 )
 
 
-def bucket_mode_of(schema: TableSchema, bucket: int) -> BucketMode:
-    """The mode of a table with this value of the option `bucket`."""
+def bucket_mode_of(primary_keys: Collection[str], partition_keys: Collection[str], bucket: int) -> BucketMode:
+    """The mode of a table with these keys and this value of the option `bucket`."""
     if bucket == POSTPONE_BUCKET:
         return POSTPONED
     if bucket != DYNAMIC_BUCKET:
         return FIXED
-    if not schema.primary_keys:
+    if not primary_keys:
         return UNAWARE
-    return DYNAMIC if set(schema.partition_keys) <= set(schema.primary_keys) else CROSS_PARTITION
+    return DYNAMIC if set(partition_keys) <= set(primary_keys) else CROSS_PARTITION

@@ -67,7 +67,7 @@ class TableMode:
     ) -> TableMode:
         return cls(
             bool(schema.primary_keys),
-            bucket_mode_of(schema, options.bucket),
+            bucket_mode_of(schema.primary_keys, schema.partition_keys, options.bucket),
             options.merge_engine,
             options.changelog_producer,
             options.deletion_vectors_enabled and not ignores_vectors,

@@ -11,6 +11,7 @@ from typing import Any
 from paimon_cli.datatypes.data_type import DataField, DataType, RowType, check_field_names
 from paimon_cli.datatypes.field_types import field_from_json, field_to_json
 from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.metadata.bucket_modes import bucket_mode_of
 from paimon_cli.metadata.snapshot import dump_java_json
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.table_options import TableOptions
@@ -68,9 +69,8 @@ class TableSchema:
 
     @property
     def has_movable_rows(self) -> bool:
-        """Whether rows may move to another partition: the primary key lacks partition columns, and buckets are dynamic."""
-        is_outside = bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
-        return is_outside and self.options.get("bucket", "-1").strip() == "-1"
+        """Whether rows may move to another partition (`BucketMode.moves_keys`). Raises `UsageError` for an invalid `bucket`."""
+        return bucket_mode_of(self.primary_keys, self.partition_keys, self.typed_options.bucket).moves_keys
 
     @property
     def bucket_key_names(self) -> tuple[str, ...]:
