@@ -107,7 +107,8 @@ class MergeEngine(Protocol):
     """Merges the rows of each key. Retractions are kept; the caller decides whether to drop them.
 
     Results are merged again, with older and with newer rows: for added rows a, b, c in this order, merging a with the result of
-    b and c must give the same as merging the result of a and b with c. `tests/lsm/test_engine_contract.py` tests each engine.
+    b and c must give the same as merging the result of a and b with c. `tests/lsm/test_engine_contract.py` tests each engine with
+    its default options. As in Java, sequence groups break the rule where rows that arrived late are aggregated in order.
     """
 
     @property

@@ -16,7 +16,7 @@ DYNAMIC_BUCKET = -1
 
 @dataclass(frozen=True)
 class BucketMode:
-    """How rows are assigned to buckets. No property has a default: whoever adds a mode must decide on each."""
+    """How rows are assigned to buckets. No property has a default, so that a new mode must set each."""
 
     name: str
     text: str

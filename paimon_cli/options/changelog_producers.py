@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ChangelogProducer:
-    """What a changelog producer does. No property has a default: whoever adds one must decide on each."""
+    """What a changelog producer does. No property has a default, so that a new one must set each."""
 
     name: str
     """The value of the option `changelog-producer`."""
@@ -31,7 +31,7 @@ class ChangelogProducer:
         return self.looks_up_old_rows or self.compares_top_levels
 
     def lowest_level(self, levels: int) -> int:
-        """The lowest of so many levels whose rows are in a changelog, or in the delta of their commit."""
+        """The lowest of this number of levels whose rows are in a changelog, or in the delta of their commit."""
         if self.compares_top_levels:
             return levels - 1
         return 1 if self.looks_up_old_rows else 0

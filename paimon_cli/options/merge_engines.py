@@ -19,7 +19,7 @@ class MergeResult(Enum):
 
 @dataclass(frozen=True)
 class MergeRules:
-    """What a merge engine does. No property has a default: whoever adds an engine must decide on each."""
+    """What a merge engine does. No property has a default, so that a new engine must set each."""
 
     name: str
     """The value of the option `merge-engine`."""
@@ -56,7 +56,7 @@ MERGE_ENGINES = {
             name="partial-update",
             result=MergeResult.COMBINED,
             missing_columns_stay=True,
-            deleting_options=("partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)"),
+            deleting_options="partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
         ),
         MergeRules(
             name="aggregation",

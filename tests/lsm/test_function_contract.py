@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from pyroaring import BitMap
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
-from paimon_cli.lsm.aggregators.aggregator import ADD, Aggregator, ColumnHistory, StepByStep, column_history
+from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, Aggregator, ColumnHistory, StepByStep, column_history
 from paimon_cli.lsm.aggregators.catalog import aggregate_functions, aggregator_of
 from paimon_cli.lsm.aggregators.sketches import Bitmap64, sketch_library
 from paimon_cli.options.table_options import TableOptions
@@ -116,9 +116,10 @@ def meaning(function: str, value: Any) -> Any:
     return round(sketch_library(function).hll_sketch.deserialize(value).get_estimate(), 6)
 
 
-def merged(aggregator: Aggregator, values: list[Any], t: pa.DataType) -> Any:
+def merged(aggregator: Aggregator, values: list[Any], t: pa.DataType, codes: Sequence[int] | None = None) -> Any:
+    """`codes`: of each value, by default ADD."""
     order = np.arange(len(values))
-    history: ColumnHistory = column_history(order, np.zeros(1, np.int64), np.full(len(values), ADD, np.int8))
+    history: ColumnHistory = column_history(order, np.zeros(1, np.int64), np.array(codes or [ADD] * len(values), np.int8))
     return aggregator.merge(pa.array(values, t), history).to_pylist()[0]
 
 
@@ -141,6 +142,46 @@ def test_results_can_be_merged_again(function: str, sql: str, options: dict[str,
         dice = random.Random(seed)
         values = [None if dice.random() < 0.2 else value(dice) for _ in range(dice.randint(2, 6))]
         assert is_associative(aggregator, values, arrow_type(t), lambda result: meaning(function, result)), values
+
+
+RETRACTING = {"sum", "product", "last_value", "last_non_null_value", "collect", "merge_map", "nested_update"}
+EXACT = {"sum", "last_value"}
+"""Functions whose result says what a retraction takes back, even without the older rows."""
+
+
+@pytest.mark.parametrize(
+    ("function", "sql", "options", "value"),
+    [case for case in CASES if case[0] in RETRACTING],
+    ids=[f"{c[0]}-{c[1]}-{len(c[2])}" for c in CASES if c[0] in RETRACTING],
+)
+def test_older_rows_are_merged_before_what_retracts_them(
+    function: str, sql: str, options: dict[str, str], value: Callable[[Dice], Any]
+) -> None:
+    """In the other order, the retraction of a value that is not there yet is lost, as in Java."""
+    t = arrow_type(parse_sql_type(sql))
+    aggregator = aggregator_of(function, DataField(0, "c", parse_sql_type(sql)), TableOptions(options))
+    losses = 0
+    for seed in range(100):
+        dice = random.Random(seed)
+        values = [value(dice) or 1 if function == "product" else value(dice) for _ in range(dice.randint(2, 5))]
+        codes = [ADD, *(dice.choice((ADD, RETRACT)) for _ in values[1:])]
+        if function == "product":  # integers are divided without a remainder
+            values = [values[0] if code == RETRACT else value for code, value in zip(codes, values, strict=True)]
+        at_once = meaning(function, merged(aggregator, values, t, codes))
+        for cut in range(1, len(values)):
+            older, newer = (merged(aggregator, values[part], t, codes[part]) for part in (slice(cut), slice(cut, None)))
+            assert meaning(function, merged(aggregator, [older, *values[cut:]], t, [ADD, *codes[cut:]])) == at_once
+            losses += meaning(function, merged(aggregator, [*values[:cut], newer], t, [*codes[:cut], ADD])) != at_once
+    assert (losses == 0) == (function in EXACT)
+
+
+def test_the_functions_that_retract() -> None:
+    found = {
+        f
+        for f, sql, options, _ in CASES
+        if aggregator_of(f, DataField(0, "c", parse_sql_type(sql)), TableOptions(options)).retracts
+    }
+    assert found == RETRACTING
 
 
 class Spread:

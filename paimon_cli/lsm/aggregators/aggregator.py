@@ -93,6 +93,9 @@ class Aggregator(Protocol):
     Compactions merge some rows of a key and store the result as an added row, which is merged again. So the function must be
     associative: for added values a, b, c, merging a with the result of b and c gives the same as merging the result of a and b
     with c. Max and sum are, the mean or the spread (max - min) are not: of these, no compaction leaves enough to go on with.
+
+    With retractions that holds if older rows are merged first. A retraction that is merged with newer rows only has no effect on
+    the older ones, as in Java, except for sums and last values, whose results say what to take back.
     `tests/lsm/test_function_contract.py` tests each function.
     """
 
