@@ -14,7 +14,7 @@ from paimon_cli.options.option_catalog import SCAN
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.invariants.foreign_reads import ForeignReadReport
-    from paimon_cli.invariants.repair_plan import RepairPlan
+    from paimon_cli.invariants.repair_steps import RepairPlan
     from paimon_cli.invariants.violation import Invariant
     from paimon_cli.jobs.iceberg_export import IcebergExport
     from paimon_cli.jobs.repair_job import RepairSummary
@@ -92,7 +92,8 @@ class Integrity(OpenedTable):
 
         Lost commits younger than `older_than` are ignored, because their writers may still be running.
         """
-        from paimon_cli.invariants.repair_plan import KINDS, plan_repair
+        from paimon_cli.invariants.repair_plan import plan_repair
+        from paimon_cli.invariants.repair_steps import KINDS
         from paimon_cli.jobs.repair_job import apply_repair
         from paimon_cli.options.option_text import parse_duration
 

@@ -17,7 +17,7 @@ from paimon_cli.cli.results import confirm, counted, human_size, printable, ran,
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.invariants.repair_plan import RepairPlan
+    from paimon_cli.invariants.repair_steps import RepairPlan
     from paimon_cli.invariants.violation import Violation
     from paimon_cli.jobs.verify_job import VerifyReport
 
@@ -261,7 +261,7 @@ def repair(
 
     paimon-cli repair ./wh/shop.db/orders --apply --yes
     """
-    from paimon_cli.invariants.repair_plan import RepairStep
+    from paimon_cli.invariants.repair_steps import RepairStep
 
     apply = apply and not dry_run
     opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)

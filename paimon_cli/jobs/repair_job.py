@@ -17,7 +17,7 @@ from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import RebuiltIndex
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
-from paimon_cli.invariants.repair_plan import RepairPlan
+from paimon_cli.invariants.repair_steps import RepairPlan
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.stale_buckets import move_stale_files
 from paimon_cli.metadata.data_file import (

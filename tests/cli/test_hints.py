@@ -195,6 +195,7 @@ SAID_BESIDE = {
     "inspect/findings/bucket_rules.py": "a finding says what its command does, and why",
     "inspect/findings/history_rules.py": "a finding says what its command does, and why",
     "inspect/findings/runner.py": "a finding says what its command does, and why",
+    "invariants/file_repairs.py": "a step of a repair says what is lost (`loss`)",
     "invariants/repair_plan.py": "a step of a repair says what is lost (`loss`)",
 }
 """Modules whose commands are shown beside a text that says what they do."""

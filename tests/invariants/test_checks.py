@@ -17,7 +17,8 @@ from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import violation as violations
 from paimon_cli.invariants.check import INVARIANTS, check_rows, check_table
-from paimon_cli.invariants.repair_plan import BY_HAND, plan_repair
+from paimon_cli.invariants.repair_plan import plan_repair
+from paimon_cli.invariants.repair_steps import BY_HAND
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import ERROR, META, WARNING, Invariant, Violation, declare, next_code

@@ -22,7 +22,8 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import hashes_of
-from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
+from paimon_cli.invariants.repair_plan import plan_repair
+from paimon_cli.invariants.repair_steps import BY_HAND, RepairPlan
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import apply_repair

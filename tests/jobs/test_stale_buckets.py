@@ -20,7 +20,8 @@ from paimon_cli.errors import NotSupported, Refused
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.invariants.repair_plan import BY_HAND, STALE_BUCKETS, RepairPlan, plan_repair
+from paimon_cli.invariants.repair_plan import plan_repair
+from paimon_cli.invariants.repair_steps import BY_HAND, STALE_BUCKETS, RepairPlan
 from paimon_cli.jobs import write_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import apply_repair
