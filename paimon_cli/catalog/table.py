@@ -48,6 +48,10 @@ class CatalogTable(TableHistory):
     metastore: Metastore | None = field(default=None, repr=False, compare=False)
     identifier: TableIdentifier | None = None
     argument: str | None = field(default=None, compare=False)
+    _found_at_opening: TableSchema | None = field(default=None, init=False, repr=False, compare=False)
+    """The schema that was read when the table was opened, if any; `replace` does not copy it."""
+    _newest_at_opening: int | None = field(default=None, init=False, repr=False, compare=False)
+    """The newest schema id that was listed when the table was opened, if any; `replace` does not copy it."""
 
     @cached_property
     def layout(self) -> TableLayout:
@@ -59,10 +63,10 @@ class CatalogTable(TableHistory):
         table = cls._at(location, options, trace)
         table.snapshots.fetch_hint()
         if (found := table.schemas.at_opening()) is not None:
-            table.__dict__["_found_at_opening"] = found
+            object.__setattr__(table, "_found_at_opening", found)
             return table
         if ids := table.schemas.ids():
-            table.__dict__["_newest_at_opening"] = ids[-1]
+            object.__setattr__(table, "_newest_at_opening", ids[-1])
             return table
         missing = table.schemas.missing()
         if not isinstance(missing, NotFound) or isinstance(missing, BeingDropped):
@@ -130,16 +134,6 @@ class CatalogTable(TableHistory):
             trace=self.trace,
             opened=self,
         )
-
-    @cached_property
-    def _found_at_opening(self) -> TableSchema | None:
-        """The schema that was read when the table was opened, if any; `replace` does not copy it."""
-        return None
-
-    @cached_property
-    def _newest_at_opening(self) -> int | None:
-        """The newest schema id that was listed when the table was opened; copies of this object have none."""
-        return None
 
     @cached_property
     def readable_context(self) -> TableContext | None:

@@ -51,9 +51,9 @@ class ExaminedTable:
 
     @classmethod
     def as_planned(cls, context: TableContext, argument: str, latest: Snapshot, state: LazyBuckets) -> ExaminedTable:
-        """A table whose latest snapshot and all of whose live files have just been read, so that nobody reads them again."""
+        """A table whose latest snapshot and all of whose live files have just been read, so that no rule reads them again."""
         table = cls(context, argument)
-        table.__dict__.update(latest=latest, state=state)
+        table.latest, table.state = latest, state
         return table
 
     def altered(self, key: str, value: str = "") -> str:
@@ -64,8 +64,8 @@ class ExaminedTable:
         return f"paimon-cli alter {self.argument} {change}"
 
     def compacted(self, *options: str) -> str:
-        """The command that compacts the table once, as notes about waiting records name it, too. One that stays and watches is
-        the dedicated job to which writers leave compaction; `--dedicated` only has it warn where they do not.
+        """The command that compacts the table. With `--watch` it is the dedicated job to which writers of a write-only table leave
+        compaction; a single run needs no `--dedicated`, which only warns where writers compact, too.
         """
         dedicated = ("--dedicated",) if "--watch" in options and self.context.options.write_only else ()
         return " ".join(("paimon-cli compact", self.argument, *dedicated, *options))
