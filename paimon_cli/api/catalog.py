@@ -113,8 +113,8 @@ class Catalog(Compaction):
         """Plan to drop a database. Raises `UsageError` if it has tables, unless `cascade`."""
         metastore = self._metastore
         url = metastore.database(name).url
-        storage, path = (None, "") if url is None else metastore.open_directory(url)
-        if storage is not None and (target := link_target(storage, path)) is not None:
+        target = None if url is None else link_target(*metastore.open_directory(url))
+        if target is not None:
             why = "its tables are in another warehouse, and would be deleted there"
             raise Refused(f"database {name} is a link to {target}", why, "remove the link, or drop the tables where they are")
         tables = [TableLocation.of(table, metastore) for table in metastore.tables(name)]
