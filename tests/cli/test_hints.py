@@ -205,11 +205,13 @@ KEEP_THEIR_QUESTION = re.compile(
     r"paimon-cli (?:drop|truncate|rollback|db drop|branches rm|tags rm|expire|stage abort|locks break)\b"
 )
 """Commands that discard something: in the hint of an error they still ask, and without a terminal they refuse."""
+ALWAYS_ASK = re.compile(r"paimon-cli (?:db )?drop\b")
+"""Commands that delete whatever table has the name by now: they ask even in a finding."""
 PLAN_UNLESS_APPLIED = {"repair", "orphans rm"}
 
 
 def test_commands_can_be_pasted_without_a_terminal() -> None:
-    """What a finding or a step of a repair tells to run has `--yes`, and so has a hint that discards nothing."""
+    """The command of a finding or a repair step has `--yes`, unless it drops a table; so has a hint that discards nothing."""
     count = 0
     for module, text in messages():
         for line in PASTED.findall(text):
@@ -218,8 +220,9 @@ def test_commands_can_be_pasted_without_a_terminal() -> None:
                     continue
                 if PLACEHOLDER.search(line.replace(WORD, "")):
                     continue  # cannot be pasted as it is
-                keeps_its_question = module not in SAID_BESIDE and KEEP_THEIR_QUESTION.match(f"paimon-cli {line}")
-                assert keeps_its_question or {"--yes", "--dry-run", "-n"} & set(words), f"{module}: {line}"
+                asks = ALWAYS_ASK if module in SAID_BESIDE else KEEP_THEIR_QUESTION
+                is_answered = bool({"--yes", "--dry-run", "-n"} & set(words))
+                assert is_answered != bool(asks.match(f"paimon-cli {line}")), f"{module}: {line}"
                 count += 1
     assert count > 15
 

@@ -103,8 +103,9 @@ def by_topic(findings: Collection[Finding]) -> list[Finding]:
 
 
 def _dropping(argument: str, drop: BeingDropped) -> Finding:
+    """The finding about a drop. Its command asks: pasted late, it would delete a new table of the same name."""
     message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the table"
-    return Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {argument} --yes")
+    return Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {argument}")
 
 
 def is_of_call(error: PaimonError) -> bool:
