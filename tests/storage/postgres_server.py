@@ -6,7 +6,6 @@ import glob
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -14,6 +13,8 @@ import uuid
 import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
+
+from tests.ports import free_port
 
 USER = "lock_tests"
 
@@ -50,9 +51,7 @@ class PostgresServer:
             assert ACCOUNT is not None
             shutil.chown(self._directory, ACCOUNT)
             shutil.chown(password, ACCOUNT)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._run("initdb", "-D", data, "-U", USER, "--pwfile", password, "-A", "scram-sha-256", "--no-sync", "-E", "UTF8")
         settings = f"-p {self.port} -k {self._directory} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=50"
         self._run("pg_ctl", "-D", data, "-w", "-o", settings, "-l", f"{self._directory}/log", "start")

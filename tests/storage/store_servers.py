@@ -25,6 +25,7 @@ from urllib.parse import quote, urlencode
 import obstore
 from obstore.store import AzureStore, GCSStore
 
+from tests.ports import free_port
 from tests.storage.blob_servers import Answered, GoogleServer
 
 ACCOUNT = "devstoreaccount1"
@@ -52,9 +53,7 @@ class StoreProgram:
         self.path = found
 
     def __enter__(self) -> StoreProgram:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.own_port = free.getsockname()[1]
+        self.own_port = free_port()
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(self.command(), stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _START_SECONDS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import uuid
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.redaction import redact, without_user_info
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -210,9 +210,7 @@ def test_listings_are_never_taken_from_a_cache(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_store_that_cannot_be_reached() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"ftp://127.0.0.1:{free.getsockname()[1]}/t"
+    address = f"ftp://127.0.0.1:{free_port()}/t"
     with pytest.raises(StorageUnavailable, match=f"cannot reach {address}: .*refused"):
         FsspecStorage(address)
 

@@ -64,8 +64,8 @@ class ExaminedTable:
         return f"paimon-cli alter {self.argument} {change}"
 
     def compacted(self, *options: str) -> str:
-        """The command that compacts the table. With `--watch` it is the dedicated job to which writers of a write-only table leave
-        compaction; a single run needs no `--dedicated`, which only warns where writers compact, too.
+        """The command that compacts the table. With `--watch` it is the dedicated job to which writers of a write-only table
+        leave compaction; a single run needs no `--dedicated`, which only warns where writers compact, too.
         """
         dedicated = ("--dedicated",) if "--watch" in options and self.context.options.write_only else ()
         return " ".join(("paimon-cli compact", self.argument, *dedicated, *options))
