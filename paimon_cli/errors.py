@@ -13,6 +13,8 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from paimon_cli.installation import install_command
+
 FINDINGS_EXIT_CODE = 4
 """Exit code of a check or comparison that ran to its end and has findings."""
 _FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)(?: (?=[A-Z]{3,}\b))?")
@@ -294,11 +296,6 @@ class CommitUnknown(PaimonError):
 def if_damaged(table: str) -> str:
     """The one hint about damaged files of a table, by its argument: `verify` says what else is, and what to do next."""
     return f"restore the file, or see what is damaged and what can be done: paimon-cli verify {table}"
-
-
-def install_command(extra: str) -> str:
-    """The command, for hints, that installs the optional dependencies of `paimon-cli[extra]`."""
-    return f"pip install 'paimon-cli[{extra}]'"
 
 
 @contextlib.contextmanager

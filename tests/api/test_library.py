@@ -26,6 +26,7 @@ from paimon_cli.api.history import all_options
 from paimon_cli.api.inspection import examine_installation, simulate
 from paimon_cli.api.integrity import invariants
 from paimon_cli.errors import BadInput, NotFound, PartialSuccess, Refused, UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.jobs.write_job import WriteSummary
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
@@ -747,7 +748,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(UsageError, match="polars is not installed") as raised:
         example_table(tmp_path).scan().to_polars()
-    assert raised.value.hint == "pip install 'paimon-cli[polars]'"
+    assert raised.value.hint == install_command("polars")
 
 
 def test_pandas_columns_without_values_have_no_types(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.cli.parameters import EngineName
 from paimon_cli.errors import UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress, Work
 from paimon_cli.jobs.engine_choice import ENGINES, AutoEngine, EngineRequest, Threshold, open_engine
 
@@ -109,7 +110,11 @@ def test_without_pyspark_bulk_work_stays_local_and_is_reported(monkeypatch: pyte
     monkeypatch.setattr("paimon_cli.jobs.engine_choice._has_spark", lambda: False)
     engine = open_engine(EngineRequest(threshold=Threshold(10, 10)))
     engine.prepare(Work(11, 1), NoProgress())
-    assert (engine.name, engine.reason) == ("local", "auto: 11 B >= 10 B, but pyspark is not installed")
+    assert (engine.name, engine.reason) == (
+        "local",
+        f"auto: 11 B >= 10 B, but Spark is not installed: {install_command('spark')}",
+    )
     for asked in (EngineRequest("spark"), EngineRequest(master="yarn"), EngineRequest(master="sc://localhost:15002")):
-        with pytest.raises(UsageError, match="pyspark is not installed"):
+        with pytest.raises(UsageError, match="Spark is not installed") as refused:
             open_engine(asked)
+        assert install_command("spark") in refused.value.hint

@@ -15,6 +15,7 @@ from pyiceberg.table import StaticTable
 
 from paimon_cli import Table
 from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.jobs import iceberg_metadata
 from paimon_cli.storage.local_storage import LocalStorage
 
@@ -219,4 +220,4 @@ def test_pyiceberg_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delitem(sys.modules, "paimon_cli.jobs.iceberg_metadata", raising=False)
     with pytest.raises(UsageError, match="needs the package pyiceberg") as missing:
         table.export_iceberg()
-    assert missing.value.hint == "pip install 'paimon-cli[iceberg]'"
+    assert missing.value.hint == install_command("iceberg")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.metastore.settings import catalog_setting, find_metastore, read_settings, user_file_of
 from tests.cli.calling import Run
 
@@ -99,7 +100,7 @@ def test_a_kind_whose_package_is_missing_names_it(directory: str, monkeypatch: p
     monkeypatch.delitem(sys.modules, "paimon_cli.metastore.jdbc", raising=False)
     with pytest.raises(UsageError, match="a jdbc catalog needs SQLAlchemy") as missing:
         find_metastore(options={"metastore": "jdbc"}, directory=directory)
-    assert missing.value.hint == "pip install 'paimon-cli[jdbc]'"
+    assert missing.value.hint == install_command("jdbc")
 
 
 def test_config_show_prints_origins_and_no_secret(directory: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.storage.catalog_options import LockSettings, lock_settings
 from paimon_cli.storage.commit_lock import CommitLock, break_lock, held_locks
 from paimon_cli.storage.lock_table import LockTable
@@ -214,7 +215,7 @@ def test_without_sqlalchemy_the_message_says_what_to_install(monkeypatch: pytest
     monkeypatch.delitem(sys.modules, "paimon_cli.storage.lock_table", raising=False)
     with pytest.raises(UsageError) as failure:
         CommitLock(LockSettings("jdbc:sqlite:x"), TABLE).check()
-    assert failure.value.hint == "pip install 'paimon-cli[jdbc]'"
+    assert failure.value.hint == install_command("jdbc")
 
 
 def count_up(database: dict[str, str], file: str, times: int) -> None:

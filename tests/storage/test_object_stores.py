@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.storage import object_stores
 from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings
@@ -128,7 +129,7 @@ class TestProfiles:
         monkeypatch.setitem(__import__("sys").modules, "boto3", None)
         with pytest.raises(UsageError) as failure:
             opened(Service.S3, {})
-        assert failure.value.hint == "pip install 'paimon-cli[aws-profiles]'"
+        assert failure.value.hint == install_command("aws-profiles")
 
 
 def test_settings_of_azure() -> None:

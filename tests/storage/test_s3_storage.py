@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
@@ -232,4 +233,4 @@ def test_without_obstore_the_message_says_what_to_install() -> None:
         "except UsageError as error: print(error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "pip install 'paimon-cli[s3]'"
+    assert done.stdout.strip() == install_command("s3")

