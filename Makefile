@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed$(if $(LOCKED),-locked)
 TYPES_OF = $(shell $(BIN)/python -c 'import sys; sys.version_info < (3, 12) or print("--python-version 3.12")')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check can-check lint types layers licences sbom docs nightly proof bench clean
+.PHONY: help setup lock demo test check can-check lint types layers licences sbom release docs nightly proof bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ sbom: $(STAMP) ## List all packages that are installed, with licences, as Cyclon
 	@mkdir -p build
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-format JSON \
 	  --output-file build/sbom.json $(BIN)/python
+
+release: $(STAMP) ## Build wheel, sdist and SBOM in dist/, and try them in new environments of the Pythons at hand; uploads nothing
+	@$(BIN)/python -m scripts.release
 
 docs: $(STAMP) ## Build the documentation into build/site; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -15,6 +15,7 @@ import pytest
 from paimon_cli import installation
 from paimon_cli.errors import UsageError, importing
 from paimon_cli.installation import install_command
+from scripts import release
 from scripts.bench.installation import built_wheel
 
 ROOT = Path(__file__).parent.parent
@@ -140,3 +141,16 @@ def test_readmes_first_command_installs_all_that_the_main_job_needs(tmp_path: Pa
         subprocess.run(["paimon-cli", *words], check=True, cwd=tmp_path, env=bare)
     done = subprocess.run(["paimon-cli", "read", "t", "-o", "json"], check=True, cwd=tmp_path, env=bare, capture_output=True)
     assert [row["s"] for row in json.loads(done.stdout)["items"]] == ["a", "b"]
+
+
+@pytest.mark.nightly
+def test_a_release_is_built_checked_and_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release, "DIST", tmp_path / "dist")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    with pytest.raises(SystemExit) as ended:
+        release.main(["--pythons", version, "2.7"])
+    assert ended.value.code == 0 and f"Python {version}: " in (shown := capfd.readouterr().out)
+    assert shown.splitlines()[-1] == "not tried, because not at hand: Python 2.7"
+    assert sorted(path.suffix for path in (tmp_path / "dist").iterdir()) == [".gz", ".json", ".whl"]
