@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import json
 import re
 import shlex
 import urllib.request
@@ -102,6 +103,45 @@ def test_every_written_address_listens_as_it_says(path: Path, address: str) -> N
 def test_lines_are_found() -> None:
     assert {path.name for path, _ in FOUND} >= {"README.md", "service.md", "deployment.yaml", "paimon-compaction.service"}
     assert {path.name for path, address in FOUND if address.startswith("0.0.0.0")} >= {"service.md", "deployment.yaml"}
+
+
+BOARD = json.loads((DEPLOY / "grafana" / "service.json").read_text())
+METRIC = re.compile(r"\bpaimon_[A-Za-z0-9_]+")
+
+
+def exported() -> dict[str, set[str]]:
+    """The labels of each metric of a service, by the names under which Prometheus finds them."""
+    clock = HandClock()
+    found: dict[str, set[str]] = {}
+    for family in ServiceMetrics(Rounds(clock), clock).collect():
+        labels = set(getattr(family, "_labelnames", ()))
+        found[f"{family.name}_total" if family.type == "counter" else family.name] = labels
+    return found
+
+
+def test_each_query_of_the_board_is_about_a_metric_of_ours() -> None:
+    known = exported()
+    queries = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
+    queries += [variable["query"] for variable in BOARD["templating"]["list"] if variable["type"] == "query"]
+    assert len(queries) > 15
+    for query in queries:
+        named = METRIC.findall(query)
+        assert named and not set(named) - set(known), query
+        for metric, labels in re.findall(r"(paimon_\w+){([^}]*)}", query):
+            assert set(re.findall(r"(\w+)[=!]", labels)) <= known[metric], query
+        for metric, label in re.findall(r"label_values\((paimon_\w+), (\w+)\)", query):
+            assert label in known[metric], query
+        assert all(re.search(rf"(rate|increase)\({name}\b", query) for name in named if name.endswith("_total")), query
+
+
+def test_the_board_has_a_place_for_each_panel() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {(x + place["x"], y + place["y"]) for x in range(place["w"]) for y in range(place["h"])}
+        assert max(x for x, _ in cells) < 24 and not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
 
 
 def functions(name: str) -> dict[str, Any]:
