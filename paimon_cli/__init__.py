@@ -27,8 +27,13 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import os
     from importlib import import_module
 
+    if os.name == "nt":
+        from paimon_cli.installation import ON_WINDOWS
+
+        raise ImportError(ON_WINDOWS)
     return getattr(import_module(_MODULES[name]), name)
 
 

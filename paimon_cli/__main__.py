@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-INTERRUPTED = 130
+INTERRUPTED, NOT_SUPPORTED = 130, 8
 
 
 def main() -> None:
+    if os.name == "nt":
+        from paimon_cli.installation import ON_WINDOWS
+
+        print(f"error: {ON_WINDOWS}", file=sys.stderr, flush=True)
+        sys.exit(NOT_SUPPORTED)
     try:
         from paimon_cli.cli.app import main as run
 

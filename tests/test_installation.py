@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from paimon_cli import installation
 from paimon_cli.errors import UsageError, importing
 from paimon_cli.installation import install_command
+from paimon_cli.jobs.doctor_job import Fact, examine_machine
 from scripts import release
 from scripts.bench.installation import built_wheel
 
@@ -120,6 +122,32 @@ def test_everything_but_spark_works_without_the_extra(tmp_path: Path) -> None:
     assert asked.returncode == 2 and "Spark is not installed" in asked.stderr and "paimon-cli[spark]" in asked.stderr
     examined = light(tmp_path, "doctor")
     assert examined.returncode == 0 and "pyspark: not installed (optional)" in examined.stdout
+
+
+ON_ANOTHER_SYSTEM = """
+import os, shutil, sys  # shutil before the name changes, by which it chooses what it imports
+os.name = "nt"
+import paimon_cli
+try:
+    paimon_cli.Table
+except ImportError as error:
+    print(error)
+from paimon_cli.__main__ import main
+main()
+"""
+
+
+def test_windows_is_refused_in_words() -> None:
+    done = subprocess.run([sys.executable, "-S", "-c", ON_ANOTHER_SYSTEM], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 8 and done.stderr == f"error: {installation.ON_WINDOWS}\n"
+    assert done.stdout == f"{installation.ON_WINDOWS}\n"
+
+
+def test_macos_says_less_about_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {name: number for name, number in os.sysconf_names.items() if name != "SC_AVPHYS_PAGES"}
+    monkeypatch.setattr(os, "sysconf_names", names)
+    (memory,) = [fact.message for fact in examine_machine() if isinstance(fact, Fact) and fact.subject == "memory"]
+    assert re.fullmatch(r"[\d.]+ [GTM]B", memory)
 
 
 @pytest.mark.nightly

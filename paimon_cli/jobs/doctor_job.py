@@ -66,8 +66,10 @@ def examine_machine() -> Iterator[Fact | Finding]:
 
 def _examine_resources() -> Iterator[Fact | Finding]:
     """Check memory, and free disk space for spilled runs."""
-    memory, free = usable_memory(), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    yield Fact("memory", f"{human_size(memory)}, {human_size(min(memory, free))} of it unused")
+    memory, shown = usable_memory(), ""
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:  # not on macOS
+        shown = f", {human_size(min(memory, os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')))} of it unused"
+    yield Fact("memory", f"{human_size(memory)}{shown}")
     if memory < LITTLE_MEMORY:
         yield Finding("PD005", WARNING, "memory", f"{human_size(memory)} is too little for Spark; prefer --engine local")
     scratch = tempfile.gettempdir()
