@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported
 from paimon_cli.history.lost_history import LIST_PREFIX, lists_named_in, version_files
@@ -12,6 +12,7 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.storage import keep_deleted
 
 
@@ -19,29 +20,77 @@ from paimon_cli.storage.storage import keep_deleted
 class LostCommit:
     """A delta list at `path` that only adds files, all of which exist, and none of which belongs to any version.
 
-    `is_sure`: the LATEST hint names a missing snapshot, so a published snapshot was lost.
+    `is_sure`: the LATEST hint names a missing snapshot, so a published snapshot was lost. `changelog`: the changelog files of the
+    same commit.
     """
 
     path: str
     entries: tuple[ManifestEntry, ...]
     modified_millis: int
     is_sure: bool
+    changelog: tuple[ManifestEntry, ...] = ()
 
 
 def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]:
     """Candidates, oldest first, no two with the same file. Unreadable lists, and lists that also delete files (compactions), are
-    left to orphan cleaning. Raises `DamagedFile` for an unreadable version of another branch.
+    left to orphan cleaning, and so are changelogs without a candidate. Raises `DamagedFile` for an unreadable version of another
+    branch, and `NotSupported` if data files cannot be told from changelog files.
     """
     named = _named_lists(context)
     seen = {entry.file.file_name for entry in newest.live} | _named_files(context, named)
-    found = []
+    deltas, changelogs, names = [], dict[str, tuple[ManifestEntry, ...]](), FileNames.of(context)
     for status in context.storage.list_directory(context.layout.manifest_directory):
         if not status.name.startswith(LIST_PREFIX) or status.name in named:
             continue
-        entries = _entries(context, status.name)
-        if entries and all(_can_be_added(context, entry, seen) for entry in entries):
-            found.append(LostCommit(status.path, tuple(entries), status.modified_millis, _was_published(context)))
-    yield from sorted(_without_base_lists(found), key=_age)
+        entries = tuple(_entries(context, status.name))
+        if not entries or not all(_can_be_added(context, entry, seen) for entry in entries):
+            continue
+        if names.are_changelogs(status.path, entries):
+            changelogs[status.name] = entries
+        else:
+            deltas.append(LostCommit(status.path, entries, status.modified_millis, _was_published(context)))
+    for lost in sorted(_without_base_lists(deltas), key=_age):
+        yield replace(lost, changelog=changelogs.get(_list_after(lost.path), ()))
+
+
+def _list_after(path: str) -> str:
+    """The name of the list that the same commit wrote next. After the delta list that is the one of its changelog, if it has one:
+    in Java after `manifest-list-U-7` with the delta comes `manifest-list-U-8`.
+    """
+    prefix, _, number = path.rpartition("/")[2].rpartition("-")
+    following = plain_number(number)
+    return "" if following is None else f"{prefix}-{following + 1}"
+
+
+@dataclass(frozen=True)
+class FileNames:
+    """How the names of data files and of changelog files begin, by all schemas of a table."""
+
+    of_data: tuple[str, ...]
+    of_changelogs: tuple[str, ...]
+
+    @staticmethod
+    def of(context: TableContext) -> FileNames:
+        of_data, of_changelogs = {context.options.data_file_prefix}, {context.options.changelog_file_prefix}
+        for number in context.schemas.ids():
+            try:
+                options = context.schemas.get(number).typed_options
+            except (DamagedFile, NotFound, NotSupported):
+                continue
+            of_data.add(options.data_file_prefix)
+            of_changelogs.add(options.changelog_file_prefix)
+        return FileNames(tuple(of_data), tuple(of_changelogs))
+
+    def are_changelogs(self, path: str, entries: Sequence[ManifestEntry]) -> bool:
+        """Whether a list is about changelog files: entries do not say so. Committed as data, their rows would count twice."""
+        kinds = {
+            (entry.file.file_name.startswith(self.of_data), entry.file.file_name.startswith(self.of_changelogs))
+            for entry in entries
+        }
+        if kinds == {(True, False)} or kinds == {(False, True)}:
+            return kinds == {(False, True)}
+        why = "by their names its files may be data files or changelog files (data-file.prefix, changelog-file.prefix)"
+        raise NotSupported(f"{path} may hold a lost commit", why, path=path)
 
 
 def _age(lost: LostCommit) -> tuple[int, str]:

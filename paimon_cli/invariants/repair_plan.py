@@ -53,7 +53,7 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
     if CHAIN in wanted:
         _plan_chain(context, plan, ids, set(listed) - set(ids))
     if HINTS in wanted and (ids or not listed):
-        _plan_hints(context, plan, ids)
+        _plan_hints(context, plan, ids, LOST_COMMITS in wanted)
     if not only:
         plan.steps += [*_references_by_hand(context), *_resurrected_by_hand(context)]
     if newest is None:
@@ -111,7 +111,8 @@ def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unr
         plan.steps.append(RepairStep(CHAIN, context.layout.snapshot(number), action, loss))
 
 
-def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> None:
+def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int], finds_lost: bool) -> None:
+    """`finds_lost`: the same plan commits the snapshot again to which LATEST points, if its files still exist."""
     newest, oldest = (ids[-1], ids[0]) if ids else (None, None)
     for path, right in ((context.layout.latest_hint, newest), (context.layout.earliest_hint, oldest)):
         try:
@@ -132,7 +133,8 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
             action = f"set it to {right} instead of {recorded}"
             if right is None:
                 action = f"delete it: it says {recorded}, and there is no snapshot"
-            plan.steps.append(RepairStep(HINTS, path, action))
+            loss = f"the only sign that snapshot {hint} existed" if is_latest and hint is not None and not finds_lost else ""
+            plan.steps.append(RepairStep(HINTS, path, action, loss))
 
 
 def _is_newest(context: TableContext, number: int) -> bool:
@@ -169,10 +171,15 @@ def _plan_lost_commits(
             action = f"commits of its branch would look lost, so lost ones are not searched for: {error}"
             plan.steps.append(RepairStep(BY_HAND, path, action))
         return
+    except NotSupported as error:
+        action = f"lost commits are not searched for: {error.why}"
+        plan.steps.append(RepairStep(BY_HAND, error.path or context.layout.root, action))
+        return
     for lost in candidates:
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis
-        found = f"{counted(len(lost.entries), 'data file')} with {counted(rows, 'row')}, {age // 1000} s old"
+        changes = f" and {counted(len(lost.changelog), 'changelog file')}" if lost.changelog else ""
+        found = f"{counted(len(lost.entries), 'data file')} with {counted(rows, 'row')}{changes}, {age // 1000} s old"
         if is_sure or lost.is_sure or (LOST_COMMITS in only and age >= min_age_millis):
             plan.lost.append(lost)
             why = "a snapshot with this number existed" if is_sure or lost.is_sure else "no snapshot refers to it"

@@ -44,18 +44,13 @@ class RepairSummary:
 
 
 def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
-    """Carry out a repair: damaged snapshots, then missing snapshots, hints, and commits.
+    """Carry out a repair: damaged snapshots, then missing snapshots, commits, and at last hints, which show what was lost.
 
     Raises the errors of `Committer.commit`; the remaining steps are then not carried out.
     """
     for damaged in plan.set_aside:
         set_aside(context, damaged)
     made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
-    for path, number in plan.hints.items():
-        if number is None:
-            context.storage.delete(path)
-        else:
-            context.storage.overwrite(path, str(number).encode())
     if plan.messages:
         identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
         made += Committer(context).commit(list(plan.messages.values()), identity, CommitKind.REPAIR).snapshots
@@ -68,7 +63,19 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
         made += move_stale_files(context, latest, found).snapshots
     for lost in plan.lost:
         made += Committer(context).commit(_messages(lost), fresh_identity(context), CommitKind.REPAIR).snapshots
+    for path, number in plan.hints.items():
+        _correct_hint(context, path, number)
     return RepairSummary(plan.changes, tuple(made))
+
+
+def _correct_hint(context: TableContext, path: str, number: int | None) -> None:
+    """Write the hint; not LATEST if a newer snapshot has been committed since, which has written it."""
+    if path == context.layout.latest_hint and max(context.snapshots.ids(), default=0) > (number or 0):
+        return
+    if number is None:
+        context.storage.delete(path)
+    else:
+        context.storage.overwrite(path, str(number).encode())
 
 
 def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex], read_snapshot_id: int | None) -> CommitResult:
@@ -175,12 +182,20 @@ def _vector_files(entries: Iterable[IndexManifestEntry]) -> set[tuple[BucketId, 
 
 
 def _messages(lost: LostCommit) -> list[CommitMessage]:
-    files: dict[BucketId, list[DataFileMeta]] = {}
-    bucket_counts: dict[BucketId, int] = {}
-    for entry in lost.entries:
-        files.setdefault(entry.bucket_id, []).append(entry.file)
-        bucket_counts[entry.bucket_id] = entry.total_buckets
+    bucket_counts = {entry.bucket_id: entry.total_buckets for entry in (*lost.entries, *lost.changelog)}
+    added, changelog = _by_bucket(lost.entries), _by_bucket(lost.changelog)
     return [
-        CommitMessage(*bucket_id, bucket_counts[bucket_id], append=FileChanges(added=tuple(found)))
-        for bucket_id, found in files.items()
+        CommitMessage(
+            *bucket_id,
+            count,
+            append=FileChanges(added=tuple(added.get(bucket_id, ())), changelog=tuple(changelog.get(bucket_id, ()))),
+        )
+        for bucket_id, count in bucket_counts.items()
     ]
+
+
+def _by_bucket(entries: Sequence[ManifestEntry]) -> dict[BucketId, list[DataFileMeta]]:
+    found: dict[BucketId, list[DataFileMeta]] = {}
+    for entry in entries:
+        found.setdefault(entry.bucket_id, []).append(entry.file)
+    return found

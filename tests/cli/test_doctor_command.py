@@ -131,6 +131,14 @@ def test_consumers_and_hints(tmp_path: Path) -> None:
     assert found["PD021"].command == "paimon-cli repair T --only hints --apply --yes"
 
 
+def test_a_hint_that_shows_a_lost_commit_is_not_corrected_alone(tmp_path: Path) -> None:
+    """Without the hint `repair` would no longer know that the snapshot had been published."""
+    context = made(tmp_path, 3)
+    Path(context.layout.snapshot(3)).unlink()
+    found = findings(reopened(context))["PD021"]
+    assert found.command == "paimon-cli repair T" and "a commit was lost" in found.message
+
+
 def test_a_snapshot_number_that_does_not_follow(run: Run, tmp_path: Path) -> None:
     context = made(tmp_path, 3)
     folder = Path(context.layout.snapshot_directory)

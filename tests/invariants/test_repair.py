@@ -167,6 +167,69 @@ def test_the_newest_snapshot_is_lost(tmp_path: Path) -> None:
     assert tables.rows(context) == expected and context.snapshots.latest_id() == 4
 
 
+SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "changelog-producer": "input"}
+
+
+def changes_of(context: TableContext, number: int) -> list[tuple[str, object]]:
+    changed = Table.open(context.url).changelog(number)
+    return sorted((row["rowkind"], row["n"]) for row in changed.to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize("options", [SUMS, {**SUMS, "changelog-file.prefix": "log-"}], ids=["usual names", "names of its own"])
+def test_a_lost_commit_is_made_again_with_its_changelog(tmp_path: Path, options: dict[str, str]) -> None:
+    """Its changelog files are not committed as data: sums would count their rows twice."""
+    context = tables.make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "BIGINT"}, ["id"], options=options)
+    for _ in range(3):
+        tables.write(context, [{"id": 1, "n": 10}])
+    changed = changes_of(context, 3)
+    Path(context.layout.snapshot(3)).unlink()
+    plan = repaired(context)
+    assert [step.kind for step in plan.steps] == ["hints", "lost-commits"] and "1 changelog file" in plan.steps[1].action
+    assert [row["n"] for row in tables.rows(context)] == [30] and context.snapshots.ids() == [1, 2, 3]
+    assert changes_of(context, 3) == changed != []
+
+
+def test_the_changelog_of_a_lost_compaction_is_no_commit(tmp_path: Path) -> None:
+    options = {"changelog-producer": "full-compaction", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    context = tables.make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "BIGINT"}, ["id"], options=options)
+    for _ in range(2):
+        tables.write(context, [{"id": 1, "n": 10}])
+    Table.open(context.url).compact()
+    newest = context.snapshots.latest_id()
+    assert newest is not None and context.snapshots.get(newest).changelog_manifest_list is not None
+    Path(context.layout.snapshot(newest)).unlink()
+    assert [step.kind for step in repaired(context).steps] == ["hints"]
+    assert [row["n"] for row in tables.rows(context)] == [20]
+
+
+def test_changelogs_that_cannot_be_told_from_data_are_left_to_the_user(tmp_path: Path) -> None:
+    options = {**SUMS, "changelog-file.prefix": "data-"}
+    context = tables.make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "BIGINT"}, ["id"], options=options)
+    for _ in range(2):
+        tables.write(context, [{"id": 1, "n": 10}])
+    Path(context.layout.snapshot(2)).unlink()
+    plan = plan_repair(context, ("lost-commits",))
+    assert plan.changes == 0 and "data-file.prefix" in plan.steps[0].action
+
+
+def test_hints_alone_take_the_sign_of_a_lost_commit_along_and_say_so(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    Path(context.layout.snapshot(4)).unlink()
+    (step,) = plan_repair(context, ("hints",)).steps
+    assert step.loss == "the only sign that snapshot 4 existed"
+    assert plan_repair(context).steps[0].loss == ""
+
+
+def test_a_repair_that_dies_while_it_commits_finds_the_lost_commit_again(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    expected = tables.rows(context)
+    Path(context.layout.snapshot(4)).unlink()
+    with mock.patch.object(Committer, "commit", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        apply_repair(context, plan_repair(context))
+    repaired(context)
+    assert tables.rows(context) == expected
+
+
 def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
     """Two writers that both thought they had number 4 look like a failed commit, so the user has to decide."""
     context = plain_table(tmp_path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory, TagHistory
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -22,7 +23,9 @@ from paimon_cli.inspect.findings.finding import (
     rule,
     well,
 )
+from paimon_cli.invariants.lost_commits import lost_commits
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap, manifests_have_a_version
+from paimon_cli.invariants.version import Version
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.maintain.retention import Retention, expiring_range
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, MAIN_BRANCH
@@ -44,8 +47,20 @@ def hints_are_right(table: ExaminedTable) -> Iterator[Finding]:
     if not table.ids:
         table.context.expect_existing()
     for violation in hints_are_not_ahead(table.context):
-        command = f"paimon-cli repair {table.argument} --only hints --apply --yes"
-        yield Finding("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
+        message, command = violation.message, f"paimon-cli repair {table.argument} --only hints --apply --yes"
+        if violation.path == table.context.layout.latest_hint and table.ids and _lost_a_commit(table.context):
+            message += ": a commit was lost, and its files are still there"
+            command = f"paimon-cli repair {table.argument}"  # shows what it would commit again; the hint alone is its only sign
+        yield Finding("PD021", ERROR, violation.path.rpartition("/")[2], message, command)
+
+
+def _lost_a_commit(context: TableContext) -> bool:
+    """Whether `repair` may commit again what LATEST points to."""
+    try:
+        newest = context.snapshots.latest()
+        return newest is not None and any(lost_commits(context, Version(context, newest)))
+    except (DamagedFile, NotFound, NotSupported):
+        return True
 
 
 @rule(HISTORY, "PD022")
