@@ -313,6 +313,9 @@ def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFo
     duckdb = installed("duckdb", EXTRA)
     try:
         yield
+    except RecursionError:  # its tree is read as JSON
+        why = "each operator of a chain such as a + b + c is a level"
+        raise UsageError("the query is nested too deeply", why, "compute parts of it in WITH queries") from None
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         failure = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
         if failure is not None:

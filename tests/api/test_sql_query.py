@@ -157,6 +157,7 @@ def test_versions_joins_and_paths(warehouse: Path) -> None:
         ("SELECT * FROM shop.orders AT (VERSION => 77)", NotFound, "77"),
         ("SELECT * FROM shop.orders AT (VERSION => 1 + 1)", UsageError, "literal"),
         ("SELECT INTERVAL 1 DAY AS i", NotSupported, "column 'i'"),
+        pytest.param("SELECT amount" + " + 0" * 700 + " FROM shop.orders", UsageError, "nested too deeply", id="a long chain"),
     ],
 )
 def test_what_is_refused(warehouse: Path, query: str, error: type[Exception], message: str) -> None:
