@@ -37,7 +37,7 @@ from paimon_cli.storage.storage import open_sized
 
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 WRONG_BOUNDS = "the bounds in its page index or footer do not match its rows"
-NO_LIMIT = 1 << 62
+_NO_LIMIT = 1 << 62
 """Maximum number of rows to decode together in a run of which no file's pages are known."""
 
 
@@ -191,7 +191,7 @@ def _joined(
     columns = min((len(blocks.bounds.lows.columns) for blocks in known if blocks is not None), default=len(lows.columns))
     first_rows = np.concatenate([[0], np.cumsum([file.row_count for file in files])])
     sides: tuple[list[SortedKeys], list[SortedKeys]] = ([], [])
-    begins, ends, groups, counts, max_rows, group_count = [], [], [], [0], NO_LIMIT, 0
+    begins, ends, groups, counts, max_rows, group_count = [], [], [], [0], _NO_LIMIT, 0
     for number, file_blocks in enumerate(known):
         first = int(first_rows[number])
         if file_blocks is None:

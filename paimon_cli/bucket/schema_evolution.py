@@ -20,7 +20,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
-from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
 
@@ -144,8 +144,12 @@ class ReadColumns:
         `kind`: the kind of all rows, if known; `stored` has no column of kinds then. With `spares_kinds` the result has none
         either, unless that kind is a retraction.
         """
-        kind = kind if self._has_kinds else INSERT
-        wanted = [name for name in self._columns if name != VALUE_KIND or kind not in (INSERT, UPDATE_AFTER) or not spares_kinds]
+        kind = kind if self._has_kinds else RowKind.INSERT
+        wanted = [
+            name
+            for name in self._columns
+            if name != VALUE_KIND or kind not in (RowKind.INSERT, RowKind.UPDATE_AFTER) or not spares_kinds
+        ]
         read = [name for name in self._system if name != VALUE_KIND or kind is None]
         arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in read}
         if self._number is not None and SEQUENCE_NUMBER in arrays:

@@ -28,14 +28,7 @@ from paimon_cli.commit.commit_messages import (
     oldest_read,
     overwrite_changes,
 )
-from paimon_cli.commit.data_conflict import (
-    OFF,
-    CheckData,
-    check_of_buckets,
-    check_of_homes,
-    check_of_messages,
-    check_of_partitions,
-)
+from paimon_cli.commit.data_conflict import CheckData, check_of_buckets, check_of_homes, check_of_messages, check_of_partitions
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import (
     check_files,
@@ -55,9 +48,10 @@ from paimon_cli.commit.snapshot_publish import announce, is_same_table, publish,
 from paimon_cli.errors import BeingDropped, DamagedFile, PaimonError, Refused, StorageUnavailable, Unpublished, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage, EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.option_catalog import COMMIT
+from paimon_cli.options.choices import ConflictCheck
+from paimon_cli.options.option_catalog import Operation
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ class Committer:
     """
 
     def __init__(self, context: TableContext, data_check: str | None = None) -> None:
-        context.check(COMMIT)
+        context.check(Operation.COMMIT)
         self._context = context
         self._data_check = context.options.commit_data_conflict_check if data_check is None else data_check
 
@@ -269,7 +263,7 @@ class Committer:
             raise was_dropped(self._context)
 
     def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
-        added = [entry for entry in changes.entries if entry.kind == ADD]
+        added = [entry for entry in changes.entries if entry.kind == EntryKind.ADD]
         with self._context.trace.timed(
             "check",
             attempt=attempt,
@@ -277,7 +271,7 @@ class Committer:
             latest=None if latest is None else latest.id,
             added=len(added),
             deleted=len(changes.entries) - len(added),
-            data_conflict_check=self._data_check if step.data_checks else OFF,
+            data_conflict_check=self._data_check if step.data_checks else ConflictCheck.OFF,
         ):
             if any(entry.is_postponed for entry in added):
                 check_postponed(self._context)
@@ -299,7 +293,7 @@ class Committer:
 
     @property
     def _checks_data(self) -> bool:
-        return self._data_check != OFF
+        return self._data_check != ConflictCheck.OFF
 
     def _is_needless(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None) -> bool:
         if step.rewrites_manifests:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import (
     ALL_FILES,
-    DELETE,
     BucketId,
+    EntryKind,
     FileFilter,
     IndexManifestEntry,
     ManifestEntry,
@@ -244,7 +244,7 @@ class ManifestReader:
         """
         found = 0
         for piece in pieces:
-            found += int((piece.kinds == DELETE).sum())
+            found += int((piece.kinds == EntryKind.DELETE).sum())
             yield piece
         listed = sum(meta.num_deleted_files for meta in manifests)
         if found != listed:

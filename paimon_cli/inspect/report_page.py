@@ -22,13 +22,13 @@ from paimon_cli.inspect.charts import (
     lines,
     table_of,
 )
-from paimon_cli.inspect.health_report import HEALTHY, NEEDS_CARE
+from paimon_cli.inspect.health_report import Health
 from paimon_cli.inspect.page import page
 from paimon_cli.inspect.report_buckets import compaction_debt, key_ranges, levels_of_buckets
 from paimon_cli.inspect.report_figures import Moment, ReportFigures
 from paimon_cli.options.option_text import counted, human_size
 
-MAX_LINES, MAX_VALUES = 60, 100
+_MAX_LINES, MAX_VALUES = 60, 100
 """The most rows of a table below a chart, and the most columns and options that are listed."""
 KIND_ORDER = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -44,7 +44,7 @@ def report_page(figures: ReportFigures, version: str) -> str:
 
 def _head(figures: ReportFigures) -> Iterator[str]:
     table, verdict = figures.description, figures.health.verdict
-    colour = {HEALTHY: "good", NEEDS_CARE: "care"}.get(verdict, "bad")
+    colour = {Health.HEALTHY: "good", Health.NEEDS_CARE: "care"}.get(verdict, "bad")
     yield f"<h1>{escape(figures.name)}</h1>"
     yield f'<p><span class="verdict {colour}">{escape(verdict)}</span> <span class="faint">{escape(_kind(figures))}</span></p>'
     tiles = [
@@ -105,7 +105,7 @@ def _history(figures: ReportFigures) -> Iterator[str]:
     yield figure("files", "Live data files", description, lines(files, Axis(_whole), across))
     if figures.has_keys:
         yield from _amplification(moments, across, span)
-    shown = [group[-1] for group in binned(moments, MAX_LINES)]
+    shown = [group[-1] for group in binned(moments, _MAX_LINES)]
     yield table_of(
         ("Snapshot", "Time (UTC)", "Files", "Size", *(("Most runs", "Mean runs", "Space") if figures.has_keys else ())),
         ([f"{m.snapshot_id}", _time(m.millis), f"{m.files:,}", human_size(m.size), *_runs_cells(m)] for m in reversed(shown)),

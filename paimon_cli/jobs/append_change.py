@@ -36,7 +36,7 @@ from paimon_cli.metadata.data_file import (
     FileFilter,
     file_facts,
 )
-from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
+from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
@@ -276,7 +276,7 @@ class _Changing:
         return columns
 
     def _write(self, columns: Mapping[str, pa.Array]) -> None:
-        rows = merge_rows(self._context.schema, columns, INSERT, self._number)
+        rows = merge_rows(self._context.schema, columns, RowKind.INSERT, self._number)
         if not rows.num_rows:
             return
         if self._writer is None:

@@ -13,16 +13,16 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.sort_job import check_sortable
-from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.choices import OnConflict
 from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.write.sorted_write import SortOrder
 
-RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MIN_MEMORY = 1 << 20
 
 States = dict[BucketId, PickState]
@@ -67,7 +67,7 @@ class CompactRequest:
     strategy: str = "full"
     partitions: tuple[PartitionValues, ...] = ()
     buckets: tuple[int | range, ...] = ()
-    on_conflict: str = RETRY
+    on_conflict: str = OnConflict.RETRY
     limits: RoundLimits = UNLIMITED
     idle_millis: int | None = None
     at_snapshot: int | None = None
@@ -206,7 +206,7 @@ def plan_compaction(
                 strategy = FULL_STRATEGY
             elif strategy == FULL_STRATEGY:
                 return SkippedBucket(*bucket.bucket_id, runs, f"new data {age / 1000:.0f} s ago, not idle yet")
-        state = (states or {}).get(bucket.bucket_id, UNKNOWN)
+        state = (states or {}).get(bucket.bucket_id, NEVER_PICKED)
         return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)

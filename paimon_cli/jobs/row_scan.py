@@ -21,7 +21,7 @@ from paimon_cli.history.waiting_records import waiting_text
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.lsm.sorted_runs import shares
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
-from paimon_cli.options.option_catalog import SCAN
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.option_text import counted
 from paimon_cli.read.increments import (
     AUTO,
@@ -214,7 +214,7 @@ def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
 
     Raises `NotFound` and `UsageError`.
     """
-    table.context.check(SCAN)
+    table.context.check(Operation.SCAN)
     increment = request.increment or _increment_by_option(table.context, request)
     if increment is None:
         context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)

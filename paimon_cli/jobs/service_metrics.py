@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import NO_BUCKETS, Standing
-from paimon_cli.jobs.compaction_service import COMPACTED, GONE, NOTHING, ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.service_turn import Findings
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
@@ -41,7 +41,7 @@ STALE_SECONDS = 900
 class _TableFigures:
     """The figures of a table. Sizes (bytes) and counts are totals since the service started; `last_*`: the last compaction."""
 
-    state: str = NOTHING
+    state: str = RoundState.NOTHING
     standing: Standing = NO_BUCKETS
     findings: Findings = field(default_factory=dict)
     compactions: int = 0
@@ -66,10 +66,10 @@ class _TableFigures:
         summary, self.state, self.standing = done.summary, done.state, done.standing
         self.findings = done.findings or {}
         self.conflicts += summary.conflicts
-        self.failures += done.error is not None and done.state != GONE
+        self.failures += done.error is not None and done.state != RoundState.GONE
         self.snapshots_expired += done.upkeep.snapshots_expired
         self.orphans += done.upkeep.orphans
-        if done.state != COMPACTED:
+        if done.state != RoundState.COMPACTED:
             return
         self.compactions += 1
         self.buckets += summary.buckets

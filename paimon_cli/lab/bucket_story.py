@@ -18,9 +18,9 @@ from paimon_cli.lab.simulation.publication import new_reader
 from paimon_cli.lab.simulation.real_files import MANY_ROWS
 from paimon_cli.lab.simulation.run import Run
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import Step
+from paimon_cli.lab.simulation.schedule import ScheduledStep
 from paimon_cli.lab.story import PUBLISHED, TAKEN, Story
-from paimon_cli.metadata.data_file import ADD, CommitMessage, ManifestEntry
+from paimon_cli.metadata.data_file import CommitMessage, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
 
@@ -110,7 +110,7 @@ class _Aborted:
     conflict: Conflict
 
 
-def tell(story: Story, scenario: Scenario, steps: Sequence[Step], conflicts: Sequence[Conflict]) -> None:
+def tell(story: Story, scenario: Scenario, steps: Sequence[ScheduledStep], conflicts: Sequence[Conflict]) -> None:
     """Record the steps of a schedule in the story. `conflicts`: filled by the committers of the actors (`Reported`)."""
     run = Run(scenario)
     first = _latest(run)
@@ -137,7 +137,7 @@ def _latest(run: Run) -> BucketPicture:
     return BucketPicture(Version(context, newest))
 
 
-def _events(run: Run, steps: Sequence[Step], conflicts: Sequence[Conflict]) -> list[_Put | _Planned | _Aborted]:
+def _events(run: Run, steps: Sequence[ScheduledStep], conflicts: Sequence[Conflict]) -> list[_Put | _Planned | _Aborted]:
     """Take the possible ones of these steps, then any to the end; returns what a reader of the story has to know."""
     events: list[_Put | _Planned | _Aborted] = []
     looking: set[int] = set()
@@ -203,8 +203,8 @@ class _Teller:
         if prepared is None:
             self._record(actor, f"plans at snapshot {number}")
             return
-        removed = [entry for entry in prepared.version.delta if entry.kind != ADD]
-        added = [entry for entry in prepared.version.delta if entry.kind == ADD]
+        removed = [entry for entry in prepared.version.delta if entry.kind != EntryKind.ADD]
+        added = [entry for entry in prepared.version.delta if entry.kind == EntryKind.ADD]
         taken = ", ".join(f"{entry.file.file_name} (level {entry.file.level})" for entry in removed)
         self._record(actor, f"plans at snapshot {number}", f"merge {taken} into level {added[0].file.level if added else '-'}")
         marks = read.marks

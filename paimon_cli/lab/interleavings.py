@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paimon_cli.catalog.option_values import check_option_values
-from paimon_cli.commit.data_conflict import KEY, OFF
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lab.cast import Cast
 from paimon_cli.lab.minimized import minimized, sentence, told
-from paimon_cli.lab.simulation.exploration import Finding, Result, ShouldContinue, explore, sample
+from paimon_cli.lab.simulation.exploration import FailedSchedule, Result, ShouldContinue, explore, sample
 from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate, replay
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
-from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule, schedule_text
+from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, ScheduledStep, parse_schedule, schedule_text
 from paimon_cli.lab.story import Story
-from paimon_cli.options.option_catalog import COMPACT, WRITE, find_option
+from paimon_cli.options.choices import ConflictCheck
+from paimon_cli.options.option_catalog import Operation, find_option
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.memory_storage import MemoryStorage
 
@@ -44,7 +44,7 @@ class CheckRequest:
     actors: tuple[str, ...] = ("writer", "writer", "compactor")
     rounds: int = 1
     store: str = PUT_IF_ABSENT
-    data_conflict_check: str = OFF
+    data_conflict_check: str = ConflictCheck.OFF
     faults: int = 0
     depth: int | None = None
     schedules: int | None = None
@@ -58,7 +58,7 @@ class CheckRequest:
         """Whether no violation is possible: the store makes commits atomic, and actors that share rows run under the data
         conflict check.
         """
-        return self.store != UNSAFE and (self.data_conflict_check != OFF or not self.cast.shares_rows)
+        return self.store != UNSAFE and (self.data_conflict_check != ConflictCheck.OFF or not self.cast.shares_rows)
 
     @property
     def cast(self) -> Cast:
@@ -114,7 +114,7 @@ class ReplayedStep:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayedSchedule:
     """A replayed schedule, and its violations."""
 
     violations: list[str]
@@ -133,7 +133,7 @@ def check_interleavings(request: CheckRequest, should_continue: ShouldContinue) 
     return _report(request, result, finds)
 
 
-def _found(request: CheckRequest, scenario: Scenario, finding: Finding, should_continue: ShouldContinue) -> Find:
+def _found(request: CheckRequest, scenario: Scenario, finding: FailedSchedule, should_continue: ShouldContinue) -> Find:
     if not request.minimize:
         return Find(finding.schedule, list(finding.violations), request.replay_line(finding.schedule))
     steps = minimized(scenario, parse_schedule(finding.schedule), should_continue)
@@ -183,20 +183,20 @@ def _report(request: CheckRequest, result: Result, finds: list[Find]) -> CheckRe
     )
 
 
-def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
+def replay_schedule(request: CheckRequest, schedule: str) -> ReplayedSchedule:
     """Run one schedule. Raises `UsageError` if the text is not a schedule of these actors."""
     scenario, steps, names = scenario_of(request), _parsed(request, schedule), request.cast.names
     run = Run(scenario)
     narrated: list[NarratedStep] = list(narrate(run, steps))
     run.discard()
     replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in narrated]
-    return Replay(list(run.violations), replayed)
+    return ReplayedSchedule(list(run.violations), replayed)
 
 
-def _parsed(request: CheckRequest, schedule: str) -> list[Step]:
+def _parsed(request: CheckRequest, schedule: str) -> list[ScheduledStep]:
     hint, count = "copy the replay command that `lab check` printed", len(request.actors)
     try:
-        steps: list[Step] = parse_schedule(schedule)
+        steps: list[ScheduledStep] = parse_schedule(schedule)
     except ValueError as error:
         raise UsageError("not a schedule", str(error), hint) from error
     strangers = [step for step in steps if step.actor >= count]
@@ -224,13 +224,13 @@ def scenario_of(request: CheckRequest) -> Scenario:
         store=request.store,
     )
     table = TableContext(scenario.layout.root, MemoryStorage(), scenario.schema, scenario.options)
-    for operation in (WRITE, COMPACT):
+    for operation in (Operation.WRITE, Operation.COMPACT):
         table.check(operation)  # what the actors could not do is refused before any of them starts
     return after(scenario, [cast.beginning()])
 
 
 def _check_options(request: CheckRequest) -> None:
-    if request.data_conflict_check == KEY:
+    if request.data_conflict_check == ConflictCheck.KEY:
         why = "it reads keys from data files, and most data files of the simulation are not Parquet"
         raise UsageError("--data-conflict-check key cannot be checked", why, "use range, bucket or partition")
     for key in request.options:

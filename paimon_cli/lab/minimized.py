@@ -8,22 +8,22 @@ from itertools import pairwise
 
 from paimon_cli.lab.simulation.run import Run
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import MEANING, Step
-from paimon_cli.lab.simulation.script import Call
+from paimon_cli.lab.simulation.schedule import FAULT_MEANING, ScheduledStep
+from paimon_cli.lab.simulation.script import StorageCall
 from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, UNLOCK
-from paimon_cli.lab.simulation.sim_storage import LISTINGS, READS
+from paimon_cli.lab.simulation.sim_storage import LISTING_CALLS, READ_CALLS
 from paimon_cli.lab.story import PUBLISHED, TAKEN, Story, StoryStep
 
 MAX_REPLAYS = 2_000
-_LOOKS = READS | LISTINGS | {"exists", "head", "list_page", "list_page_below"}
+_LOOKS = READ_CALLS | LISTING_CALLS | {"exists", "head", "list_page", "list_page_below"}
 
 
 @dataclass(frozen=True)
 class _Tried:
     """The steps that were asked for, and those that the whole run took."""
 
-    asked: tuple[Step, ...]
-    taken: tuple[Step, ...]
+    asked: tuple[ScheduledStep, ...]
+    taken: tuple[ScheduledStep, ...]
 
     @property
     def cost(self) -> tuple[int, int, int]:
@@ -32,7 +32,7 @@ class _Tried:
         return sum(step.is_fault for step in self.taken), switches, len(self.asked)
 
 
-def minimized(scenario: Scenario, steps: Sequence[Step], should_continue: Callable[[], bool]) -> list[Step]:
+def minimized(scenario: Scenario, steps: Sequence[ScheduledStep], should_continue: Callable[[], bool]) -> list[ScheduledStep]:
     """The shortest schedule found from which no single step, and no end, can be removed without losing all violations.
 
     A replay takes the steps of a schedule that are possible, and then lets each actor run to its end, so fewer steps mean fewer
@@ -58,7 +58,7 @@ def minimized(scenario: Scenario, steps: Sequence[Step], should_continue: Callab
     return list(best.asked)
 
 
-def _failing(scenario: Scenario, steps: Sequence[Step]) -> _Tried | None:
+def _failing(scenario: Scenario, steps: Sequence[ScheduledStep]) -> _Tried | None:
     """The run of these steps if it ends with violations, otherwise None."""
     run = Run(scenario)
     for step in steps:
@@ -71,7 +71,7 @@ def _failing(scenario: Scenario, steps: Sequence[Step]) -> _Tried | None:
     return _Tried(tuple(steps), tuple(run.steps)) if failed else None
 
 
-def told(story: Story, scenario: Scenario, steps: Sequence[Step], names: Sequence[str]) -> None:
+def told(story: Story, scenario: Scenario, steps: Sequence[ScheduledStep], names: Sequence[str]) -> None:
     """Record the steps of a schedule in the story; looks of one actor that follow each other are one step."""
     run, rest, looking = Run(scenario), list(steps), ""
     while not run.violations and not run.is_over:
@@ -92,7 +92,7 @@ def told(story: Story, scenario: Scenario, steps: Sequence[Step], names: Sequenc
             continue
         looking = ""
         what, outcome, is_conflict = _words(run, call, was_there)
-        fault = f"{MEANING[step.fault]}: " if step.fault else ""
+        fault = f"{FAULT_MEANING[step.fault]}: " if step.fault else ""
         story.record(name, f"{fault}{what}", outcome, call=text, is_conflict=is_conflict)
     run.finish()
     run.discard()
@@ -103,11 +103,11 @@ def sentence(step: StoryStep) -> str:
     return f"{step.who} {step.what}{f': {step.outcome}' if step.outcome else ''}"
 
 
-def _file(call: Call) -> str:
+def _file(call: StorageCall) -> str:
     return call.path.rpartition("/")[2]
 
 
-def _words(run: Run, call: Call | None, was_there: bool) -> tuple[str, str, bool]:
+def _words(run: Run, call: StorageCall | None, was_there: bool) -> tuple[str, str, bool]:
     """What a step does, its outcome, and whether it runs into the work of another actor."""
     if call is None:
         return "starts again", "", False

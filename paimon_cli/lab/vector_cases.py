@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from paimon_cli.commit.commit_messages import CommitKind, SnapshotChanges, compact_changes
 from paimon_cli.commit.committer import CommitResult, CommitStep, Committer
-from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.files_conflict import check_data_files
 from paimon_cli.lab.bucket_story import Reported, tell
@@ -23,12 +22,13 @@ from paimon_cli.lab.simulation.exploration import explore
 from paimon_cli.lab.simulation.real_jobs import level_compactor, real_compactor, real_writer
 from paimon_cli.lab.simulation.run import Run, after
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import Step, parse_schedule
+from paimon_cli.lab.simulation.schedule import ScheduledStep, parse_schedule
 from paimon_cli.lab.story import Story
-from paimon_cli.metadata.data_file import DELETE, DELETION_VECTORS, CommitMessage, IndexManifestEntry
+from paimon_cli.metadata.data_file import DELETION_VECTORS, CommitMessage, EntryKind, IndexManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.choices import ConflictCheck
 
-OPTIONS = {"bucket": "1", "write-only": "true", "deletion-vectors.enabled": "true"}
+_OPTIONS = {"bucket": "1", "write-only": "true", "deletion-vectors.enabled": "true"}
 MARKED = in_turn(
     real_writer("first", rows(0, 1, 2, 3, value="old")),
     real_compactor(),
@@ -71,7 +71,7 @@ class DataFilesCommitter(Committer):
         touched = {entry.bucket_id for entry in (*compact.new_indexes, *compact.deleted_indexes)}
         current = self._context.manifests.index_entries(latest) if latest else []
         deleted = (
-            IndexManifestEntry(DELETE, e.partition, e.bucket, e.index_file)
+            IndexManifestEntry(EntryKind.DELETE, e.partition, e.bucket, e.index_file)
             for e in current
             if e.bucket_id in touched and e.index_file.index_type == DELETION_VECTORS
         )
@@ -111,7 +111,7 @@ def _vector_story(case: str, setting: LabSetting, levels: Sequence[int], sign: s
     def jobs(committer: type[Committer]) -> tuple[Job, ...]:
         return level_compactor([0], 3, committer=committer), level_compactor(levels, 5, committer=committer)
 
-    scenario = after(Scenario(case, (), OPTIONS, real_files=True), (MARKED,))
+    scenario = after(Scenario(case, (), _OPTIONS, real_files=True), (MARKED,))
     return _story(setting, scenario, jobs, sign, damage)
 
 
@@ -119,8 +119,8 @@ def _story(
     setting: LabSetting, beginning: Scenario, jobs: Callable[[type[Committer]], tuple[Job, ...]], sign: str, damage: str
 ) -> Story:
     """Search all schedules, then tell one: the first with this sign of damage, otherwise the first with a refused commit."""
-    committer = DataFilesCommitter if setting.check == OFF else Committer
-    refused: list[list[Step]] = []
+    committer = DataFilesCommitter if setting.check == ConflictCheck.OFF else Committer
+    refused: list[list[ScheduledStep]] = []
 
     def note_refusal(run: Run) -> None:
         if beginning.memory is not None and run.oracle.memory.newest == beginning.memory.newest + 1:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import null_first_words, stable_order
 from paimon_cli.errors import UsageError
-from paimon_cli.metadata.data_file_schema import DELETE
+from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-ABSENT, OLDER, ACCEPTED = 0, 1, 2
+ALL_NULL, OLDER, ACCEPTED = 0, 1, 2
 """Verdicts on a row: all of its sequence fields are null, the group already has a newer row, or the row is the newest so far."""
 
 
@@ -56,7 +56,7 @@ def judge(
     that are not ignored (bool).
     """
     ranks = [np.where(effective, _ranks(rows, group, order), 0) for group in groups]
-    deletes = effective & (kinds == DELETE)
+    deletes = effective & (kinds == RowKind.DELETE)
     if any(group.removes for group in groups) and deletes.any():
         return _judge_in_steps(groups, ranks, starts, deletes)
     return Verdicts(tuple(_verdicts(rank, starts) for rank in ranks), np.zeros(len(order), dtype=bool))
@@ -85,7 +85,7 @@ def _verdicts(ranks: np.ndarray, starts: np.ndarray) -> np.ndarray:
     key[starts[1:]] = 1
     base = np.cumsum(key) * (int(ranks.max(initial=0)) + 1)
     highest = np.maximum.accumulate(ranks + base) - base
-    return np.where(ranks == 0, ABSENT, np.where(ranks >= highest, ACCEPTED, OLDER)).astype(np.int8)
+    return np.where(ranks == 0, ALL_NULL, np.where(ranks >= highest, ACCEPTED, OLDER)).astype(np.int8)
 
 
 def _judge_in_steps(
@@ -101,7 +101,7 @@ def _judge_in_steps(
         operations = starts[keys] + step
         for number, group in enumerate(groups):
             rank = ranks[number][operations]
-            verdict = np.where(rank == 0, ABSENT, np.where(rank >= highest[number, keys], ACCEPTED, OLDER))
+            verdict = np.where(rank == 0, ALL_NULL, np.where(rank >= highest[number, keys], ACCEPTED, OLDER))
             verdicts[number][operations] = verdict
             if group.removes:
                 removed[operations] |= (verdict == ACCEPTED) & deletes[operations]

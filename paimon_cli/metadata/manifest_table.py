@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_columns import BEGIN, END, NULL_NUMBER, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_reader import checked_schema, damage_errors, open_container
 from paimon_cli.metadata.avro_writer import RecordSchema
 from paimon_cli.metadata.data_file import DataFileMeta, FileIdentity, ManifestEntry
-from paimon_cli.metadata.manifests import ENTRY, VERSION, decode_manifest, entries_of, entry_of
+from paimon_cli.metadata.manifests import ENTRY, MANIFEST_VERSION, decode_manifest, entries_of, entry_of
 from paimon_cli.metadata.possible_values import entry_faults
 from paimon_cli.pieces import PIECES
 
@@ -157,7 +157,7 @@ _WANTED = ("_VERSION", *(path for path, _ in _NUMBERS.values()), *_RANGES.values
 
 @dataclass(frozen=True)
 class ManifestTable:
-    """Entries as columns of equal length: integers of any width, with `ABSENT` for null, and byte strings.
+    """Entries as columns of equal length: integers of any width, with `NULL_NUMBER` for null, and byte strings.
 
     `records` builds entry objects. `plain` is True for entries whose identity consists of partition, bucket, level and name only.
     """
@@ -224,7 +224,7 @@ class ManifestTable:
     def of(entries: Sequence[ManifestEntry]) -> ManifestTable:
         """A table of existing entry objects."""
         files = [entry.file for entry in entries]
-        rows = [[ABSENT if number is None else number for number in _numbers_of(entry)] for entry in entries]
+        rows = [[NULL_NUMBER if number is None else number for number in _numbers_of(entry)] for entry in entries]
         numbers = np.ascontiguousarray(np.array(rows, dtype=np.int64).reshape(-1, len(_NUMBERS)).T)
         columns: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
         return ManifestTable(
@@ -369,18 +369,18 @@ class OpenManifests:
         sizes = np.array([len(block) for block in self._blocks], dtype=np.int64)
         data = np.frombuffer(self.joined()._joined, dtype=np.uint8)
         found = decode_columns(data, self._schema.plain, counts, sizes, _WANTED)
-        nothing = np.full(int(counts.sum()), ABSENT)
-        if (found.get("_VERSION", nothing) != VERSION).any():
+        nothing = np.full(int(counts.sum()), NULL_NUMBER)
+        if (found.get("_VERSION", nothing) != MANIFEST_VERSION).any():
             raise NotColumnar
         numbers = {name: found.get(path, nothing) for name, (path, _) in _NUMBERS.items()}
         ranges = {name: _range(data, found, f"{path}.", nothing) for name, path in _RANGES.items()}
         for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
-            if name != "creation_times" and (column == ABSENT).any():
+            if name != "creation_times" and (column == NULL_NUMBER).any():
                 raise NotColumnar
         if any(wrong.any() for wrong in entry_faults(*(numbers[name] for name in _CHECKED)).values()):
             raise NotColumnar  # the record by record decoder names the entry
         rare = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _RARE]
-        plain = (rare[0][1] - rare[0][0] <= 1) & (rare[1][0] == ABSENT) & (rare[2][0] == ABSENT)
+        plain = (rare[0][1] - rare[0][0] <= 1) & (rare[1][0] == NULL_NUMBER) & (rare[2][0] == NULL_NUMBER)
         path_of = np.repeat(np.arange(len(self._paths), dtype=np.int32), [sum(counts) for counts in self._counts])
         is_ours = bool(self._schema.plain == ENTRY.plain)
         records = Records(_range(data, found, "", nothing), self._schema, tuple(self._paths), path_of, is_ours=is_ours)

@@ -47,7 +47,7 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.possible_values import entry_faults, file_faults, index_faults, manifest_faults, refuse
 from paimon_cli.metadata.table_layout import check_plain_names
 
-VERSION, _INDEX_VERSION = 2, 1
+MANIFEST_VERSION, _INDEX_VERSION = 2, 1
 LISTS_PROPERTY = "paimon-cli.manifest-lists"
 _MAX_COPIED, _MAX_DECOMPRESSED = 4096, 1 << 18
 """Limits of `LISTS_PROPERTY`: characters of all its lists together, and bytes that one of them may decompress to."""
@@ -194,7 +194,7 @@ def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tup
 
 
 def _entry_record(entry: ManifestEntry) -> dict[str, Any]:
-    return {**_head(VERSION, entry), "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": _record_of(entry.file)}
+    return {**_head(MANIFEST_VERSION, entry), "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": _record_of(entry.file)}
 
 
 def _head(version: int, entry: ManifestEntry | IndexManifestEntry) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _entries(records: Sequence[dict[str, Any]], path: str) -> list[ManifestEntry
 
 def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -> ManifestEntry:
     _refuse_nulls(_REQUIRED_OF_ENTRY(content), path)
-    _expect_version(content["_VERSION"], VERSION, "manifest", path)
+    _expect_version(content["_VERSION"], MANIFEST_VERSION, "manifest", path)
     partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
     file = _data_file(content["_FILE"], path)
     kind, bucket, total = content["_KIND"], content["_BUCKET"], content["_TOTAL_BUCKETS"]
@@ -273,7 +273,7 @@ def encode_manifest_list(manifests: Sequence[ManifestFileMeta]) -> bytes:
 
 
 def _list_record(meta: ManifestFileMeta) -> dict[str, Any]:
-    return {"_VERSION": VERSION, **_record_of(meta)}
+    return {"_VERSION": MANIFEST_VERSION, **_record_of(meta)}
 
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
@@ -288,7 +288,7 @@ def _list_entries(records: Iterable[dict[str, Any]], path: str) -> list[Manifest
     manifests = []
     for content in records:
         _refuse_nulls(_REQUIRED_OF_MANIFEST(content), path)
-        _expect_version(content["_VERSION"], VERSION, "manifest", path)
+        _expect_version(content["_VERSION"], MANIFEST_VERSION, "manifest", path)
         content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"], path)
         refuse(manifest_faults(content), content, path, content["_FILE_NAME"])
         manifests.append(ManifestFileMeta(*_fields_of(ManifestFileMeta, content)))

@@ -33,7 +33,7 @@ from paimon_cli.lsm.key_search import ABSENT, Flags, SortedKeys
 from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.options.merge_engines import MergeResult
 from paimon_cli.pieces import PIECES
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
@@ -190,7 +190,7 @@ class KeyPlacement:
         ]
         rows = self._moved(pa.concat_batches(taken), before[leaving])
         at = rows.schema.get_field_index(VALUE_KIND)
-        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.full(len(leaving), DELETE, np.int8)))
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.full(len(leaving), RowKind.DELETE, np.int8)))
         yield with_buckets(rows, v.shifted(buckets, v.home_buckets)[leaving])
 
     def _moved(self, batch: pa.RecordBatch, partitions: Rows) -> pa.RecordBatch:

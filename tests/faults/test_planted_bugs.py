@@ -15,7 +15,7 @@ from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, rollback, used_names
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.write.write_plan import WritePlan
@@ -109,7 +109,7 @@ def after_the_files(context: TableContext, snapshots: Sequence[int], target: int
     """What the later snapshots brought goes first."""
     for number in snapshots:
         for entry in context.manifests.delta_entries(context.snapshots.get(number)):
-            if entry.kind == ADD:
+            if entry.kind == EntryKind.ADD:
                 context.storage.delete(context.data_file_path(entry.partition, entry.bucket, entry.file))
     TAKE_OUT(context, snapshots, target)
 

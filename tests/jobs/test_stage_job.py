@@ -309,7 +309,7 @@ def test_a_stage_file_from_outside_cannot_name_files_of_the_table(table: TableCo
 
 
 def test_a_stage_file_that_is_too_large_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_job, "MAX_BYTES", 100)
+    monkeypatch.setattr(stage_job, "_MAX_BYTES", 100)
     (tmp_path / "f").write_bytes(b"[" * 101)
     with pytest.raises(DamagedFile, match="too large: it has 101 bytes"):
         StageFile(str(tmp_path / "f")).read()

@@ -59,8 +59,8 @@ def bounded(call: Callable[[], object], seconds: float = 4.0) -> Exception:
 
 @pytest.mark.parametrize("kind", REST)
 def test_answers_of_a_rest_catalog(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_client, "REQUEST_SECONDS", 1)
-    monkeypatch.setattr(rest_client, "MOST_BYTES", MEGABYTE)
+    monkeypatch.setattr(rest_client, "_REQUEST_SECONDS", 1)
+    monkeypatch.setattr(rest_client, "_MOST_BYTES", MEGABYTE)
 
     def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:
         connection.recv(65536)
@@ -201,7 +201,7 @@ HIVE: Sent = {
 @pytest.mark.parametrize("kind", HIVE)
 def test_answers_of_a_hive_metastore(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hive_client, "CALL_SECONDS", 1)
-    monkeypatch.setattr(hive_client, "MOST_BYTES", MEGABYTE)
+    monkeypatch.setattr(hive_client, "_MOST_BYTES", MEGABYTE)
     monkeypatch.setattr(hive_client, "MOST_STRUCTS", 1000)
 
     def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:

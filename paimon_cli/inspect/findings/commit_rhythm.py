@@ -11,7 +11,7 @@ import numpy as np
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Figure
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
 
 DAY_MILLIS = 86_400_000
@@ -60,7 +60,7 @@ def _added(table: ExaminedTable, snapshot: Snapshot) -> _Added | None:
     """What a commit added, counted in columns; None if its manifests cannot be read."""
     try:
         entries = table.context.manifests.delta_table(snapshot)
-        rows = np.flatnonzero(entries.numbers("kinds") == ADD)
+        rows = np.flatnonzero(entries.numbers("kinds") == EntryKind.ADD)
         if not len(rows):
             return _Added(0, 0, 0)
         places = np.unique(np.stack([entries.codes[rows], entries.buckets[rows]]), axis=1)

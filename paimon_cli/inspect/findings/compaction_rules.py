@@ -6,30 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
 from paimon_cli.inspect.findings.commit_rhythm import commit_rhythm
-from paimon_cli.inspect.findings.examined_table import (
-    CROWDED,
-    DUE,
-    HIDDEN,
-    MANY_SMALL_FILES,
-    POSTPONED,
-    RECENT,
-    STALLED,
-    ExaminedTable,
-)
-from paimon_cli.inspect.findings.finding import (
-    ADVICE,
-    COMPACTION,
-    ERROR,
-    OK,
-    OPTIONS,
-    REPLAY,
-    SMALL_FILES,
-    WARNING,
-    Figure,
-    Finding,
-    rule,
-    well,
-)
+from paimon_cli.inspect.findings.examined_table import MANY_SMALL_FILES, RECENT, ExaminedTable
+from paimon_cli.inspect.findings.finding import ADVICE, ERROR, OK, REPLAY, WARNING, Code, Figure, Finding, Topic, rule, well
 from paimon_cli.metadata.snapshot import APPEND, COMPACT
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.redaction import shown_name
@@ -40,23 +18,23 @@ WORTH_IT = 0.8
 """A setting is suggested only if it saves at least a fifth of what it affects."""
 
 
-@rule(COMPACTION, STALLED)
+@rule(Topic.COMPACTION, Code.STALLED)
 def writers_need_not_wait(table: ExaminedTable) -> Iterator[Finding]:
     """Due buckets whose sorted runs have reached the stop trigger, at which writers that compact wait."""
-    over = table.in_need(STALLED)
+    over = table.in_need(Code.STALLED)
     if over:
         stop, most = table.context.options.stop_trigger, max(table.due[bucket.bucket_id].runs_before for bucket in over)
         figures = {"buckets": len(over), "most_sorted_runs": most, "stop_trigger": stop}
         message = f"{len(over)} of {len(table.buckets)} buckets have up to {most} sorted runs; writers wait from {stop} on"
         threshold = f"{stop} sorted runs (num-sorted-run.stop-trigger)"
         command = table.compacted("--strategy minor")
-        yield Finding(STALLED, WARNING, "sorted runs", message, command, figures=figures, threshold=threshold)
+        yield Finding(Code.STALLED, WARNING, "sorted runs", message, command, figures=figures, threshold=threshold)
 
 
-@rule(COMPACTION, DUE)
+@rule(Topic.COMPACTION, Code.DUE)
 def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     """Buckets in which the triggers of the table pick files to compact, as `compact --dry-run --strategy minor` shows."""
-    due = table.in_need(DUE)
+    due = table.in_need(Code.DUE)
     options, has_keys = table.context.options, table.context.mode.has_keys
     trigger = options.compaction_trigger if has_keys else options.compaction_min_file_num
     most = max((decision.runs_before for decision in table.decisions.values()), default=0)
@@ -74,10 +52,12 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     held = f"up to {counted(most, unit)}, trigger {trigger}"
     message = f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {reasons}; {held}"
     threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
-    yield Finding(DUE, WARNING, "compaction", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold)
+    yield Finding(
+        Code.DUE, WARNING, "compaction", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold
+    )
 
 
-@rule(OPTIONS, "PD013")
+@rule(Topic.OPTIONS, "PD013")
 def something_compacts(table: ExaminedTable) -> Iterator[Finding]:
     """A write-only table without a compaction job.
 
@@ -91,7 +71,7 @@ def something_compacts(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("PD013", ERROR, "compaction", message, command, figures=figures, threshold=f"{RECENT} commits")
 
 
-@rule(OPTIONS, "PD014")
+@rule(Topic.OPTIONS, "PD014")
 def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
     """Several users compact concurrently, so that their compactions conflict.
 
@@ -118,25 +98,25 @@ def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("PD014", WARNING, "compaction", message, command, figures=figures, threshold="1 user")
 
 
-@rule(COMPACTION, POSTPONED)
+@rule(Topic.COMPACTION, Code.POSTPONED)
 def no_row_waits_for_its_bucket(table: ExaminedTable) -> Iterator[Finding]:
     """Postponed rows, which plain reads do not show until a compaction."""
-    waiting = [file for bucket in table.in_need(POSTPONED) for file in bucket.files]
+    waiting = [file for bucket in table.in_need(Code.POSTPONED) for file in bucket.files]
     if waiting:
         rows, files = sum(file.row_count for file in waiting), len(waiting)
         message = f"{counted(rows, 'row')} in {counted(files, 'file')} wait for their buckets; plain reads do not show them"
-        yield _waiting(table, POSTPONED, "postponed rows", message, rows, files)
+        yield _waiting(table, Code.POSTPONED, "postponed rows", message, rows, files)
 
 
-@rule(COMPACTION, HIDDEN)
+@rule(Topic.COMPACTION, Code.HIDDEN)
 def no_flushed_row_waits(table: ExaminedTable) -> Iterator[Finding]:
     """Rows of level 0 that reads do not show until a compaction, in tables with deletion vectors or first-row."""
     mode = table.context.mode
-    waiting = [f for bucket in table.in_need(HIDDEN) for f in bucket.files if mode.hides(bucket.bucket, f.level)]
+    waiting = [f for bucket in table.in_need(Code.HIDDEN) for f in bucket.files if mode.hides(bucket.bucket, f.level)]
     if waiting:
         rows, files = sum(file.row_count for file in waiting), len(waiting)
         message = f"{counted(rows, 'stored record')} in {counted(files, 'file')} of level 0 wait; reads do not show them"
-        yield _waiting(table, HIDDEN, "level 0", message, rows, files)
+        yield _waiting(table, Code.HIDDEN, "level 0", message, rows, files)
 
 
 def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: int, files: int) -> Finding:
@@ -145,7 +125,7 @@ def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: 
     return Finding(code, WARNING, subject, message, command, figures=figures, threshold="0 records")
 
 
-@rule(SMALL_FILES, CROWDED)
+@rule(Topic.SMALL_FILES, Code.CROWDED)
 def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     """Buckets with many small files that a full compaction would combine.
 
@@ -174,10 +154,10 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     )
     command = table.compacted("--strategy full")
     threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
-    yield Finding(CROWDED, WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
+    yield Finding(Code.CROWDED, WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
 
 
-@rule(COMPACTION, "PA005", cost=REPLAY)
+@rule(Topic.COMPACTION, "PA005", cost=REPLAY)
 def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
     """Replay the table's commits with other compaction options, one at a time."""
     if not table.context.schema.primary_keys:

@@ -27,18 +27,18 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-FAILED = "failed-"
+_FAILED = "failed-"
 """Prefix of marker files; the rest of the name is the number of a reader task that failed."""
 
 
 def mark_failed(directory: str, task: int) -> None:
     """Record that a reader task has failed, so that later tasks need not start."""
-    (Path(directory) / f"{FAILED}{task}").touch()
+    (Path(directory) / f"{_FAILED}{task}").touch()
 
 
 def is_superseded(directory: str, task: int) -> bool:
     """Whether an earlier reader task has failed: its error will be reported, so this task need not run."""
-    return any(int(mark.name.removeprefix(FAILED)) < task for mark in Path(directory).glob(FAILED + "*"))
+    return any(int(mark.name.removeprefix(_FAILED)) < task for mark in Path(directory).glob(_FAILED + "*"))
 
 
 def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallies: Tallies, progress: Progress) -> Written:

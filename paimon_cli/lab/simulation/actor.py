@@ -12,7 +12,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT, Scenario
 from paimon_cli.lab.simulation.schedule import FAILURE, LOST_CHANGE, LOST_REQUEST, OUTAGE, REFUSAL
-from paimon_cli.lab.simulation.script import Call, Line, Report, count_lines
+from paimon_cli.lab.simulation.script import Report, ScriptNode, StorageCall, count_lines
 from paimon_cli.lab.simulation.sim_lock import SimulatedLock, UnprovenStorage
 from paimon_cli.lab.simulation.sim_storage import SimDisk, SimStorage
 from paimon_cli.storage.storage import Storage
@@ -34,12 +34,12 @@ class Actor:
     An actor that starts at a later line of its script first receives all answers that lead there.
     """
 
-    def __init__(self, scenario: Scenario, disk: SimDisk, number: int, life: int, line: Line | None = None) -> None:
+    def __init__(self, scenario: Scenario, disk: SimDisk, number: int, life: int, line: ScriptNode | None = None) -> None:
         self.scenario = scenario
         self.disk = disk
         """Only for recognising tasks that have run before; jobs access the disk by storage calls."""
         self.number = number
-        self.oracle = Reports()
+        self.oracle = OracleReports()
         self.had_outage = False
         self.lost_a_request = False
         self._may_commit = False
@@ -53,7 +53,7 @@ class Actor:
         self._greenlet = greenlet(self._live)
         first = self._greenlet.switch()
         if line is None:
-            self.line = Line(first, hash((life, first)), None, self.oracle.taken())
+            self.line = ScriptNode(first, hash((life, first)), None, self.oracle.taken())
         else:
             self._replay_to(first, line)
 
@@ -96,7 +96,7 @@ class Actor:
             self._may_commit = True
             self.context.snapshots.fetch_latest()
 
-    def _ask(self, call: Call) -> Any:
+    def _ask(self, call: StorageCall) -> Any:
         """Called by the actor's storage: wait for the answer."""
         if self._is_discarded:
             raise Discarded
@@ -105,7 +105,7 @@ class Actor:
         self.lost_a_request = self.lost_a_request or answer == LOST_REQUEST
         return answer
 
-    def _replay_to(self, first: Call | None, line: Line) -> None:
+    def _replay_to(self, first: StorageCall | None, line: ScriptNode) -> None:
         for earlier in line.lines_to_here():
             call = first if earlier.before is None else self._greenlet.switch(earlier.before[1])
             if call != earlier.call:
@@ -115,7 +115,7 @@ class Actor:
         self.oracle.taken()
         self.line = line
 
-    def proceed(self, answer: Any) -> Line:
+    def proceed(self, answer: Any) -> ScriptNode:
         """Run to the next call, and add its line to the script."""
         call = self._greenlet.switch(answer)
         self.line = self.line.follow(answer, call, self.oracle.taken())
@@ -133,7 +133,7 @@ class Discarded(BaseException):
     """Ends a discarded actor, whose calls have no effect."""
 
 
-class Reports:
+class OracleReports:
     """Records the reports of a job to the oracle, to be repeated in all runs that follow the same script."""
 
     def __init__(self) -> None:

@@ -16,10 +16,10 @@ from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.write_job import WriteSummary, run_write
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN, announced_user
-from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
+from paimon_cli.lab.simulation.paper_files import BucketRows, PaperEngine, merged, paper_rows
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
@@ -27,11 +27,13 @@ from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
+from paimon_cli.metadata.data_file_schema import RowKind
+from paimon_cli.options.choices import CompactionMode
 
 MAX_INCREMENT_TRIES = 10
 
 
-def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> BucketRows:
+def rows(bucket: int, *keys: int, value: str = "", kind: int = RowKind.INSERT) -> BucketRows:
     """Rows of one bucket; the default value is the text of the key."""
     return {bucket: [(key, kind, value or f"v{key}") for key in keys]}
 
@@ -170,7 +172,7 @@ def restorer(user: str, target: int, rows_then: BucketRows) -> Job:
         context = named(actor, user)
 
         def restore() -> None:
-            done = run_restore(context, context.snapshots.get(target), PaperEngine(), NoProgress(), NO_COMPACTION)
+            done = run_restore(context, context.snapshots.get(target), PaperEngine(), NoProgress(), CompactionMode.NONE)
             try:
                 newest = context.snapshots.get(done.snapshot)
             except StorageUnavailable as error:

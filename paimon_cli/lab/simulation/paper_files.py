@@ -32,9 +32,8 @@ from paimon_cli.write.bucket_writer import WrittenBucket
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
-INT = parse_type("INT NOT NULL")
+_INT = parse_type("INT NOT NULL")
 NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
-INSERT, DELETE = 0, 3
 
 BucketRows = Mapping[int, Sequence[tuple[int, int, str]]]
 """Bucket -> rows (key, kind, value) in the order of arrival."""
@@ -44,7 +43,7 @@ PaperRow = tuple[int, int, int, str]
 
 @functools.cache
 def key_bytes(key: int) -> bytes:
-    return serialize_row([key], [INT])
+    return serialize_row([key], [_INT])
 
 
 @functools.cache

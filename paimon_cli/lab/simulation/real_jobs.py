@@ -25,12 +25,13 @@ from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.actor_jobs import MAX_INCREMENT_TRIES, compact, end_of, named, rows, run_and_report
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED
-from paimon_cli.lab.simulation.paper_files import DELETE, INSERT, BucketRows
+from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lsm.compaction_picker import may_drop_deletes
 from paimon_cli.lsm.sorted_runs import highest_level
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -151,7 +152,7 @@ def _task(context: TableContext, bucket: BucketFiles, files: Sequence[DataFileMe
 
 def real_deleter(user: str, *keys: int) -> Job:
     """Runs `delete` on existing rows, which reads again after a conflict."""
-    return _changer(user, rows(0, *keys, kind=DELETE), keys)
+    return _changer(user, rows(0, *keys, kind=RowKind.DELETE), keys)
 
 
 def real_updater(user: str, *keys: int) -> Job:
@@ -239,7 +240,7 @@ def _key_values(context: TableContext, snapshot: Snapshot) -> list[tuple[int, st
 
 
 def _inserts(found: Sequence[tuple[int, str]]) -> BucketRows:
-    return {0: [(key, INSERT, value) for key, value in found]}
+    return {0: [(key, RowKind.INSERT, value) for key, value in found]}
 
 
 def real_incrementer(user: str, key: int) -> Job:

@@ -27,9 +27,9 @@ from paimon_cli.lsm.aggregators.aggregator import (
 from paimon_cli.lsm.aggregators.builder import ignores_retractions
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, function_of
 from paimon_cli.lsm.aggregators.chosen_values import LAST_NON_NULL, LastNonNullValue, LastValue
-from paimon_cli.lsm.sequence_groups import ABSENT, ACCEPTED, OLDER, SequenceGroup, Verdicts, judge, sequence_groups
+from paimon_cli.lsm.sequence_groups import ACCEPTED, ALL_NULL, OLDER, SequenceGroup, Verdicts, judge, sequence_groups
 from paimon_cli.lsm.sorted_rows import SortedRows, check_order
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
@@ -69,14 +69,14 @@ class PartialUpdate:
         work = Operations.of(rows)
         names = frozenset(rows.rows.schema.names)
         groups = [group for group in self.groups if names.issuperset(group.fields)]
-        refused = self.refusal(DELETE)
+        refused = self.refusal(RowKind.DELETE)
         if refused is not None and work.retracts.any():
             raise refused
         effective = ~work.retracts if self.ignore_delete else np.ones(len(work.order), dtype=bool)
         verdicts = judge(groups, rows.rows, work.order, work.starts, work.kinds, effective)
         removed = verdicts.removed & work.retracts
         if self.remove_record_on_delete:
-            removed = work.retracts & (work.kinds == DELETE)
+            removed = work.retracts & (work.kinds == RowKind.DELETE)
         columns = self._columns(rows, work, groups, verdicts, removed)
         counted = effective & ~work.fills if self.ignore_delete else effective
         columns[VALUE_KIND] = pa.array(_result_kinds(rows, work, removed), pa.int8())
@@ -98,7 +98,7 @@ class PartialUpdate:
             elif name not in (VALUE_KIND, SEQUENCE_NUMBER) and not any(name in group.names for group in groups):
                 columns[name] = self.functions.get(name, LastNonNullValue()).merge(rows.rows.column(name), plain)
         for group, verdict in zip(groups, verdicts.of_group, strict=True):
-            verdict = np.where(work.retracts & self.ignore_delete, ABSENT, verdict)
+            verdict = np.where(work.retracts & self.ignore_delete, ALL_NULL, verdict)
             taken = np.where(verdict == ACCEPTED, ADD, SKIP)
             follows = work.history(taken, replaced)
             cleared = work.history(np.where((verdict == ACCEPTED) & work.retracts, RETRACT, taken), replaced)
@@ -114,8 +114,8 @@ class PartialUpdate:
 
     def _aggregated(self, name: str, column: pa.Array, work: Operations, verdict: np.ndarray, removed: np.ndarray) -> pa.Array:
         """The aggregated column of a sequence group. Older rows are added as REVERSED; retractions apply even if older."""
-        codes = np.select([verdict == ABSENT, verdict == OLDER], [SKIP, REVERSED], ADD)
-        codes = np.where(work.retracts & (verdict != ABSENT), SKIP if name in self.ignore_retract else RETRACT, codes)
+        codes = np.select([verdict == ALL_NULL, verdict == OLDER], [SKIP, REVERSED], ADD)
+        codes = np.where(work.retracts & (verdict != ALL_NULL), SKIP if name in self.ignore_retract else RETRACT, codes)
         function = self.functions[name]
         if not function.retracts:
             refused = (codes == RETRACT) & ~work.replaces
@@ -176,7 +176,7 @@ def _result_kinds(rows: SortedRows, work: Operations, removed: np.ndarray) -> np
     """The kind of each merged row: -D if its last operation removes it, or if no row was added."""
     last = np.append(work.starts[1:], len(work.order)) - 1
     added = np.logical_or.reduceat(~work.retracts & ~work.fills, work.starts) if len(work.starts) else removed
-    merged = np.where(removed[last] | ~added, DELETE, INSERT)
+    merged = np.where(removed[last] | ~added, RowKind.DELETE, RowKind.INSERT)
     return np.where(rows.passes_unmerged, work.kinds[last], merged).astype(np.int8)
 
 
