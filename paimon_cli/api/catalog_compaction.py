@@ -138,7 +138,7 @@ class Compaction(OpenedCatalog):
         progress = self.runtime.new_progress()
         summary = run_compact(context, request, engine, progress, shield=shield, plan_seconds=seconds)
         return TableRound(
-            chosen.name, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, standing=summary.plan.standing
+            chosen.name, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, figures=summary.plan.figures
         )
 
     def watch(

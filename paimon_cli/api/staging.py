@@ -146,10 +146,10 @@ class Stage:
 
     def _read(self, file: str) -> StagedWrite:
         from paimon_cli.jobs.stage_commit import StagedWrite
-        from paimon_cli.jobs.stage_job import check_table
+        from paimon_cli.jobs.stage_job import check_stage
 
         write = StagedWrite.read(file)
-        check_table(self._table.context, write.file, write.staged)
+        check_stage(self._table.context, write.file, write.staged)
         return write
 
 
@@ -168,7 +168,7 @@ def watch_directory(
 ) -> None:
     """`Stage.watch` for stage files of several tables, which `opened` opens by name."""
     from paimon_cli.jobs.stage_commit import Together
-    from paimon_cli.jobs.stage_job import check_table
+    from paimon_cli.jobs.stage_job import check_stage
     from paimon_cli.jobs.stage_watch import LandingArea, StageWatch
     from paimon_cli.options.option_text import parse_duration
     from paimon_cli.storage.injected import SystemClock
@@ -189,7 +189,7 @@ def watch_directory(
 
             def commit() -> StageSummary:
                 for write in writes:
-                    check_table(table.context, write.file, write.staged)
+                    check_stage(table.context, write.file, write.staged)
                 return _commit(table, writes, Together(order), compact, engine)
 
             return commit

@@ -104,7 +104,7 @@ KeepsGroup = Callable[[pq.ParquetFile, int], bool]
 class FilePart:
     """The part of a data file to read: part `number` of `parts`, without row groups for which `keeps` is false.
 
-    Files other than Parquet are read as a whole, by part 0. `spares_kinds`: batches lack the column `_VALUE_KIND` if the file's
+    Files other than Parquet are read as a whole, by part 0. `omits_kinds`: batches lack the column `_VALUE_KIND` if the file's
     statistics say that none of their rows is a retraction. `deleted`: rows to leave out. `is_alone`: no other file is open at
     the same time, so that more of this one may be held in memory. `sequences`: the file is refused if its footer says that
     sequence numbers are outside of this range.
@@ -113,7 +113,7 @@ class FilePart:
     number: int = 0
     parts: int = 1
     keeps: KeepsGroup | None = None
-    spares_kinds: bool = False
+    omits_kinds: bool = False
     deleted: DeletionVector | None = None
     is_alone: bool = False
     sequences: tuple[int, int] | None = None
@@ -143,7 +143,7 @@ def read_part(
             check_decoded(batch)
             if part.deleted is not None:
                 batch = live_rows(batch, packed(part.deleted.live_rows(batch.num_rows, position)))
-            yield position, read.of(batch, kind, part.spares_kinds)
+            yield position, read.of(batch, kind, part.omits_kinds)
     _check_rows(rows + stored.skipped, file, path)
 
 

@@ -138,17 +138,17 @@ class ReadColumns:
         """The names of the file's columns that must be read."""
         return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
 
-    def of(self, stored: pa.RecordBatch, kind: int | None = None, spares_kinds: bool = False) -> pa.RecordBatch:
+    def of(self, stored: pa.RecordBatch, kind: int | None = None, omits_kinds: bool = False) -> pa.RecordBatch:
         """Convert rows with the `physical` columns to the read schema.
 
-        `kind`: the kind of all rows, if known; `stored` has no column of kinds then. With `spares_kinds` the result has none
+        `kind`: the kind of all rows, if known; `stored` has no column of kinds then. With `omits_kinds` the result has none
         either, unless that kind is a retraction.
         """
         kind = kind if self._has_kinds else RowKind.INSERT
         wanted = [
             name
             for name in self._columns
-            if name != VALUE_KIND or kind not in (RowKind.INSERT, RowKind.UPDATE_AFTER) or not spares_kinds
+            if name != VALUE_KIND or kind not in (RowKind.INSERT, RowKind.UPDATE_AFTER) or not omits_kinds
         ]
         read = [name for name in self._system if name != VALUE_KIND or kind is None]
         arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in read}

@@ -174,7 +174,7 @@ def _table_item(done: TableRound) -> dict[str, Any]:
         "bytes_written": summary.bytes_written,
         "snapshots": [snapshot.id for snapshot in summary.snapshots],
         "conflicts": summary.conflicts,
-        "most_runs": done.standing.most_runs,
+        "most_runs": done.figures.most_runs,
         "snapshots_expired": done.upkeep.snapshots_expired,
         "orphans_deleted": done.upkeep.orphans,
         "seconds": summary.seconds,
@@ -202,7 +202,7 @@ class TableLine:
     def add(self, done: TableRound) -> None:
         summary = done.summary
         self.state = done.state
-        self.runs = done.standing.most_runs
+        self.runs = done.figures.most_runs
         self.buckets += summary.buckets
         self.files_before += summary.files_before
         self.files_after += summary.files_after

@@ -119,7 +119,7 @@ def check_of_buckets(
     return DataConflictCheck(context, identity, WholeBuckets(buckets.__contains__), read_snapshot_id).check
 
 
-def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
+def check_of_locations(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
     """The check that no key ends up in two buckets, for tables whose keys may live in any partition.
 
     At least one message adds files.

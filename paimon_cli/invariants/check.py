@@ -83,7 +83,7 @@ def check_change(version: Version, before: Version | None) -> Iterator[Violation
 def check_walked(version: WalkedVersion) -> Iterator[Violation]:
     """Checks of what a commit changed, including its new manifests; `check_state` checks the resulting live files."""
     yield from _reporting_decode_errors(version, metadata_checks.manifests_hold_what_is_listed(version))
-    yield from _reporting_decode_errors(version, metadata_checks.lists_are_what_is_noted(version))
+    yield from _reporting_decode_errors(version, metadata_checks.inlined_lists_are_the_stored_ones(version))
     yield from check_change(version, version.before)
 
 

@@ -11,7 +11,7 @@ from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import MERGE_DISORDER, META, WARNING, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
-from paimon_cli.metadata.manifests import PartitionRange, noted_lists
+from paimon_cli.metadata.manifests import PartitionRange, inlined_lists
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.redaction import shown_name
@@ -47,12 +47,12 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
             yield Violation("PV019", path, outside)
 
 
-def lists_are_what_is_noted(version: WalkedVersion) -> Iterator[Violation]:
+def inlined_lists_are_the_stored_ones(version: WalkedVersion) -> Iterator[Violation]:
     """PV061. Snapshots may repeat their manifest lists, which saves requests on object stores; other readers use the lists."""
     snapshot, reader = version.snapshot, version.context.manifests
-    for name, noted in noted_lists(snapshot.properties).items():
-        if name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) and noted != reader.manifest_list(name):
-            yield Violation("PV061", version.path, f"repeats {len(noted)} manifests of {name}, which holds others")
+    for name, inlined in inlined_lists(snapshot.properties).items():
+        if name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) and inlined != reader.manifest_list(name):
+            yield Violation("PV061", version.path, f"repeats {len(inlined)} manifests of {name}, which holds others")
 
 
 def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:

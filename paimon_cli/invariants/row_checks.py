@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.bucket.key_homes import repeated_keys
+from paimon_cli.bucket.key_locations import repeated_keys
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
 from paimon_cli.bucket.recorded_ranges import stored_key
 from paimon_cli.datatypes.arrow_types import values_to_arrow

@@ -26,7 +26,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.row_change import ChangedBucket, RowEdit
-from paimon_cli.lsm.append_compaction import in_order
+from paimon_cli.lsm.append_compaction import in_reading_order
 from paimon_cli.metadata.data_file import (
     SOURCE_APPEND,
     BucketId,
@@ -163,7 +163,7 @@ def change_rows_of(context: TableContext, task: ChangeTask, change: RowEdit) -> 
     path = context.bucket_path(*task.bucket.bucket_id)
     try:
         with context.trace.timed("change_rows", bucket=path, **file_facts("input_", task.bucket.files)) as facts:
-            for file in in_order(task.bucket.files):
+            for file in in_reading_order(task.bucket.files):
                 changing.change(file)
             result = changing.result()
             facts |= {"matched": result.rows, "removed": len(result.removed), **file_facts("output_", result.new_files)}

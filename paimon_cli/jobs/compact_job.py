@@ -91,7 +91,7 @@ class CompactSummary(Summary):
             bytes_written=sum(file.file_size for file in written),
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
-            waiting_records=max(0, plan.standing.waiting_records - shown),
+            waiting_records=max(0, plan.figures.waiting_records - shown),
             engine=engine.name,
             engine_reason=engine.reason,
             seconds=seconds,

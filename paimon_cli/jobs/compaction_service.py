@@ -20,7 +20,7 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import MIN_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
+from paimon_cli.jobs.compact_request import MIN_MEMORY, NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.leases import Leases
@@ -72,7 +72,7 @@ class ServedTable:
 class TableRound:
     """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
 
-    `standing`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
+    `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined.
     """
 
@@ -80,7 +80,7 @@ class TableRound:
     state: str
     summary: CompactSummary = field(default_factory=CompactSummary)
     error: PaimonError | None = None
-    standing: Standing = NO_BUCKETS
+    figures: BucketFigures = NO_BUCKETS
     upkeep: UpkeepDone = NOT_KEPT_UP
     is_new: bool = True
     findings: Findings | None = None
@@ -293,15 +293,15 @@ class CompactionService:
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
-                    return TableRound(turn.table, RoundState.HELD, standing=turn.standing)
+                    return TableRound(turn.table, RoundState.HELD, figures=turn.figures)
                 turn.turn_bytes = limit
                 summary, upkeep = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
         except PaimonError as error:
-            return _failed(turn.table, error, turn.standing)
+            return _failed(turn.table, error, turn.figures)
         if turn.cleans_orphans:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every_millis or 0)
         return TableRound(
-            turn.table, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, None, turn.standing, upkeep
+            turn.table, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, None, turn.figures, upkeep
         )
 
     @contextlib.contextmanager
@@ -336,12 +336,10 @@ class CompactionService:
 
 
 def _nothing(turn: Turn) -> TableRound:
-    return TableRound(
-        turn.table, RoundState.NOTHING, CompactSummary(plan=CompactionPlan(turn.snapshot_id)), standing=turn.standing
-    )
+    return TableRound(turn.table, RoundState.NOTHING, CompactSummary(plan=CompactionPlan(turn.snapshot_id)), figures=turn.figures)
 
 
-def _failed(table: str, error: PaimonError, standing: Standing = NO_BUCKETS) -> TableRound:
+def _failed(table: str, error: PaimonError, figures: BucketFigures = NO_BUCKETS) -> TableRound:
     state = (
         RoundState.GONE
         if isinstance(error, NotFound)
@@ -349,7 +347,7 @@ def _failed(table: str, error: PaimonError, standing: Standing = NO_BUCKETS) -> 
         if isinstance(error, PASSING)
         else RoundState.FAILED
     )
-    return TableRound(table, state, error=error, standing=standing)
+    return TableRound(table, state, error=error, figures=figures)
 
 
 def _is_conflict(error: PaimonError) -> bool:

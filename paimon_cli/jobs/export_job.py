@@ -92,7 +92,7 @@ class OutputRequest:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def write_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
+def export_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
     """Write the rows of a scan. After a failure no new file remains, and a file to be replaced is unchanged."""
     started = scan.context.clock.now_millis()
     batches = (piece for batch in scan.rows() for piece in bounded(batch))

@@ -33,7 +33,7 @@ from paimon_cli.read.increments import (
     waiting_changes,
 )
 from paimon_cli.read.scan_plan import ReadPlan, Split, plan_scan
-from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
+from paimon_cli.read.selection import RowOrder, Selection, parse_order, rows_in_order, selected
 from paimon_cli.read.split_reader import count_split, in_parts, read_in_parallel, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
@@ -128,7 +128,7 @@ class RowScan:
         """The rows with `physical_columns`, up to the limit."""
         remaining = self.request.limit
         if self.order is not None:
-            yield from in_order(self._all_batches(), self.order, remaining)
+            yield from rows_in_order(self._all_batches(), self.order, remaining)
             return
         if remaining is None:
             yield from self._all_batches()

@@ -25,7 +25,7 @@ from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.stage_job import StageFile
 from paimon_cli.jobs.table_change import NewFiles, Summary
 from paimon_cli.jobs.write_request import overwritten, strategy_of
-from paimon_cli.jobs.writer_order import check_disjoint, in_order, replaced_messages, shared_buckets, superseded_files
+from paimon_cli.jobs.writer_order import check_disjoint, in_writer_order, replaced_messages, shared_buckets, superseded_files
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
@@ -169,7 +169,7 @@ def _published(
     check_disjoint(context, writers, first.data_conflict_check)
     new = NewFiles(context, new_stamp(context))
     with new.deleted_on_failure() if shared_buckets(context, writers) else contextlib.nullcontext():
-        ordered = in_order(context, writers, together.order, new.stamp, engine, progress)
+        ordered = in_writer_order(context, writers, together.order, new.stamp, engine, progress)
     read = [write.staged.read_snapshot_id or 0 for write in writes]
 
     def publish() -> CommitResult:

@@ -133,7 +133,7 @@ def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
     return identity_of(context, request.commit_user, request.commit_id, request.assume_new)
 
 
-def check_table(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
+def check_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
     """Raise `UsageError` if the write was staged for another table, including an earlier table at the same path, and
     `DamagedFile` if it names buckets that a table with fixed buckets cannot have.
     """

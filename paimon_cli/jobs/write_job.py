@@ -181,14 +181,14 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(WriteSummary.of(engine, done, request.source, seconds), rewrites=times - 1)
     due = DueCompaction()
-    if request.compaction != CompactionMode.NONE and _may_hide_rows(context, request, summary):
+    if request.compaction != CompactionMode.NONE and _rows_need_compaction(context, request, summary):
         due = compact_due(context, summary.touched, engine, progress)
         summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
     return replace(summary, waiting_records=waiting_after(context, summary.touched, summary.snapshots, due.snapshots))
 
 
-def _may_hide_rows(context: TableContext, request: WriteRequest, summary: WriteSummary) -> bool:
-    """Whether readers may not see the rows before another compaction of their buckets.
+def _rows_need_compaction(context: TableContext, request: WriteRequest, summary: WriteSummary) -> bool:
+    """Whether readers see the rows only after another compaction of their buckets.
 
     If another job compacted the same files, the compactions of the writers were refused. In an overwrite of a table whose keys
     may be in any partition they compact nothing, because they do not know which partitions they replace.

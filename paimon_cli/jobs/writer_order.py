@@ -33,7 +33,7 @@ WriterMessages = tuple[str, tuple[CommitMessage, ...]]
 """The name of a writer's stage file, and its messages."""
 
 
-def in_order(
+def in_writer_order(
     context: TableContext, writers: Sequence[WriterMessages], order: str, stamp: str, engine: Engine, progress: Progress
 ) -> list[tuple[CommitMessage, ...]]:
     """The messages of the writers, so that rows of one bucket have the order of the writers.

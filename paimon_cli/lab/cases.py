@@ -232,7 +232,7 @@ def topology_2(setting: LabSetting) -> list[Story]:
 
 
 def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
-    """Of each two writers, the second one commits just before the put of the first one. Returns the writers that committed."""
+    """Of each pair, the second writer commits just before the put of the first. Returns the writers that committed."""
     committed = []
 
     def commit(writer: Writer) -> None:

@@ -1,6 +1,6 @@
 """The actors of `lab check`: what each kind does, the table that they need, and their jobs.
 
-Most kinds work on paper files. A marker, an assigner or a rescaler needs Parquet files, and then all actors beside it use them.
+Most kinds work on JSON files. A marker, an assigner or a rescaler needs Parquet files, and then all actors beside it use them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paimon_cli.lab.simulation.actor_jobs import (
     tagger,
     writer,
 )
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.publication import COUNTER
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_read_modify_write, real_rescaler, real_writer
 from paimon_cli.metadata.data_file_schema import RowKind
@@ -70,7 +70,7 @@ _CHANGED, FIRST_MARKED = 1, 20
 """Of the keys in the shared bucket: the number of the one that all change, and of the first one that a marker replaces."""
 _KEY_TYPE = parse_type("INT NOT NULL")
 _HASHED = 1_000
-"""More keys than a bucket needs for its actors: the shipped hash spreads so many over all buckets."""
+"""More keys than a bucket needs for its actors: the shipped hash spreads that number over all buckets."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Cast:
 
     @property
     def table_options(self) -> Mapping[str, str]:
-        """What the table of these actors needs. Writers of real files leave compaction to its actors, unless they are told."""
+        """Options that these actors need. With real files, only actors that compact do so: writers are write-only."""
         if not self.has_real_files:
             return {"bucket": str(self._bucket_count)}
         options = {"bucket": str(self._bucket_count), "write-only": "true"}

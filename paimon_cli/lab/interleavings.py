@@ -189,7 +189,7 @@ def replay_schedule(request: CheckRequest, schedule: str) -> ReplayedSchedule:
     run = Run(scenario)
     narrated: list[NarratedStep] = list(narrate(run, steps))
     run.discard()
-    replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in narrated]
+    replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.fault, t.own_calls) for t in narrated]
     return ReplayedSchedule(list(run.violations), replayed)
 
 

@@ -18,7 +18,7 @@ from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.whole_file import whole_file
 
 MAX_WIDE_LANES = 5
-"""So many lanes have room for the text of a call; in more of them it stands in front of the sentence."""
+"""The most lanes that leave room for the text of a call; with more, it stands in front of the sentence."""
 COLOURS = ("append", "overwrite", "compact", "l5", "l1", "l6", "l2", "analyze")
 """The colours of the lanes, in the order in which actors appear."""
 

@@ -1,6 +1,6 @@
 """Reports of partitions that are done, posted to `partition.mark-done-action.http.url` (Java HttpReportMarkDoneAction).
 
-The address is an option of the table, so whoever can write a schema file chooses it, and the request comes from the machine of
+The address is an option of the table, so anyone who can write a schema file chooses it, and the request comes from the machine of
 the user. It is sent only to hosts that the user allows, at an address that was checked, and its answer is bounded.
 """
 

@@ -307,7 +307,7 @@ def lists_property(lists: Mapping[str, Sequence[ManifestFileMeta]]) -> dict[str,
     return {LISTS_PROPERTY: json.dumps(copied, separators=(",", ":"))} if copied else {}
 
 
-def noted_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
+def inlined_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
     """The manifest lists copied into the snapshot's properties, by name; empty if the property is missing or malformed."""
     text = (properties or {}).get(LISTS_PROPERTY)
     if text is None:

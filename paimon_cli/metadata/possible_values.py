@@ -94,7 +94,7 @@ def index_faults(entry: Mapping[str, Any]) -> Faults:
 def refuse(faults: Faults, values: Mapping[str, Any], path: str, name: str) -> None:
     """Raise `DamagedFile` about the record of the file `name` in `path` if it has a fault.
 
-    A contradiction is named if neither of its fields is wrong by itself: it follows from what is, and nobody knows which of two
+    A contradiction is named if neither of its fields is wrong by itself: it follows from what is, and it is unknown which of two
     possible numbers is the false one.
     """
     wrong = [of for of, is_wrong in faults.items() if is_wrong]

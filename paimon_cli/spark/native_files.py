@@ -37,7 +37,7 @@ GLOB_CHARACTERS = frozenset("{}[]*?\\")
 MAX_WORD_BYTES = 512 << 20
 """The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
 MAX_BELIEVED_ROWS = 1 << 24
-"""A manifest that says that a file has more rows is compared with the file, before there is a bitmap for so many: 2 MB."""
+"""A manifest that gives a file more rows is compared with the file before a bitmap of that size (2 MB) is allocated."""
 MAX_TWINS = 8
 """The most files with bitmaps and the same size: each takes a scan of its own. Further ones are read by Python workers."""
 MAX_MERGED_ROWS = 16_000_000

@@ -73,7 +73,7 @@ def _in_turn(lists: Sequence[Sequence[Any]]) -> Iterator[Any]:
 
 
 def rooms_of(day: int, count: int) -> list[str]:
-    """So many rooms; each gets its turn after some days."""
+    """The number of rooms; each gets its turn after some days."""
     return [ROOMS[(day * count + place) % len(ROOMS)] for place in range(count)]
 
 

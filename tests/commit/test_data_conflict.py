@@ -12,7 +12,7 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import WrittenKeys, WrittenRanges, _disjoint, check_of_homes, check_of_messages
+from paimon_cli.commit.data_conflict import WrittenKeys, WrittenRanges, _disjoint, check_of_locations, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
@@ -520,7 +520,7 @@ def test_rows_that_lose_their_marks_are_back_in_another_bucket(tmp_path: Path) -
     latest = context.snapshots.latest()
     for bucket in (0, 1):
         mine = CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=2)
-        check = check_of_homes(context, ME, [mine])
+        check = check_of_locations(context, ME, [mine])
         if bucket == 1:
             check(latest)
         else:
@@ -546,7 +546,7 @@ def test_of_messages_that_read_the_table_at_different_times_the_oldest_counts(
     ]
     if looked_up:
         messages = [replace(message, read_snapshot_id=2, keys_read_at=message.read_snapshot_id or 0) for message in messages]
-    check = check_of_homes(context, ME, messages)
+    check = check_of_locations(context, ME, messages)
     if reads == (2, 2):
         check(context.snapshots.latest())
     else:

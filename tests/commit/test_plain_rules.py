@@ -68,7 +68,7 @@ SPACES = count()
 DAYS = [partition(f"2024-01-{day:02}") for day in range(1, 5)]
 
 
-def paper_table(options: dict[str, str] | None = None, *, partitioned: bool = True, **storage: MemoryStorage) -> TableContext:
+def bare_table(options: dict[str, str] | None = None, *, partitioned: bool = True, **storage: MemoryStorage) -> TableContext:
     """A table in memory, on a clock whose time passes only in `sleep`."""
     clock = SteppingClock()
     space = storage.get("storage") or MemoryStorage(f"rules-{next(SPACES)}", clock)
@@ -173,7 +173,7 @@ def test_changes_are_empty_only_without_any_part(part: str) -> None:
 
 
 def test_an_overwrite_removes_the_live_files_of_its_partitions() -> None:
-    context = paper_table()
+    context = bare_table()
     committer = Committer(context)
     for day in (0, 1):
         for bucket in (0, 1):
@@ -212,7 +212,7 @@ def test_an_overwrite_removes_the_live_files_of_its_partitions() -> None:
 
 
 def test_all_fields_of_a_snapshot() -> None:
-    context = paper_table()
+    context = bare_table()
     clock = context.clock
     assert isinstance(clock, SteppingClock)
     message = CommitMessage(
@@ -280,7 +280,7 @@ def test_nothing_of_a_lost_attempt_is_left() -> None:
 
     space = f"rules-{next(SPACES)}"
     steps: list[Step] = []
-    context = paper_table({"manifest.merge-min-count": "2"}, storage=Rivals(space))
+    context = bare_table({"manifest.merge-min-count": "2"}, storage=Rivals(space))
     context = replace(context, trace=StepTrace(context.clock, steps.append))
     message = CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("mine"),), added_indexes=(index("i"),)))
     result = Committer(context).commit([message], ME)
@@ -319,7 +319,7 @@ def test_five_puts_without_an_answer_are_enough() -> None:
             return super().put_if_absent(path, data)
 
     storage = Silent(f"rules-{next(SPACES)}")
-    context = paper_table({"commit.min-retry-wait": "10 ms"}, storage=storage)
+    context = bare_table({"commit.min-retry-wait": "10 ms"}, storage=storage)
     with pytest.raises(CommitUnknown, match=r"the storage gave no clear answer and does not show the snapshot file\nhint: "):
         publish(context, Snapshot(1, 0, "base", "delta", "me", 1, "APPEND", 0, 0, 0))
     clock = context.clock
@@ -328,7 +328,7 @@ def test_five_puts_without_an_answer_are_enough() -> None:
 
 
 def test_time_is_counted_from_the_first_attempt() -> None:
-    context = paper_table({"commit.timeout": "7 s", "commit.max-retries": "3"})
+    context = bare_table({"commit.timeout": "7 s", "commit.max-retries": "3"})
     attempts = RetryPolicy(context)
     assert (attempts.attempts, attempts.elapsed_millis) == (0, 0)
     context.clock.sleep(1.5)
@@ -410,7 +410,7 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
         "manifest.full-compaction-threshold-size": f"{dice.choice([1, 9000, 30_000, 10**7])} b",
         "manifest.merge-min-count": str(dice.choice([1, 2, 3, 5, 30])),
     }
-    context = paper_table(options)
+    context = bare_table(options)
     writer = MetadataWriter(replace(context, options=context.options.with_overrides({"manifest.target-file-size": "1 gb"})))
     alive: list[ManifestEntry] = []
     metas: list[ManifestFileMeta] = []
@@ -453,7 +453,7 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("seed", range(40))
 def test_overlapping_key_ranges(seed: int) -> None:
     dice = random.Random(seed)
-    context = paper_table(partitioned=False)
+    context = bare_table(partitioned=False)
 
     def some_file() -> tuple[int, int]:
         low = dice.randint(-300, 300)
@@ -486,7 +486,7 @@ def test_overlapping_key_ranges(seed: int) -> None:
 def test_changes_that_fit(seed: int) -> None:
     """They delete live files, add new ones, and keep the key ranges within a level disjoint."""
     dice = random.Random(seed)
-    context = paper_table({"bucket": "2"}, partitioned=False)
+    context = bare_table({"bucket": "2"}, partitioned=False)
 
     def some_file(name: str) -> ManifestEntry:
         low = dice.randint(0, 60)
@@ -549,7 +549,7 @@ def test_keys_in_lower_levels_are_where_the_oracle_reads_them() -> None:
 
 
 def test_counts_of_one_partition_must_agree() -> None:
-    context = paper_table()
+    context = bare_table()
     check_bucket_counts(context, [(DAYS[0], 2), (DAYS[1], 3), (DAYS[0], -1), (DAYS[0], 2), (DAYS[1], 0)])
     for first, second in pairwise((2, 3, 1)):
         with pytest.raises(FilesConflict, match=f"dt=2024-01-01.*|files for {first} and for {second}"):
@@ -557,7 +557,7 @@ def test_counts_of_one_partition_must_agree() -> None:
 
 
 def test_the_snapshot_that_removed_a_file() -> None:
-    context = paper_table()
+    context = bare_table()
     committer = Committer(context)
     file = data_file("a")
     committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(file, data_file("b"))))], ME)
@@ -576,7 +576,7 @@ def test_the_snapshot_that_removed_a_file() -> None:
 
 
 def test_files_that_exist_for_messages_only() -> None:
-    context = paper_table()
+    context = bare_table()
     message = replace(
         full_message(1, None),
         compact=replace(
@@ -596,7 +596,7 @@ def test_files_that_exist_for_messages_only() -> None:
 
 
 def test_files_that_came_since_a_message_was_begun() -> None:
-    context = paper_table()
+    context = bare_table()
     committer = Committer(context)
     for number in range(1, 5):
         message = CommitMessage(
@@ -629,7 +629,7 @@ def test_files_that_came_since_a_message_was_begun() -> None:
 
 def past(dice: random.Random) -> tuple[TableContext, list[Snapshot]]:
     """Snapshots of some users, newest last; some of them record the users of earlier commits."""
-    context = paper_table()
+    context = bare_table()
     first, listed = dice.choice([1, 1, 3]), []
     for number in range(first, first + dice.randint(1, 6)):
         user = dice.choice(["me", "you", "she"])
@@ -769,7 +769,7 @@ def test_users_that_are_handed_on(seed: int) -> None:
 
 @pytest.mark.parametrize(("others", "is_found"), [(31, True), (32, True), (33, False)])
 def test_commits_that_are_never_repeated_search_only_recent_snapshots(others: int, is_found: bool) -> None:
-    context = paper_table()
+    context = bare_table()
     noted = CommitUsers(1, {"me": 7})
     for number in range(2, 3 + others):
         properties = {PROPERTY: noted.to_text()} if number == 2 else None
@@ -783,7 +783,7 @@ def test_commits_that_are_never_repeated_search_only_recent_snapshots(others: in
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
-    context = paper_table()
+    context = bare_table()
     notes = {PROPERTY: CommitUsers(1, {"you": 7}).to_text()} if is_recorded else None
     for number in range(2, 40):
         others = Snapshot(number, 0, "none", "none", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=notes)
@@ -804,7 +804,7 @@ def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
 
 def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With new files under new names: those of the first attempt were deleted."""
-    context = paper_table()
+    context = bare_table()
     Committer(context).commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("old"),)))], ME)
     calls = []
 
@@ -841,7 +841,7 @@ def test_why_an_earlier_commit_cannot_be_ruled_out(users: CommitUsers | str | No
         for number in range(MAX_NAMED_USERS):
             users = users.with_commit(f"user-{number}", 1)
     assert not isinstance(users, str)
-    context = paper_table()
+    context = bare_table()
     properties = None if users is None else {PROPERTY: users.to_text()}
     for number in (5, 6):
         snapshot = Snapshot(number, 0, "base", "delta", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=properties)

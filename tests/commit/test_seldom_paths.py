@@ -1,4 +1,4 @@
-"""What commits meet seldom: storages that let nothing go, indexes of tables without buckets, hints and identities."""
+"""Rare paths of commits: storages that delete nothing, indexes of tables without buckets, hints and identities."""
 
 from __future__ import annotations
 

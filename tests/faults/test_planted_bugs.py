@@ -75,7 +75,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
     "files of a refused commit stay": ("write", lambda: mock.patch.object(commit_messages, "delete_created_files", lambda *_: 0)),
     "manifests of a failed commit stay": ("write", lambda: mock.patch.object(MetadataWriter, "discard", lambda *_: None)),
     "a failing hint fails the commit": (
-        "write", lambda: mock.patch.object(committer, "announce", hint_is_part_of_the_commit),
+        "write", lambda: mock.patch.object(committer, "write_latest_hint", hint_is_part_of_the_commit),
     ),
     "a failed look at the history is a refusal": (
         "write", lambda: mock.patch.object(snapshot_publish, "_is_in_history", failed_look_is_a_refusal),

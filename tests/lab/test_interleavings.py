@@ -50,7 +50,7 @@ def test_unsafe_configurations_show_their_anomaly_and_replay_it(actors: str, req
 
 
 def test_every_kind_of_actor_beside_faults() -> None:
-    """On paper; `test_cast` has those that need Parquet files."""
+    """With JSON files; `test_cast` has those that need Parquet files."""
     kinds = [kind for kind in ACTOR_KINDS if kind not in ("counter", "marker", "assigner", "rescaler")]
     for first in range(0, len(kinds), 2):
         actors = ",".join(["writer", "compactor", *kinds[first : first + 2]])

@@ -32,8 +32,8 @@ from paimon_cli.metadata.manifests import (
     encode_index_manifest,
     encode_manifest_list,
     encode_manifests,
+    inlined_lists,
     lists_property,
-    noted_lists,
 )
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.metadata.one_manifest import encode_manifest
@@ -198,20 +198,20 @@ class TestListsThatASnapshotRepeats:
     def test_they_are_the_lists(self) -> None:
         lists = {"base": metas(30), "delta": metas(1), "empty": []}
         noted = lists_property(lists)
-        assert noted_lists(noted) == lists and len(noted[LISTS_PROPERTY]) < 4000
+        assert inlined_lists(noted) == lists and len(noted[LISTS_PROPERTY]) < 4000
 
     def test_a_long_list_is_not_repeated(self) -> None:
         lists = {"base": metas(300), "delta": metas(1)}
-        assert noted_lists(lists_property(lists)) == {"delta": lists["delta"]}
+        assert inlined_lists(lists_property(lists)) == {"delta": lists["delta"]}
         assert lists_property({"base": metas(300)}) == {}
 
     @pytest.mark.parametrize(
         "text", ["", "[]", "7", '{"base": 7}', '{"base": "AAAA"}', '{"base": "%"}', '{"base": "eJwDAAAAAAE="}']
     )
     def test_what_is_not_ours_counts_as_missing(self, text: str) -> None:
-        assert noted_lists({LISTS_PROPERTY: text}) == {}
+        assert inlined_lists({LISTS_PROPERTY: text}) == {}
 
     def test_names_that_lead_elsewhere_count_as_missing(self) -> None:
         outside = [replace(meta, file_name="../../other") for meta in metas(1)]
-        assert noted_lists(lists_property({"base": outside})) == {}
-        assert noted_lists(None) == noted_lists({}) == {}
+        assert inlined_lists(lists_property({"base": outside})) == {}
+        assert inlined_lists(None) == inlined_lists({}) == {}

@@ -192,8 +192,8 @@ def test_kinds_are_spared_only_where_no_row_is_a_retraction(tmp_path: Path, file
         writer.write(rows.set_column(rows.schema.get_field_index(VALUE_KIND), VALUE_KIND, here))
     (file,) = writer.close()
 
-    def read(spares_kinds: bool) -> list[pa.RecordBatch]:
-        part = FilePart(spares_kinds=spares_kinds)
+    def read(omits_kinds: bool) -> list[pa.RecordBatch]:
+        part = FilePart(omits_kinds=omits_kinds)
         return [batch for _, batch in read_part(context, bucket_id, file, [VALUE_KIND, "v"], 512, part)]
 
     assert [kind for batch in read(False) for kind in batch.column(VALUE_KIND).to_pylist()] == kinds.tolist()

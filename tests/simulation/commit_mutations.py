@@ -185,7 +185,7 @@ def retry_after_unknown_as_if_lost() -> Patch:
 @planted_in("writer-writer")
 def hint_before_publication() -> Patch:
     def planted(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
-        snapshot_publish.announce(context, snapshot)
+        snapshot_publish.write_latest_hint(context, snapshot)
         return publish(context, snapshot, base)
 
     return patch.object(committer, "publish", planted)

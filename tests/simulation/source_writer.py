@@ -12,7 +12,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.actor_jobs import run_and_report
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
 from paimon_cli.lab.simulation.real_jobs import OPS
 from paimon_cli.lab.simulation.scenario import Scenario

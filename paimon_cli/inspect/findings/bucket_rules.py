@@ -90,7 +90,7 @@ def good_bucket_count(sizes: Sequence[int]) -> int:
 
 
 def _count_is_new(table: ExaminedTable) -> bool:
-    """Whether the bucket count was changed within the recent commits, as by `rescale`: whoever chose it knew the sizes."""
+    """Whether the bucket count was changed within the recent commits, as by `rescale`: the one who chose it knew the sizes."""
     schemas = table.context.schemas
     newest_first = (schemas.get(number) for number in reversed(schemas.ids()))
     for schema, before in pairwise(newest_first):

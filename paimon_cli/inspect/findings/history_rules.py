@@ -122,7 +122,7 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
 
 @rule(Topic.HISTORY)
 def tags_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
-    """Each tag that cannot be read is noted, so that all commands name it, also those that do not search for orphans."""
+    """Each tag that cannot be read is recorded, so that all commands name it, also those that do not search for orphans."""
     table.context.tags.all(on_damage=table.note_damage)
     yield from ()
 

@@ -47,7 +47,7 @@ def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallie
     Raises the error of the first task that failed.
     """
     with phase(progress, "Reading and routing", len(shuffle.plan.splits)) as done:
-        found = engine.run_tasks(partial(read_split, shuffle, directory), range(len(shuffle.plan.splits)), done)
+        found = engine.run_tasks(partial(route_split, shuffle, directory), range(len(shuffle.plan.splits)), done)
     tallies.update((number, tally) for number, (_, tally) in enumerate(found))
     chunks = [chunk for part, _ in found for chunk in part]
     index_files: dict[BucketId, IndexFileMeta] = {}
@@ -69,7 +69,7 @@ def _by_task(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
     return [list(own) for _, own in groupby(ordered, key=attrgetter("task"))]
 
 
-def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
+def route_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
     """Route the rows of one split; returns its chunks and counts. Does nothing if an earlier split has failed."""
     tally = Tally()
     if is_superseded(directory, number):

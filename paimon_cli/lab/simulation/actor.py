@@ -9,7 +9,7 @@ from greenlet import getcurrent, greenlet
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT, Scenario
 from paimon_cli.lab.simulation.schedule import FAILURE, LOST_CHANGE, LOST_REQUEST, OUTAGE, REFUSAL
 from paimon_cli.lab.simulation.script import Report, ScriptNode, StorageCall, count_lines

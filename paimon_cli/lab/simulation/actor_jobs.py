@@ -18,8 +18,8 @@ from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.json_files import BucketRows, JsonFileEngine, json_rows, merged
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN, announced_user
-from paimon_cli.lab.simulation.paper_files import BucketRows, PaperEngine, merged, paper_rows
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
@@ -68,7 +68,7 @@ def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
     user, identifier = str(request.commit_user), request.commit_id or BATCH_IDENTIFIER
 
     def job() -> WriteSummary:
-        return run_write(actor.context, request, PaperEngine(batch), NoProgress())
+        return run_write(actor.context, request, JsonFileEngine(batch), NoProgress())
 
     return run_and_report(actor, user, batch, job, identifier=identifier, overwrites=request.overwrite)
 
@@ -94,7 +94,7 @@ def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
     """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
-        compact(actor, CompactRequest(strategy=strategy, buckets=buckets), PaperEngine())
+        compact(actor, CompactRequest(strategy=strategy, buckets=buckets), JsonFileEngine())
 
     return run
 
@@ -172,7 +172,7 @@ def restorer(user: str, target: int, rows_then: BucketRows) -> Job:
         context = named(actor, user)
 
         def restore() -> None:
-            done = run_restore(context, context.snapshots.get(target), PaperEngine(), NoProgress(), CompactionMode.NONE)
+            done = run_restore(context, context.snapshots.get(target), JsonFileEngine(), NoProgress(), CompactionMode.NONE)
             try:
                 newest = context.snapshots.get(done.snapshot)
             except StorageUnavailable as error:
@@ -216,7 +216,7 @@ def dropper() -> Job:
     return run
 
 
-LITTER = ("bucket-0/data-litter.paper", "manifest/manifest-litter-0")
+LITTER = ("bucket-0/data-litter.json", "manifest/manifest-litter-0")
 
 
 def litterer() -> Job:
@@ -280,5 +280,5 @@ def _value(actor: Actor, version: Version, bucket: int, key: int) -> str:
     """The value of a key, read through the actor's storage."""
     storage = actor.context.storage
     entries = version.buckets[BucketId(EMPTY_ROW, bucket)]
-    found = merged((entry.file, paper_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)
+    found = merged((entry.file, json_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)
     return next(row[3] for row in found if row[0] == key)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from paimon_cli.commit.commit_records import records_of
 from paimon_cli.errors import BeingDropped
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.publication import Publication, TableEnd, new_reader, table_end, wrong_rows
 from paimon_cli.lab.simulation.scenario import Announcement, Memory, Published, Scenario
 from paimon_cli.lab.simulation.script import count_lines, observed, scripts_of

@@ -13,7 +13,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
-from paimon_cli.lab.simulation.paper_files import merged, paper_rows
+from paimon_cli.lab.simulation.json_files import json_rows, merged
 from paimon_cli.lab.simulation.real_files import Change, real_changes, real_rows, real_violations
 from paimon_cli.lab.simulation.scenario import Published, Rows, Scenario
 from paimon_cli.lab.simulation.sim_storage import Ask, ReadOnly, SimDisk
@@ -197,15 +197,15 @@ class Publication:
 def rows_at(scenario: Scenario, version: Version) -> Rows | str:
     """The rows that a reader sees, or why it cannot read them."""
     try:
-        return real_rows(version, level_0=True) if scenario.real_files else _rows_on_paper(version)
+        return real_rows(version, level_0=True) if scenario.real_files else _rows_of_json_files(version)
     except (PaimonError, FileNotFoundError) as error:
         return f"unreadable: {error}"
 
 
-def _rows_on_paper(version: Version) -> Rows:
+def _rows_of_json_files(version: Version) -> Rows:
     found: dict[int, str] = {}
     for entries in version.buckets.values():
-        files = [(e.file, paper_rows(version.context.storage.read_bytes(version.file_path(e)))) for e in entries]
+        files = [(e.file, json_rows(version.context.storage.read_bytes(version.file_path(e)))) for e in entries]
         found.update({row[0]: row[3] for row in merged(files) if not row[2] & 1})
     return found
 

@@ -24,8 +24,8 @@ from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.actor_jobs import MAX_INCREMENT_TRIES, compact, end_of, named, rows, run_and_report
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED
-from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lsm.compaction_picker import may_drop_deletes

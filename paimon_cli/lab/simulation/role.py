@@ -99,11 +99,11 @@ class Role:
         self.passed = 0
         while (call := self._line.call) is not None and not self._is_shared(self._line, call):
             self.passed += 1
-            befalls = fault if self.passed == delay else GO
-            if befalls == CRASH:
+            happening = fault if self.passed == delay else GO
+            if happening == CRASH:
                 self._die()
                 return
-            self._follow(self._answer(call, befalls if befalls == GO or befalls in faults_of(call.operation) else GO))
+            self._follow(self._answer(call, happening if happening == GO or happening in faults_of(call.operation) else GO))
         self.pending = call
         if call is not None:
             self.mishaps = _mishaps(self.number, self.scenario.faults, call.operation)

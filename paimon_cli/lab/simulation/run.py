@@ -136,7 +136,7 @@ class NarratedStep(NamedTuple):
     step: str
     actor: int
     call: str
-    befalls: str
+    fault: str
     own_calls: int
 
 
@@ -147,8 +147,8 @@ def narrate(run: Run, steps: Sequence[ScheduledStep]) -> Iterator[NarratedStep]:
     def narrated(step: ScheduledStep) -> NarratedStep:
         pending = run.roles[step.actor].pending
         call = "" if pending is None else f"{pending.operation} {pending.path.removeprefix(root)}"
-        befalls = f"{FAULT_MEANING[step.fault]} {step.delay} calls later" if step.delay else FAULT_MEANING[step.fault]
-        return NarratedStep(str(step), step.actor, call, befalls, run.take(step))
+        fault = f"{FAULT_MEANING[step.fault]} {step.delay} calls later" if step.delay else FAULT_MEANING[step.fault]
+        return NarratedStep(str(step), step.actor, call, fault, run.take(step))
 
     for step in steps:
         if run.violations:

@@ -356,7 +356,7 @@ def test_the_service_has_work_where_findings_say_so(judged: Judged) -> None:
     except PaimonError:
         assert judged.plan.code not in (0, 4)
         return
-    assert turn.standing.picked == len(judged.due) and turn.has_compaction == bool(judged.due)
+    assert turn.figures.picked == len(judged.due) and turn.has_compaction == bool(judged.due)
 
 
 @pytest.mark.in_part(3)
