@@ -72,8 +72,8 @@ def lsm_picture() -> str:
     """The sorted runs of a bucket after commits and a few compactions, as `report` draws them."""
     from paimon_cli.cli import demo_command
     from paimon_cli.inspect.charts import drawing, ranges
-    from paimon_cli.inspect.report_buckets import tree_ranges
     from paimon_cli.inspect.report_figures import report_figures
+    from paimon_cli.inspect.report_page import tree_ranges
 
     with TemporaryDirectory() as folder:
         columns = ["id BIGINT NOT NULL", "owner STRING", "balance BIGINT"]

@@ -35,7 +35,7 @@ def replay(name: str, steps: list[ScheduledStep], image: bool) -> int:
     run = Run(scenario(name))
     for narrated in narrate(run, steps):
         own = f"   (and {narrated.own_calls} calls on its own files)" if narrated.own_calls else ""
-        print(f"{narrated.step:>5}  {narrated.call} {narrated.befalls}{own}")
+        print(f"{narrated.step:>5}  {narrated.call} {narrated.fault}{own}")
     for violation in run.violations:
         print(f"VIOLATION {violation}")
     if image:

@@ -106,7 +106,7 @@ CUTS_NOTHING = {
         "jobs/service_metrics": "MOST_CONNECTIONS MOST_REQUEST_BYTES",
         "jobs/spark/failures": "MAX_CAUSES",
         "jobs/stage_job": "_MAX_BYTES",
-        "maintain/http_report": "_MOST_BYTES",
+        "maintain/mark_done": "_MOST_BYTES",
         "metadata/avro_columns": "_MAX_COPIED_BYTES _MAX_PARTS",
         "metadata/avro_reader": "_MAX_BLOCK_BYTES _MAX_DEPTH _MAX_EXPANSION _MAX_PIECE_BYTES _SMALL_BLOCK_BYTES",
         "lsm/compaction_simulation": "MAX_PARTS",

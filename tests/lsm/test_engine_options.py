@@ -13,8 +13,7 @@ from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
 from paimon_cli.lsm.engines.aggregation import Aggregation
 from paimon_cli.lsm.engines.deduplicate import Deduplicate
 from paimon_cli.lsm.engines.first_row import FirstRow
-from paimon_cli.lsm.engines.partial_update import PartialUpdate
-from paimon_cli.lsm.sequence_groups import SequenceGroup
+from paimon_cli.lsm.engines.partial_update import PartialUpdate, SequenceGroup
 from paimon_cli.lsm.sort_merge import merge_piece
 from paimon_cli.lsm.sorted_rows import MergeEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind

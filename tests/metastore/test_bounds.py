@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
-from paimon_cli.maintain import http_report
+from paimon_cli.maintain import mark_done
 from paimon_cli.metastore import hive_client, rest_client
 from paimon_cli.metastore.hive_client import HiveAddress
 from paimon_cli.metastore.settings import find_metastore
@@ -345,7 +345,7 @@ def test_answers_to_a_report(kind: str) -> None:
     with answering(answers) as port:
         address = WebAddress.parse(f"http://127.0.0.1:{port}/x")
         assert address is not None
-        client = WebClient(address, Bounds(1, http_report._MOST_BYTES, checked_addresses))
+        client = WebClient(address, Bounds(1, mark_done._MOST_BYTES, checked_addresses))
         begin = time.monotonic()
         with pytest.raises(NoAnswer):
             client.send("POST", address.path, b"{}", {})

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
 
+import numpy as np
+
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
-from paimon_cli.inspect.findings.commit_rhythm import commit_rhythm
 from paimon_cli.inspect.findings.examined_table import MANY_SMALL_FILES, RECENT, ExaminedTable
 from paimon_cli.inspect.findings.finding import ADVICE, ERROR, OK, REPLAY, WARNING, Code, Figure, Finding, Topic, rule, well
-from paimon_cli.metadata.snapshot import APPEND, COMPACT
+from paimon_cli.metadata.data_file import EntryKind
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.redaction import shown_name
 
@@ -140,12 +146,12 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
         "average_bytes": sum(file.file_size for file in files) // max(1, len(files)),
         "target_bytes": target,
     }
-    rhythm, said = commit_rhythm(table)
+    per_commit, said = _commit_figures(table)
     is_or_are = "is" if small == 1 else "are"
     message = f"{small} of {counted(len(files), 'file')} {is_or_are} smaller than a tenth of {human_size(target)}{said}"
     crowded = table.crowded
     if not crowded:
-        yield Finding("", OK, "small files", message, figures=figures | rhythm)
+        yield Finding("", OK, "small files", message, figures=figures | per_commit)
         return
     held = sum(len(bucket.files) for bucket in crowded)
     message = (
@@ -154,7 +160,7 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     )
     command = table.compacted("--strategy full")
     threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
-    yield Finding(Code.CROWDED, WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
+    yield Finding(Code.CROWDED, WARNING, "small files", message, command, figures=figures | per_commit, threshold=threshold)
 
 
 @rule(Topic.COMPACTION, "PA005", cost=REPLAY)
@@ -212,3 +218,59 @@ def _better(as_is: ScenarioRow, others: Sequence[ScenarioRow]) -> ScenarioRow | 
 def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
     names = ("commits", "compactions", "write_amplification", "read_amplification", "space_amplification", "stalls")
     return {f"{prefix}{name}": getattr(row, name) for name in names}
+
+
+DAY_MILLIS = 86_400_000
+MIN_SEEN_MILLIS = 3_600_000
+"""The shortest history from which a number of files per day is derived: a shorter one may be a burst of commits."""
+
+
+def _commit_figures(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
+    """Average files, buckets and partitions per commit, and the median time between commits: as figures and in words."""
+    added = [commit for snapshot in table.writes if (commit := _added(table, snapshot)) is not None]
+    if not added:
+        return {}, ""
+    commits = len(added)
+    files = sum(commit.files for commit in added) / commits
+    figures: dict[str, Figure] = {
+        "commits_looked_at": commits,
+        "files_per_commit": round(files, 1),
+        "buckets_per_commit": round(sum(commit.buckets for commit in added) / commits, 1),
+        "partitions_per_commit": round(sum(commit.partitions for commit in added) / commits, 1),
+    }
+    said = (
+        f"; a commit adds {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
+        f"{figures['partitions_per_commit']} partitions"
+    )
+    times = [snapshot.time_millis for snapshot in table.writes]
+    if len(times) < 2:
+        return figures, said
+    interval, seen = median(newer - older for newer, older in pairwise(times)), times[0] - times[-1]
+    seconds, looked_at = round(interval / 1000, 1), round(seen / 1000, 1)
+    figures |= {"commit_interval_seconds": seconds, "seconds_looked_at": looked_at}
+    if seen < MIN_SEEN_MILLIS or interval <= 0:
+        return figures, f"{said}; {commits} commits within {looked_at} s are too few for a daily rate"
+    per_day = round(files * DAY_MILLIS / interval)
+    return figures | {"files_per_day": per_day}, f"{said}, one every {seconds} s: {per_day:,} files a day"
+
+
+class _Added(NamedTuple):
+    """How many files a commit added, to how many buckets of how many partitions."""
+
+    files: int
+    buckets: int
+    partitions: int
+
+
+def _added(table: ExaminedTable, snapshot: Snapshot) -> _Added | None:
+    """What a commit added, counted in columns; None if its manifests cannot be read."""
+    try:
+        entries = table.context.manifests.delta_table(snapshot)
+        rows = np.flatnonzero(entries.numbers("kinds") == EntryKind.ADD)
+        if not len(rows):
+            return _Added(0, 0, 0)
+        places = np.unique(np.stack([entries.codes[rows], entries.buckets[rows]]), axis=1)
+        return _Added(len(rows), places.shape[1], len(np.unique(places[0])))
+    except (DamagedFile, NotFound) as error:
+        table.note_damage(error)
+        return None
