@@ -16,7 +16,7 @@ from typing import Any
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.commit.commit_messages import CommitKind, SnapshotChanges, compact_changes
+from paimon_cli.commit.commit_messages import SnapshotChanges
 from paimon_cli.commit.committer import CommitResult, CommitStep, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.files_conflict import check_data_files
@@ -300,17 +300,8 @@ TWICE = in_turn(
 class DataFilesCommitter(Committer):
     """Commits compactions without checking deletion vectors, so the last commit to a bucket replaces its vectors."""
 
-    def commit(
-        self,
-        messages: Sequence[CommitMessage],
-        identity: CommitIdentity,
-        kind: CommitKind = CommitKind.WRITE,
-        *,
-        watermark: int | None = None,
-        work_begin_millis: int | None = None,
-    ) -> CommitResult:
-        changes = functools.partial(self._replacing, compact_changes(messages))
-        return self._commit([CommitStep(changes)], identity, watermark, work_begin_millis)
+    def _changes(self, step: CommitStep, latest: Snapshot | None) -> SnapshotChanges:
+        return self._replacing(super()._changes(step, latest), latest)
 
     def _replacing(self, compact: SnapshotChanges, latest: Snapshot | None) -> SnapshotChanges:
         touched = {entry.bucket_id for entry in (*compact.new_indexes, *compact.deleted_indexes)}
