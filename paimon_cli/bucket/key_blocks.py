@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_reader import DECODE_ERRORS, check_decoded, decoding
+from paimon_cli.bucket.decoding import DECODE_ERRORS, check_decoded, decoding
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import (
     MEMORY_PER_FOOTER_BYTE,

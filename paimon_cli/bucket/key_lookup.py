@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paimon_cli.bucket.column_statistics import chunk_statistics
-from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_part
+from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_part
+from paimon_cli.bucket.decoding import check_decoded, decoding
 from paimon_cli.bucket.deletion_vectors import BucketVectors
 from paimon_cli.bucket.key_blocks import KeyBlocks, KnownFile, Portion, RunBlocks, RunSearch, checked_footer
 from paimon_cli.bucket.key_copy import KeyCopy

@@ -26,7 +26,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     hash_index_state,
 )
-from paimon_cli.metadata.manifests import may_hold_any
+from paimon_cli.metadata.partition_ranges import may_hold_any
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.table_options import VECTORS_ENABLED

@@ -17,7 +17,8 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property, may_hold_any
+from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property
+from paimon_cli.metadata.partition_ranges import may_hold_any
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, WORK_PROPERTY, Snapshot
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from paimon_cli.bucket.data_file_reader import DECODE_ERRORS, decoding, file_format
+from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter
+from paimon_cli.bucket.decoding import DECODE_ERRORS, decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.file_index import FileIndex

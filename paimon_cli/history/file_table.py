@@ -15,6 +15,7 @@ import numpy as np
 
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.errors import DamagedFile
+from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import (
     ALL_FILES,
     BucketId,
@@ -24,8 +25,9 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, is_plain
-from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
+from paimon_cli.metadata.manifest_table import ManifestTable, is_plain
+from paimon_cli.metadata.manifests import copied_manifests, encode_manifests
+from paimon_cli.metadata.partition_ranges import partition_stats
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import cached_property
 

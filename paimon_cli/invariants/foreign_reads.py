@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from paimon_cli.bucket.data_file_reader import decoding, file_format, read_data_file
+from paimon_cli.bucket.data_file_reader import file_format, read_data_file
+from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.casts.column_cast import same_type
 from paimon_cli.errors import DamagedFile

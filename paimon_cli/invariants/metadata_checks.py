@@ -11,7 +11,8 @@ from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import MERGE_DISORDER, META, WARNING, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
-from paimon_cli.metadata.manifests import PartitionRange, inlined_lists
+from paimon_cli.metadata.manifests import inlined_lists
+from paimon_cli.metadata.partition_ranges import PartitionRange
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.redaction import shown_name

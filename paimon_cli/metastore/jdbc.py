@@ -26,8 +26,9 @@ from paimon_cli.metastore.metastore import (
     readable,
 )
 from paimon_cli.storage.catalog_options import DatabaseAddress
+from paimon_cli.storage.directories import MAX_SIMILAR
 from paimon_cli.storage.sql_database import Text, as_stored, checked_text, database_errors, open_database
-from paimon_cli.storage.storage import MAX_SIMILAR, remove_empty_directory
+from paimon_cli.storage.storage import remove_empty_directory
 from paimon_cli.storage.threads import cached_property
 
 CATALOG = "the jdbc catalog"

@@ -12,7 +12,8 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.metadata.data_file import DataFileMeta, EntryKind, ManifestEntry, ManifestFileMeta, SimpleStats
-from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests, partition_stats
+from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests
+from paimon_cli.metadata.partition_ranges import partition_stats
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema

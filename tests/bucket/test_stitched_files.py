@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.data_file_reader import DECODE_ERRORS
+from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.bucket.parquet_chunks import footer_bytes, read_footer
 from paimon_cli.bucket.parquet_pages import PagedColumns, decoded_together
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups, own_frame

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.metadata.avro_columns import NULL_NUMBER, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_writer import SYNC_SIZE, ContainerWriter, encode_container, encode_value, zstd_module
+from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, decode_manifests
+from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
 from paimon_cli.metadata.manifests import ENTRY, _entry_record, decode_manifest
 from paimon_cli.pieces import PIECES
 from tests.goldens import GOLDENS, Golden, golden_table
