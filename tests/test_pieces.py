@@ -25,7 +25,7 @@ NO_SIZE = re.compile(r"\w*(MILLIS|SECONDS|SLEEP|DIGITS|PRECISION|BITS|DAYS|NANOS
 """Times, digits, and results that functions remember."""
 CUTS_NOTHING = {
     "widths, precisions and versions": {
-        "casts/numbers": "_WIDE",
+        "datatypes/cast_numbers": "_WIDE",
         "datatypes/canonical_form": "context.prec",
         "datatypes/internal_values": "context.prec",
         "datatypes/space_curves": "_DECIMAL_WIDTH",
@@ -38,7 +38,7 @@ CUTS_NOTHING = {
         "bucket/hash_index": "NOWHERE",
         "bucket/key_blocks": "_NO_LIMIT",
         "bucket/nanosecond_range": "LARGEST",
-        "casts/from_text": "_MAX_INT",
+        "datatypes/cast_from_text": "_MAX_INT",
         "commit/deduplication": "BATCH_IDENTIFIER",
         "datatypes/arrow_types": "_LARGEST_CELL _LARGEST_NUMBER",
         "ingest/source_files": "MAX_ARRIVALS",

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.casts.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
+from paimon_cli.datatypes.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError

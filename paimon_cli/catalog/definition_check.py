@@ -328,7 +328,7 @@ def check_default(name: str, t: DataType, default: str | None) -> None:
     """Raise `UsageError` if the default is not a value of the type."""
     if default is None:
         return
-    from paimon_cli.casts.column_cast import default_column  # loads Arrow, which most of `create` does not need
+    from paimon_cli.datatypes.column_cast import default_column  # loads Arrow, which most of `create` does not need
 
     try:
         default_column(default, t)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts.column_cast import with_default
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
+from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     STRING,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.casts.column_cast import same_type
+from paimon_cli.datatypes.column_cast import same_type
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext

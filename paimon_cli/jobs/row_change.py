@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.casts.column_cast import with_default
+from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import BadCells, shown
