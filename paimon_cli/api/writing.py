@@ -26,7 +26,7 @@ from paimon_cli.api.opened_table import (
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
-from paimon_cli.options.choices import CompactionMode, ConflictCheck, OnError, OtherBuckets
+from paimon_cli.options.choices import CompactionMode, ConflictCheck, OnError, OtherBuckets, values_of
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
@@ -101,11 +101,9 @@ class Writing(OpenedTable):
         """
         check_positive(parallelism=parallelism)
         check_choice("missing-columns", missing_columns, ("null", "error"))
-        check_choice("other-buckets", other_buckets, (OtherBuckets.REFUSE, OnError.SKIP))
+        check_choice("other-buckets", other_buckets, values_of(OtherBuckets))
         if compact is not None:
-            check_choice(
-                "compact", compact, (CompactionMode.NONE, CompactionMode.INLINE, CompactionMode.ASYNC, CompactionMode.AFTER)
-            )
+            check_choice("compact", compact, values_of(CompactionMode))
         if stage is not None and compact not in (None, CompactionMode.NONE):
             raise UsageError(
                 f"--stage cannot be combined with --compact {compact}", "a staged write has nothing to compact before its commit"
@@ -116,7 +114,7 @@ class Writing(OpenedTable):
             )
         checked = self.with_check(data_conflict_check)
         checked.check_commit()
-        checked._check_compact(compact, (CompactionMode.NONE, CompactionMode.INLINE, CompactionMode.ASYNC, CompactionMode.AFTER))
+        checked._check_compact(compact, values_of(CompactionMode))
         options = checked.context.options
         if read_snapshot is not None and options.commit_data_conflict_check == ConflictCheck.OFF:
             self.runtime.warn("--read-snapshot has no effect while the data conflict check is off")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_cli.options.choices import values_of
+
 ERROR, WARNING = "error", "warning"
 META, FILES, FULL = "meta", "files", "full"
 """Levels of `verify`: read only metadata, also every file without its rows, or also every row."""
@@ -71,7 +73,7 @@ class CheckGroup:
     CHANGELOGS = "changelog"
 
 
-CHECK_GROUPS = tuple(value for name, value in vars(CheckGroup).items() if name.isupper())
+CHECK_GROUPS = values_of(CheckGroup)
 
 declare(
     Invariant("PV002", CheckGroup.METADATA, META, "every snapshot file holds its own snapshot"),

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def values_of(kinds: type) -> tuple[str, ...]:
+    """The values of a class of kinds, in the order of its members."""
+    return tuple(value for name, value in vars(kinds).items() if name.isupper())
+
+
 class OnError:
     """What to do with a row that cannot be stored. Any other value is the name of a file for the rejected cells."""
 

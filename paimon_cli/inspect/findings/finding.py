@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from paimon_cli.options.choices import values_of
+
 OK, ADVICE, WARNING, ERROR = "ok", "advice", "warning", "error"
 SEVERITIES = (OK, ADVICE, WARNING, ERROR)
 """By rising weight. `ok`: nothing to do, only figures; `advice`: something could be better; `warning`: something should be done;
@@ -43,7 +45,7 @@ class Topic:
     HISTORY = "history"
 
 
-TOPICS = (Topic.BUCKETS, Topic.SMALL_FILES, Topic.OPTIONS, Topic.COMPACTION, Topic.HISTORY)
+TOPICS = values_of(Topic)
 METADATA, LISTING, REPLAY, TOPOLOGY = "metadata", "listing", "replay", "topology"
 """What a rule costs: it reads metadata, lists all directories of the table, replays the commits of its history, or reads what
 many of them wrote.
