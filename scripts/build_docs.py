@@ -72,8 +72,8 @@ def lsm_picture() -> str:
     """The sorted runs of a bucket after commits and a few compactions, as `report` draws them."""
     from paimon_cli.cli import demo_command
     from paimon_cli.inspect.charts import drawing, ranges
-    from paimon_cli.inspect.report_buckets import tree_ranges
     from paimon_cli.inspect.report_figures import report_figures
+    from paimon_cli.inspect.report_page import tree_ranges
 
     with TemporaryDirectory() as folder:
         columns = ["id BIGINT NOT NULL", "owner STRING", "balance BIGINT"]
@@ -215,9 +215,9 @@ def json_page() -> str:
 def _results() -> Mapping[str, type]:
     """The dataclasses that commands print: those of a `Listing` in `cli`, and those whose columns are described there."""
     from paimon_cli import cli
-    from paimon_cli.cli.columns import KINDS, SHOWN, TITLES
+    from paimon_cli.cli.columns import KIND_OF_NAME, SHOWN_FIELDS, TITLES
 
-    described = {key.split(".")[0] for key in (*KINDS, *TITLES) if "." in key} | {*SHOWN}
+    described = {key.split(".")[0] for key in (*KIND_OF_NAME, *TITLES) if "." in key} | {*SHOWN_FIELDS}
     names = described | {
         name for path in Path(cli.__path__[0]).glob("*.py") for name in _printed(path.read_text(encoding="utf-8"))
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from paimon_cli.lab.simulation.run import Run, narrate
-from paimon_cli.lab.simulation.schedule import Step, parse_schedule
+from paimon_cli.lab.simulation.schedule import ScheduledStep, parse_schedule
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.scenarios import names, scenario
 
@@ -30,12 +30,12 @@ def main() -> int:
         return replay(arguments.scenario, parse_schedule(arguments.schedule), arguments.image)
 
 
-def replay(name: str, steps: list[Step], image: bool) -> int:
+def replay(name: str, steps: list[ScheduledStep], image: bool) -> int:
     """Print each step. Returns 1 if the schedule violates an invariant."""
     run = Run(scenario(name))
     for narrated in narrate(run, steps):
         own = f"   (and {narrated.own_calls} calls on its own files)" if narrated.own_calls else ""
-        print(f"{narrated.step:>5}  {narrated.call} {narrated.befalls}{own}")
+        print(f"{narrated.step:>5}  {narrated.call} {narrated.fault}{own}")
     for violation in run.violations:
         print(f"VIOLATION {violation}")
     if image:

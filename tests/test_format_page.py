@@ -22,7 +22,7 @@ from paimon_cli.datatypes.field_types import field_to_json, parse_type
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
 from paimon_cli.lsm.aggregators.catalog import BUILDERS
 from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, SEQUENCE_NUMBER_ID, VALUE_KIND_ID
-from paimon_cli.metadata.index_files import MAGIC as INDEX_MAGIC
+from paimon_cli.metadata.index_files import FILE_INDEX_MAGIC as INDEX_MAGIC
 from paimon_cli.metadata.index_files import MAGIC_32, MAGIC_64
 from paimon_cli.metadata.manifests import LISTS_PROPERTY, encode_index_manifest, encode_manifest_list
 from paimon_cli.metadata.snapshot import (

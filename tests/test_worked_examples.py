@@ -35,13 +35,12 @@ from paimon_cli.lsm import universal_compaction
 from paimon_cli.lsm.key_search import ABSENT, Indices, SortedKeys
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import (
-    ADD,
-    DELETE,
     DELETION_VECTORS,
     EMPTY_ROW,
     BucketId,
     CommitMessage,
     DeletionVectorRange,
+    EntryKind,
     FileChanges,
     IndexFileMeta,
     IndexManifestEntry,
@@ -76,7 +75,7 @@ def test_examples_run(module: Any) -> None:
 
 def vectors(name: str, *files: str) -> IndexManifestEntry:
     ranges = tuple(DeletionVectorRange(file, 1, 22, 1) for file in files)
-    return IndexManifestEntry(ADD, EMPTY_ROW, 0, IndexFileMeta(DELETION_VECTORS, name, 22, len(files), ranges))
+    return IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, IndexFileMeta(DELETION_VECTORS, name, 22, len(files), ranges))
 
 
 def entry(kind: int, name: str) -> ManifestEntry:
@@ -93,9 +92,11 @@ def test_vectors_that_fit_and_those_that_do_not(tmp_path: Path, monkeypatch: pyt
         writes = compaction.startswith("writes")
         changes = SnapshotChanges(
             "COMPACT",
-            (entry(DELETE, "a"), entry(ADD, "c")),
+            (entry(EntryKind.DELETE, "a"), entry(EntryKind.ADD, "c")),
             new_indexes=(vectors("dv-2", "b"),) if writes else (),
-            deleted_indexes=(IndexManifestEntry(DELETE, EMPTY_ROW, 0, vectors("dv-1", "a", "b").index_file),) if writes else (),
+            deleted_indexes=(IndexManifestEntry(EntryKind.DELETE, EMPTY_ROW, 0, vectors("dv-1", "a", "b").index_file),)
+            if writes
+            else (),
             check_files=True,
             read_vectors=((bucket, ("dv-1",)),),
         )

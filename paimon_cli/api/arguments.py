@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from paimon_cli.errors import UsageError, of_system
 
-MAX_SHOWN = 60
+_MAX_SHOWN = 60
 """Characters of an argument that a message shows."""
 _NUL_IN_PATH = "embedded null"
 """What all versions of Python say of a path with a NUL character."""
@@ -100,7 +100,7 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
     if _fits(value, hint):
         return value
     shown = repr(value)
-    if len(shown) > MAX_SHOWN or "\n" in shown:
+    if len(shown) > _MAX_SHOWN or "\n" in shown:
         shown = f"of type {type(value).__name__}"
     raise UsageError(f"--{name.replace('_', '-')} {shown}", f"it must be {_described(hint)}")
 

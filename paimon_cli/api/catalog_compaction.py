@@ -50,7 +50,7 @@ class Compaction(OpenedCatalog):
     ) -> Iterator[tuple[Table, CompactionPlan]]:
         """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
         from paimon_cli.jobs.compact_request import plan_compaction
-        from paimon_cli.jobs.compaction_service import FAILED, NOTHING, TableRound, raise_failures
+        from paimon_cli.jobs.compaction_service import RoundState, TableRound, raise_failures
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, metastore = _request(choice, strategy, options), self._metastore
@@ -69,9 +69,9 @@ class Compaction(OpenedCatalog):
                 try:
                     found = within(_look_seconds(choice, metastore), partial(planned, chosen), chosen.name)
                 except PaimonError as error:
-                    rounds.append(TableRound(chosen.name, FAILED, error=error))
+                    rounds.append(TableRound(chosen.name, RoundState.FAILED, error=error))
                     continue
-                rounds.append(TableRound(chosen.name, NOTHING))
+                rounds.append(TableRound(chosen.name, RoundState.NOTHING))
                 yield found
             rounds += _rounds_of_damage(damaged)
             raise_failures(rounds, done="planned")
@@ -102,7 +102,7 @@ class Compaction(OpenedCatalog):
         back during a commit. Of several tables, one whose metadata gives no answer in time (`table-timeout`, an option of
         the catalog) has failed.
         """
-        from paimon_cli.jobs.compaction_service import FAILED, TableRound, raise_failures
+        from paimon_cli.jobs.compaction_service import RoundState, TableRound, raise_failures
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, metastore = _request(choice, strategy, options), self._metastore
@@ -112,7 +112,7 @@ class Compaction(OpenedCatalog):
                 try:
                     done = self._compacted(chosen, request, engine, shield, seconds, dedicated=dedicated)
                 except PaimonError as error:
-                    done = TableRound(chosen.name, FAILED, error=error)
+                    done = TableRound(chosen.name, RoundState.FAILED, error=error)
                 finished.append(done)
                 if on_compacted is not None:
                     on_compacted(done)
@@ -125,7 +125,7 @@ class Compaction(OpenedCatalog):
     ) -> TableRound:
         """Compact one table. `seconds`: the time to open it, and that of each plan."""
         from paimon_cli.jobs.compact_job import run_compact
-        from paimon_cli.jobs.compaction_service import COMPACTED, NOTHING, TableRound
+        from paimon_cli.jobs.compaction_service import RoundState, TableRound
 
         def opened() -> TableContext:
             table = self._open(self._to_commit(chosen.locate()))
@@ -137,7 +137,9 @@ class Compaction(OpenedCatalog):
         context = within(seconds, opened, chosen.name)
         progress = self.runtime.new_progress()
         summary = run_compact(context, request, engine, progress, shield=shield, plan_seconds=seconds)
-        return TableRound(chosen.name, COMPACTED if summary.buckets else NOTHING, summary, standing=summary.plan.standing)
+        return TableRound(
+            chosen.name, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, figures=summary.plan.figures
+        )
 
     def watch(
         self,
@@ -272,9 +274,9 @@ def _warning_once(warn: Callable[[str], None]) -> OnDamage:
 
 def _rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
     """What one round did to damaged entries of the catalog, which name no tables."""
-    from paimon_cli.jobs.compaction_service import FAILED, TableRound
+    from paimon_cli.jobs.compaction_service import RoundState, TableRound
 
-    return [TableRound(f"damaged entry {number}", FAILED, error=error) for number, error in enumerate(damaged, 1)]
+    return [TableRound(f"damaged entry {number}", RoundState.FAILED, error=error) for number, error in enumerate(damaged, 1)]
 
 
 def _look_seconds(choice: TableChoice, metastore: Metastore) -> float:

@@ -9,7 +9,7 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, check_choice
 from paimon_cli.errors import NotFound, UsageError
-from paimon_cli.options.option_catalog import SCAN
+from paimon_cli.options.option_catalog import Operation
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -52,7 +52,7 @@ class Integrity(OpenedTable):
 
     def _as_scanned(self, snapshot: int | None) -> tuple[TableContext, Snapshot | None]:
         """The context with the columns of a snapshot (default: the latest), and the snapshot."""
-        self.context.check(SCAN)
+        self.context.check(Operation.SCAN)
         found = self._snapshot(snapshot)
         return (self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)), found
 
@@ -93,12 +93,12 @@ class Integrity(OpenedTable):
         Lost commits younger than `older_than` are ignored, because their writers may still be running.
         """
         from paimon_cli.invariants.repair_plan import plan_repair
-        from paimon_cli.invariants.repair_steps import KINDS
+        from paimon_cli.invariants.repair_steps import REPAIR_KINDS
         from paimon_cli.jobs.repair_job import apply_repair
         from paimon_cli.options.option_text import parse_duration
 
-        if unknown := [name for name in only if name not in KINDS]:
-            raise UsageError(f"there is no repair '{unknown[0]}'", f"choose among {', '.join(KINDS)}")
+        if unknown := [name for name in only if name not in REPAIR_KINDS]:
+            raise UsageError(f"there is no repair '{unknown[0]}'", f"choose among {', '.join(REPAIR_KINDS)}")
         context = self.context
         plan = plan_repair(context, tuple(only), parse_duration(older_than))
 

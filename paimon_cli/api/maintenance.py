@@ -164,10 +164,10 @@ class Maintenance(OpenedTable):
 
         Ages are by the clock of the storage if this machine's is ahead of it.
         """
-        from paimon_cli.jobs.reclaim_job import KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
+        from paimon_cli.jobs.reclaim_job import EXPIRED_KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
         from paimon_cli.read.time_travel import moment_of
 
-        check_choice("what", what, KINDS)
+        check_choice("what", what, EXPIRED_KINDS)
         check_names(limits, ExpiryLimits)
         retain_max, retain_min, limit = limits.get("retain_max"), limits.get("retain_min"), limits.get("limit")
         check_positive(retain_max=retain_max, retain_min=retain_min, limit=limit)
@@ -357,16 +357,17 @@ class Maintenance(OpenedTable):
 def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
     """Check and parse the options of a compaction. Raises `UsageError`."""
     from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-    from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, RETRY, SKIP, CompactRequest, RoundLimits
+    from paimon_cli.jobs.compact_request import MIN_MEMORY, CompactRequest, RoundLimits
+    from paimon_cli.options.choices import OnConflict
     from paimon_cli.options.option_text import parse_duration, parse_size
 
     check_names(options, CompactOptions)
-    on_conflict = options.get("on_conflict", RETRY)
+    on_conflict = options.get("on_conflict", OnConflict.RETRY)
     idle_time, if_snapshot, memory = options.get("idle_time"), options.get("if_snapshot"), options.get("memory")
     max_bytes, max_buckets = options.get("max_bytes"), options.get("max_buckets")
     check_choice("strategy", strategy, (FULL_STRATEGY, MINOR_STRATEGY))
     check_positive(if_snapshot=if_snapshot, max_buckets=max_buckets)
-    check_choice("on-conflict", on_conflict, (RETRY, SKIP, FAIL))
+    check_choice("on-conflict", on_conflict, (OnConflict.RETRY, OnConflict.SKIP, OnConflict.FAIL))
     memory_bytes = None if memory is None else parse_size(memory)
     if memory_bytes is not None and memory_bytes < MIN_MEMORY:
         raise UsageError(f"--memory {memory} is too small", "a compaction needs at least 1 mb")

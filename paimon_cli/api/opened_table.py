@@ -187,13 +187,13 @@ class OpenedTable:
 
         `in_rows`: the rows of buckets name the counts already.
         """
-        from paimon_cli.inspect.findings.examined_table import MIXED_COUNTS, OTHER_COUNT, ExaminedTable
-        from paimon_cli.inspect.findings.finding import BUCKETS, ERROR, METADATA
-        from paimon_cli.inspect.findings.runner import UNREADABLE, findings_of
+        from paimon_cli.inspect.findings.examined_table import ExaminedTable
+        from paimon_cli.inspect.findings.finding import ERROR, METADATA, Code, Topic
+        from paimon_cli.inspect.findings.runner import findings_of
 
         table = ExaminedTable(self.context, self.catalog_table.layout.argument)
-        codes = (UNREADABLE,) if in_rows else (MIXED_COUNTS, OTHER_COUNT, UNREADABLE)
-        for finding in findings_of(table, ERROR, (BUCKETS,), (METADATA,)):
+        codes = (Code.UNREADABLE,) if in_rows else (Code.MIXED_COUNTS, Code.OTHER_COUNT, Code.UNREADABLE)
+        for finding in findings_of(table, ERROR, (Topic.BUCKETS,), (METADATA,)):
             if finding.code in codes:
                 self.runtime.warn(f"{finding.message}; run: {finding.command}")
 

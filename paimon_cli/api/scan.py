@@ -164,10 +164,10 @@ class Scan(ReadableRows):
         `format`: parquet, csv, arrow or ndjson, default by extension. If `path` ends in `/` or is a directory, files of
         `file_size` each are written to it. `force`: replace an existing file.
         """
-        from paimon_cli.jobs.export_job import OutputRequest, write_rows
+        from paimon_cli.jobs.export_job import OutputRequest, export_rows
 
         form, size = file_form(path, format, file_size)
-        return write_rows(self.rows, OutputRequest(path, form, size, force, self._table.catalog_table.store_options))
+        return export_rows(self.rows, OutputRequest(path, form, size, force, self._table.catalog_table.store_options))
 
     def export(self, output_path: str) -> ExportSummary:
         """Write Parquet files, one per split, to a new or empty directory, in parallel on the engine (`read --output-path`)."""
@@ -208,7 +208,7 @@ def installed(name: str, extra: str = "") -> Any:
     return module
 
 
-def plan_scan(
+def open_scan(
     table: OpenedTable,
     columns: str | Sequence[str] | None,
     where: str | None,

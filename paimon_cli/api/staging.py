@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import Identity, OpenedTable, Runtime, check_choice, check_positive
 from paimon_cli.errors import UsageError
+from paimon_cli.options.choices import CompactionMode, WriterOrder
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
-
-GIVEN, REFUSE = "given", "refuse"
-AFTER, NO_COMPACTION, INLINE = "after", "none", "inline"
 
 
 @checks_arguments
@@ -74,7 +72,7 @@ class Stage:
         self,
         file: str | Sequence[str],
         *,
-        order: str = REFUSE,
+        order: str = WriterOrder.REFUSE,
         compact: str | None = None,
         **identity: Unpack[Identity],
     ) -> StageSummary:
@@ -113,7 +111,7 @@ class Stage:
         interval: str = "30 s",
         max_rounds: int | None = None,
         keep: bool = False,
-        order: str = REFUSE,
+        order: str = WriterOrder.REFUSE,
         compact: str | None = None,
         on_checkpoint: Callable[[CheckpointDone], None] | None = None,
         shield: Shield = nullcontext,
@@ -148,10 +146,10 @@ class Stage:
 
     def _read(self, file: str) -> StagedWrite:
         from paimon_cli.jobs.stage_commit import StagedWrite
-        from paimon_cli.jobs.stage_job import check_table
+        from paimon_cli.jobs.stage_job import check_stage
 
         write = StagedWrite.read(file)
-        check_table(self._table.context, write.file, write.staged)
+        check_stage(self._table.context, write.file, write.staged)
         return write
 
 
@@ -163,14 +161,14 @@ def watch_directory(
     interval: str = "30 s",
     max_rounds: int | None = None,
     keep: bool = False,
-    order: str = REFUSE,
+    order: str = WriterOrder.REFUSE,
     compact: str | None = None,
     on_checkpoint: Callable[[CheckpointDone], None] | None = None,
     shield: Shield = nullcontext,
 ) -> None:
     """`Stage.watch` for stage files of several tables, which `opened` opens by name."""
     from paimon_cli.jobs.stage_commit import Together
-    from paimon_cli.jobs.stage_job import check_table
+    from paimon_cli.jobs.stage_job import check_stage
     from paimon_cli.jobs.stage_watch import LandingArea, StageWatch
     from paimon_cli.options.option_text import parse_duration
     from paimon_cli.storage.injected import SystemClock
@@ -191,7 +189,7 @@ def watch_directory(
 
             def commit() -> StageSummary:
                 for write in writes:
-                    check_table(table.context, write.file, write.staged)
+                    check_stage(table.context, write.file, write.staged)
                 return _commit(table, writes, Together(order), compact, engine)
 
             return commit
@@ -201,9 +199,9 @@ def watch_directory(
 
 
 def _check_choices(order: str, compact: str | None) -> None:
-    check_choice("order", order, (GIVEN, REFUSE))
+    check_choice("order", order, (WriterOrder.GIVEN, WriterOrder.REFUSE))
     if compact is not None:
-        check_choice("compact", compact, (NO_COMPACTION, AFTER))
+        check_choice("compact", compact, (CompactionMode.NONE, CompactionMode.AFTER))
 
 
 def _commit(
@@ -213,7 +211,7 @@ def _commit(
     from paimon_cli.maintain.mark_done import mark_written
 
     context, runtime = table.context, table.runtime
-    result = commit_and_compact(context, writes, together, compact or INLINE, engine, runtime.new_progress())
+    result = commit_and_compact(context, writes, together, compact or CompactionMode.INLINE, engine, runtime.new_progress())
     partitions = {message.partition for write in writes for message in write.messages}
     mark_written(context, partitions, runtime.warn, table.catalog_table.report_hosts)
     return result

@@ -188,7 +188,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         changes after A up to and including B, given as `A..B` with ids, tags or times. `row_kind`: include deleted keys, and
         add `rowkind` as the first column. Raises `NotFound` for a missing snapshot, `UsageError` for invalid arguments.
         """
-        from paimon_cli.api.scan import increment_of, plan_scan
+        from paimon_cli.api.scan import increment_of, open_scan
 
         check_choice("incremental-mode", incremental_mode, INCREMENT_MODES)
         if incremental is None and incremental_mode != AUTO:
@@ -201,7 +201,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
             )
         check_limit(limit)
         increment = None if incremental is None else increment_of(incremental, incremental_mode)
-        return plan_scan(
+        return open_scan(
             self,
             columns,
             where,

@@ -26,6 +26,7 @@ from paimon_cli.api.opened_table import (
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
+from paimon_cli.options.choices import CompactionMode, ConflictCheck, OnError, OtherBuckets, values_of
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
 
-INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
-FAIL, SKIP, REFUSE = "fail", "skip", "refuse"
-OFF = "off"
 _WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 
 
@@ -62,10 +60,10 @@ class Writing(OpenedTable):
         overwrite: bool = False,
         partition: Mapping[str, Any] | None = None,
         allow_empty: bool = False,
-        on_error: str = FAIL,
+        on_error: str = OnError.FAIL,
         missing_columns: str = "null",
         bucket: Buckets | None = None,
-        other_buckets: str = REFUSE,
+        other_buckets: str = OtherBuckets.REFUSE,
         data_conflict_check: str | None = None,
         read_snapshot: int | None = None,
         stage: str | None = None,
@@ -103,10 +101,10 @@ class Writing(OpenedTable):
         """
         check_positive(parallelism=parallelism)
         check_choice("missing-columns", missing_columns, ("null", "error"))
-        check_choice("other-buckets", other_buckets, (REFUSE, SKIP))
+        check_choice("other-buckets", other_buckets, values_of(OtherBuckets))
         if compact is not None:
-            check_choice("compact", compact, (NO_COMPACTION, INLINE, ASYNC, AFTER))
-        if stage is not None and compact not in (None, NO_COMPACTION):
+            check_choice("compact", compact, values_of(CompactionMode))
+        if stage is not None and compact not in (None, CompactionMode.NONE):
             raise UsageError(
                 f"--stage cannot be combined with --compact {compact}", "a staged write has nothing to compact before its commit"
             )
@@ -116,9 +114,9 @@ class Writing(OpenedTable):
             )
         checked = self.with_check(data_conflict_check)
         checked.check_commit()
-        checked._check_compact(compact, (NO_COMPACTION, INLINE, ASYNC, AFTER))
+        checked._check_compact(compact, values_of(CompactionMode))
         options = checked.context.options
-        if read_snapshot is not None and options.commit_data_conflict_check == OFF:
+        if read_snapshot is not None and options.commit_data_conflict_check == ConflictCheck.OFF:
             self.runtime.warn("--read-snapshot has no effect while the data conflict check is off")
         from paimon_cli.jobs.table_rows import TableRows
         from paimon_cli.jobs.write_request import WriteRequest
@@ -134,9 +132,9 @@ class Writing(OpenedTable):
             static_partition=partition_list(partition)[0] if partition is not None else None,
             read_snapshot=read_snapshot,
             parallelism=parallelism,
-            compaction=NO_COMPACTION if compact == AFTER else compact or INLINE,
+            compaction=CompactionMode.NONE if compact == CompactionMode.AFTER else compact or CompactionMode.INLINE,
             missing_are_null=missing_columns == "null",
-            on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
+            on_error=on_error.lower() if on_error.lower() in (OnError.FAIL, OnError.SKIP) else on_error,
             allow_empty=allow_empty,
             buckets=None if bucket is None else tuple(bucket_list(bucket)),
             other_buckets=other_buckets,
@@ -147,14 +145,14 @@ class Writing(OpenedTable):
             if on_written is not None:
                 on_written(summary)
             return summary
-        return checked._write(request, compact == AFTER, on_written)
+        return checked._write(request, compact == CompactionMode.AFTER, on_written)
 
     def _check_compact(self, compact: str | None, choices: Sequence[str]) -> None:
         """Raise `UsageError` for a way of compacting that is not among the choices, or that the table does not allow."""
         if compact is None:
             return
         check_choice("compact", compact, choices)
-        if compact in (INLINE, ASYNC) and self.context.options.write_only:
+        if compact in (CompactionMode.INLINE, CompactionMode.ASYNC) and self.context.options.write_only:
             why = "write-only tables leave compaction to a dedicated job"
             raise UsageError(f"--compact {compact} on a write-only table", why, "use --compact after")
 
@@ -260,15 +258,20 @@ class Writing(OpenedTable):
 
         check_positive(max_attempts=max_attempts)
         checked = self.with_check(data_conflict_check)
-        checked._check_compact(compact, (NO_COMPACTION, INLINE, AFTER))
-        if checked.context.mode.has_keys and checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == OFF:
+        checked._check_compact(compact, (CompactionMode.NONE, CompactionMode.INLINE, CompactionMode.AFTER))
+        if (
+            checked.context.mode.has_keys
+            and checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == ConflictCheck.OFF
+        ):
             raise UsageError(
                 "update and delete always run with the data conflict check",
                 "without it they would undo commits made since their read",
                 "remove the option, or use partition, bucket, range or key",
             )
         checked.check_commit()
-        request = UpdateRequest(where, assignments, max_attempts=max_attempts, compaction=compact or INLINE, **identity)
+        request = UpdateRequest(
+            where, assignments, max_attempts=max_attempts, compaction=compact or CompactionMode.INLINE, **identity
+        )
         for warning in parse_predicate(where, checked.context.schema).warnings:
             self.runtime.warn(warning)
         with self.runtime.engine_running() as engine:

@@ -45,7 +45,7 @@ _PLAIN = {
 }
 _STAMPS = {"TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "local-timestamp"}
 """Paimon uses Avro's two kinds of timestamps with their meanings swapped."""
-MILLIS, MICROS = 3, 6
+_MILLIS, MICROS = 3, 6
 
 
 def avro_type(t: DataType, name: str) -> Any:
@@ -74,10 +74,10 @@ def _avro_value(t: DataType, name: str) -> Any:
         return {"type": "bytes", "logicalType": "decimal", "precision": t.precision, "scale": t.scale}
     if t.root == "DATE":
         return {"type": "int", "logicalType": "date"}
-    if isinstance(t, TimeType) and t.precision <= MILLIS:
+    if isinstance(t, TimeType) and t.precision <= _MILLIS:
         return {"type": "int", "logicalType": "time-millis"}
     if isinstance(t, TimestampType) and t.precision <= MICROS:
-        unit = "millis" if t.precision <= MILLIS else "micros"
+        unit = "millis" if t.precision <= _MILLIS else "micros"
         return {"type": "long", "logicalType": f"{_STAMPS[t.root]}-{unit}"}
     return _avro_nested(t, name)
 
@@ -126,7 +126,7 @@ def holds_maps(t: DataType) -> bool:
     return any(isinstance(part, (MapType, MultisetType)) for part in t.parts())
 
 
-RECORD = "org.apache.paimon.avro.generated.record"
+_RECORD = "org.apache.paimon.avro.generated.record"
 
 
 def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -194,7 +194,7 @@ class AvroRows:
     """Writes tables into one Avro file. `fields`: all of its columns, in order."""
 
     def __init__(self, sink: BinaryIO, fields: list[DataField], codec: str, zstd_level: int) -> None:
-        namespace, _, name = RECORD.rpartition(".")
+        namespace, _, name = _RECORD.rpartition(".")
         listed = [avro_record_field(field.name, field.type, name) for field in fields]
         schema = {"type": "record", "name": name, "namespace": namespace, "fields": listed}
         self._fields = fields

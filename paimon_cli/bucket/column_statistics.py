@@ -35,7 +35,7 @@ class ColumnStatistics:
     null_count: int | None = None
 
 
-UNKNOWN = ColumnStatistics()
+NO_STATISTICS = ColumnStatistics()
 
 
 def leaf_numbers(schema: pa.Schema) -> dict[str, int]:
@@ -79,11 +79,11 @@ def footer_statistics(
     Bounds are known only if every row group with values has them. `has_nan`: the column holds NaN, so that it has no bounds.
     """
     if leaf is None:
-        return UNKNOWN
+        return NO_STATISTICS
     numbers = range(footer.num_row_groups) if groups is None else groups
     chunks = [chunk_statistics(footer, number, leaf) for number in numbers]
     if any(chunk is None or not chunk.has_null_count for chunk in chunks):
-        return UNKNOWN
+        return NO_STATISTICS
     nulls = sum(chunk.null_count for chunk in chunks)
     filled = [chunk for chunk in chunks if chunk.num_values]
     if has_nan or not filled or t.root in NO_MIN_MAX or not all(chunk.has_min_max for chunk in filled):
@@ -114,7 +114,7 @@ def truncated(statistics: ColumnStatistics, mode: str) -> ColumnStatistics:
     A cut maximum is rounded up.
     """
     if mode == "none":
-        return UNKNOWN
+        return NO_STATISTICS
     if mode == "counts":
         return ColumnStatistics(None, None, statistics.null_count)
     if mode == "full" or not isinstance(statistics.maximum, str):

@@ -6,29 +6,29 @@ Bytes that cannot be decoded raise `DamagedFile`, whatever the decoder raises fo
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastavro.schema import SchemaParseException, UnknownType
 
 from paimon_cli.bucket.avro_rows import avro_batches
 from paimon_cli.bucket.column_statistics import chunk_statistics
+from paimon_cli.bucket.decoding import (
+    DECODE_ERRORS,
+    check_decoded,
+    decoding,
+    first_line,
+    outside_of_range,
+)
 from paimon_cli.bucket.deletion_vectors import live_rows, packed
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import ReadColumns
-from paimon_cli.datatypes.arrow_types import is_ascii
-from paimon_cli.datatypes.data_type import MAX_NESTING, DataField
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count, stored_names
-from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 from paimon_cli.metadata.index_files import DeletionVector
@@ -36,44 +36,7 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.storage.ranged_file import Range, RangedFile
 from paimon_cli.storage.storage import open_sized
 
-DECODE_ERRORS: tuple[type[Exception], ...] = (
-    *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
-    *(RecursionError, MemoryError, zlib.error, zstd_module().ZstdError, SchemaParseException, UnknownType),
-)
-
-
-def first_line(error: Exception) -> str:
-    """The first line of the error message."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
-
-
-def check_decoded(batch: pa.RecordBatch) -> None:
-    """Raise `ArrowInvalid` for text that is not UTF-8, decimals with too many digits, and offsets that point nowhere."""
-    for column in batch.columns:
-        column.validate()
-        if not _is_plainly_valid(column):
-            column.validate(full=True)
-
-
-def _is_plainly_valid(column: pa.Array) -> bool:
-    """Whether a cheap check already shows that full validation would pass: ASCII text, plain or in a dictionary."""
-    if pa.types.is_dictionary(column.type):
-        column.dictionary.validate()
-        return (
-            not column.null_count
-            and _are_in_range(column.indices.to_numpy(), column.dictionary)
-            and _is_plainly_valid(column.dictionary)
-        )
-    return pa.types.is_string(column.type) and is_ascii(column)
-
-
-def _are_in_range(indices: np.ndarray, dictionary: pa.Array) -> bool:
-    return len(indices) == 0 or 0 <= int(indices.min()) <= int(indices.max()) < len(dictionary)
-
-
 _DICTIONARY_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-FAR_TIME = "out of range for nanosecond resolution"
-"""Part of Arrow's message for ORC timestamps that it cannot hold."""
 COMPRESSION_SUFFIXES = frozenset({"gz", "zst", "snappy", "lz4", "bz2"})
 
 
@@ -104,7 +67,7 @@ KeepsGroup = Callable[[pq.ParquetFile, int], bool]
 class FilePart:
     """The part of a data file to read: part `number` of `parts`, without row groups for which `keeps` is false.
 
-    Files other than Parquet are read as a whole, by part 0. `spares_kinds`: batches lack the column `_VALUE_KIND` if the file's
+    Files other than Parquet are read as a whole, by part 0. `omits_kinds`: batches lack the column `_VALUE_KIND` if the file's
     statistics say that none of their rows is a retraction. `deleted`: rows to leave out. `is_alone`: no other file is open at
     the same time, so that more of this one may be held in memory. `sequences`: the file is refused if its footer says that
     sequence numbers are outside of this range.
@@ -113,7 +76,7 @@ class FilePart:
     number: int = 0
     parts: int = 1
     keeps: KeepsGroup | None = None
-    spares_kinds: bool = False
+    omits_kinds: bool = False
     deleted: DeletionVector | None = None
     is_alone: bool = False
     sequences: tuple[int, int] | None = None
@@ -143,7 +106,7 @@ def read_part(
             check_decoded(batch)
             if part.deleted is not None:
                 batch = live_rows(batch, packed(part.deleted.live_rows(batch.num_rows, position)))
-            yield position, read.of(batch, kind, part.spares_kinds)
+            yield position, read.of(batch, kind, part.omits_kinds)
     _check_rows(rows + stored.skipped, file, path)
 
 
@@ -157,39 +120,6 @@ def _check_rows(total: int, file: DataFileMeta, path: str) -> None:
 def check_row_count(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> None:
     """Raise `DamagedFile` unless the file's own metadata has as many rows as its manifest says."""
     _check_rows(stored_row_count(context, bucket_id, file), file, context.data_file_path(*bucket_id, file))
-
-
-@contextmanager
-def decoding(path: str, columns: Sequence[DataField] = ()) -> Iterator[None]:
-    """A context that turns errors of decoders into `DamagedFile` (or `NotSupported`) with the path of the data file.
-
-    `columns`: those of the file. If one is nested deeper than decoders go, the file is not called damaged.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise _missing(path) from error
-    except DECODE_ERRORS as error:
-        if FAR_TIME in str(error):
-            raise NotSupported(f"data file {path} holds a timestamp before 1677 or after 2262", str(error), path=path) from error
-        deep = next((column for column in columns if column.type.depth > MAX_NESTING), None)
-        if deep is not None:
-            why = f"column '{deep.name}' is nested {deep.type.depth} levels deep; up to {MAX_NESTING} are supported"
-            raise NotSupported(f"cannot read data file {path}", f"{why} ({first_line(error)})", path=path) from error
-        raise DamagedFile(f"cannot read data file {path}", first_line(error), path=path) from error
-
-
-def outside_of_range(path: str, what: str, found: tuple[object, object], recorded: tuple[object, object]) -> DamagedFile:
-    """The error about rows whose keys or sequence numbers the metadata of their file does not cover."""
-    why = f"its {what} are {found[0]} to {found[1]}, but its manifest says {recorded[0]} to {recorded[1]}"
-    return DamagedFile(f"data file {path} is damaged", why, path=path)
-
-
-def _missing(path: str) -> DamagedFile:
-    hint = "if its snapshot expired during the read, read the table again"
-    return DamagedFile(
-        f"data file {path} is missing", "a snapshot refers to it, but the storage has no such file", hint, path=path
-    )
 
 
 def _only_value(statistics: pq.Statistics | None) -> int | None:

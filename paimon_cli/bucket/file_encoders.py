@@ -19,7 +19,7 @@ from paimon_cli.bucket.orc_file import orc_column, orc_schema
 from paimon_cli.datatypes.data_type import MAX_NESTING, NEWER_ROOTS, DataField, RowType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
+from paimon_cli.metadata.avro_writer import AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.options.option_text import boolean, read_option
 from paimon_cli.options.table_options import TableOptions

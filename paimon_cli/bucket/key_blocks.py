@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_reader import DECODE_ERRORS, check_decoded, decoding
+from paimon_cli.bucket.decoding import DECODE_ERRORS, check_decoded, decoding
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import (
     MEMORY_PER_FOOTER_BYTE,
@@ -37,7 +37,7 @@ from paimon_cli.storage.storage import open_sized
 
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 WRONG_BOUNDS = "the bounds in its page index or footer do not match its rows"
-NO_LIMIT = 1 << 62
+_NO_LIMIT = 1 << 62
 """Maximum number of rows to decode together in a run of which no file's pages are known."""
 
 
@@ -177,10 +177,10 @@ class RunBlocks:
         for number in np.flatnonzero(begins < ends).tolist():
             yield Portion(number, int(begins[number]), int(ends[number]))
 
-    def blocks_of(self, keys: SortedKeys, homes: Indices) -> tuple[Indices, Indices]:
-        """For each key the first and the last block that may hold it or the rows around it. `homes`: the file of each key."""
+    def blocks_of(self, keys: SortedKeys, files: Indices) -> tuple[Indices, Indices]:
+        """For each key the first and the last block that may hold it or the rows around it. `files`: the file of each key."""
         first, last = self.bounds.blocks(keys)
-        lowest, highest = self.first_blocks[homes], self.first_blocks[homes + 1] - 1
+        lowest, highest = self.first_blocks[files], self.first_blocks[files + 1] - 1
         return np.clip(first, lowest, highest), np.clip(last, lowest, highest)
 
 
@@ -191,7 +191,7 @@ def _joined(
     columns = min((len(blocks.bounds.lows.columns) for blocks in known if blocks is not None), default=len(lows.columns))
     first_rows = np.concatenate([[0], np.cumsum([file.row_count for file in files])])
     sides: tuple[list[SortedKeys], list[SortedKeys]] = ([], [])
-    begins, ends, groups, counts, max_rows, group_count = [], [], [], [0], NO_LIMIT, 0
+    begins, ends, groups, counts, max_rows, group_count = [], [], [], [0], _NO_LIMIT, 0
     for number, file_blocks in enumerate(known):
         first = int(first_rows[number])
         if file_blocks is None:
@@ -227,28 +227,30 @@ class RunSearch:
     bucket_id: BucketId
     run: RunBlocks
 
-    def rows(self, keys: SortedKeys, homes: Indices, first: Indices, last: Indices) -> Indices:
+    def rows(self, keys: SortedKeys, files: Indices, first: Indices, last: Indices) -> Indices:
         """The row in the run of each key, `ABSENT` for keys that are not there.
 
-        `homes`: the file of each key; `first`, `last`: its blocks (`RunBlocks.blocks_of`). The pages of these files are known.
+        `files`: the file of each key; `first`, `last`: its blocks (`RunBlocks.blocks_of`). The pages of these files are known.
         """
         result = np.full(len(keys), ABSENT, np.int64)
         for begin, end, blocks in self.run.blocks.portions(first, last):
-            wanted, files = keys.slice(begin, end), homes[begin:end]
-            rows, before, after = self._rows_among(wanted, files, blocks)
+            wanted, their_files = keys.slice(begin, end), files[begin:end]
+            rows, before, after = self._rows_among(wanted, their_files, blocks)
             unsure = np.flatnonzero((rows == ABSENT) & (after - before != 1))
             if len(unsure):
                 around = np.stack([before[unsure], before[unsure] + 1, after[unsure] - 1, after[unsure]])
-                inside = np.clip(around, self.run.first_rows[files[unsure]], self.run.first_rows[files[unsure] + 1] - 1)
+                inside = np.clip(
+                    around, self.run.first_rows[their_files[unsure]], self.run.first_rows[their_files[unsure] + 1] - 1
+                )
                 neighbours = np.unique(self.run.blocks.of_rows(inside))
-                rows[unsure], before, after = self._rows_among(wanted.take(unsure), files[unsure], neighbours)
+                rows[unsure], before, after = self._rows_among(wanted.take(unsure), their_files[unsure], neighbours)
                 wrong = np.flatnonzero((rows[unsure] == ABSENT) & (after - before != 1))
                 if len(wrong):
-                    self._raise_damaged(int(files[unsure[wrong[0]]]), WRONG_BOUNDS)
+                    self._raise_damaged(int(their_files[unsure[wrong[0]]]), WRONG_BOUNDS)
             result[begin:end] = rows
         return result
 
-    def _rows_among(self, keys: SortedKeys, homes: Indices, blocks: Indices) -> tuple[Indices, Indices, Indices]:
+    def _rows_among(self, keys: SortedKeys, files: Indices, blocks: Indices) -> tuple[Indices, Indices, Indices]:
         """For each key its row in these blocks, and the nearest rows of its file that were read before and after where it
         belongs.
 
@@ -268,7 +270,7 @@ class RunSearch:
         after = run.rows_of(np.minimum(at, len(stored) - 1))
         is_last = at == len(stored)
         is_here = stored.equal_at(at, keys)
-        begins, ends = self.run.first_rows[homes], self.run.first_rows[homes + 1]
+        begins, ends = self.run.first_rows[files], self.run.first_rows[files + 1]
         return (
             np.where(is_here, after, ABSENT),
             np.maximum(before, begins - 1),

@@ -52,8 +52,8 @@ class KeyCopy:
     def positions(self, keys: SortedKeys) -> Indices:
         """The row of each key, `ABSENT` for keys that the file does not hold. `keys` ascend."""
         found = np.full(len(keys), ABSENT, np.int64)
-        homes = self.firsts.up_to(keys) - 1
-        bounds = np.searchsorted(homes, np.arange(len(self.pieces) + 1))
+        numbers = self.firsts.up_to(keys) - 1
+        bounds = np.searchsorted(numbers, np.arange(len(self.pieces) + 1))
         for number in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
             begin, end = int(bounds[number]), int(bounds[number + 1])
             wanted, piece = keys.slice(begin, end), self.pieces[number]

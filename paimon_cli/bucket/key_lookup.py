@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paimon_cli.bucket.column_statistics import chunk_statistics
-from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_part
+from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_part
+from paimon_cli.bucket.decoding import check_decoded, decoding
 from paimon_cli.bucket.deletion_vectors import BucketVectors
 from paimon_cli.bucket.key_blocks import KeyBlocks, KnownFile, Portion, RunBlocks, RunSearch, checked_footer
 from paimon_cli.bucket.key_copy import KeyCopy
@@ -64,14 +65,16 @@ def find_keys(
         if len(missing) == 0:
             break
         run = [files[number] for number in numbers]
-        homes, positions = _find_in_run(context, bucket_id, run, wanted if len(missing) == len(wanted) else wanted.take(missing))
-        for home in np.unique(homes[positions != ABSENT]).tolist():
-            deleted = vectors.of(run[home].file_name)
+        in_file, positions = _find_in_run(
+            context, bucket_id, run, wanted if len(missing) == len(wanted) else wanted.take(missing)
+        )
+        for number in np.unique(in_file[positions != ABSENT]).tolist():
+            deleted = vectors.of(run[number].file_name)
             if deleted is not None:
-                here = np.flatnonzero((homes == home) & (positions != ABSENT))
+                here = np.flatnonzero((in_file == number) & (positions != ABSENT))
                 positions[here[deleted.marks(positions[here])]] = ABSENT
         is_here = positions != ABSENT
-        found.file[missing[is_here]] = np.array(numbers)[homes[is_here]]
+        found.file[missing[is_here]] = np.array(numbers)[in_file[is_here]]
         found.position[missing[is_here]] = positions[is_here]
     return found
 
@@ -106,11 +109,11 @@ class _RunLookup:
     run: RunBlocks
 
     def find(self, keys: SortedKeys) -> tuple[Indices, Indices]:
-        homes, positions = np.full(len(keys), ABSENT, np.int64), np.full(len(keys), ABSENT, np.int64)
+        in_file, positions = np.full(len(keys), ABSENT, np.int64), np.full(len(keys), ABSENT, np.int64)
         known, paged = list(self.run.known), list[Portion]()
         for portion in self.run.portions(keys):
             number, begin, end = portion
-            homes[begin:end] = self.run.numbers[number]
+            in_file[begin:end] = self.run.numbers[number]
             if known[number] is None or self.context.kept.keeps_copies or end - begin >= PIECES.dense_keys:
                 blocks = self._blocks_or_positions(number, keys.slice(begin, end))
                 if not isinstance(blocks, KeyBlocks):
@@ -123,7 +126,7 @@ class _RunLookup:
             self.context.kept.facts.put(self.name, self.run)
         if paged:
             self._search_pages(keys, paged, positions)
-        return homes, positions
+        return in_file, positions
 
     def _search_pages(self, keys: SortedKeys, portions: Sequence[Portion], positions: Indices) -> None:
         """Fill in `positions` for these portions. Files with pages too large for the memory of a lookup are read as a whole."""

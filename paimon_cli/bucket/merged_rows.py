@@ -140,7 +140,7 @@ def _merged_rows(
     for number, section in enumerate(sections):
         if number % max(1, PIECES.files_ahead // 2) == 0:
             upcoming = sections[number : number + PIECES.files_ahead]
-            announce(context, bucket.bucket_id, [run.files[0] for next_section in upcoming for run in next_section])
+            prefetch(context, bucket.bucket_id, [run.files[0] for next_section in upcoming for run in next_section])
         names = single_run_names if len(section) == 1 else merge_names
         if SEQUENCE_NUMBER not in columns and follow_each_other(section):
             names = [name for name in names if name != SEQUENCE_NUMBER]
@@ -207,7 +207,7 @@ def merge_section(
 
     opened = [functools.partial(open_run, run) for run in runs]
     max_runs = max_merged_runs(context, memory or PIECES.merge_bytes)
-    announce(context, bucket.bucket_id, [run.files[0] for run in runs[:max_runs]])
+    prefetch(context, bucket.bucket_id, [run.files[0] for run in runs[:max_runs]])
     engine = level_engine or merge_engine(context.schema, context.options)
     return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, max_runs, keys_repeat=level_engine is not None)
 
@@ -249,7 +249,7 @@ def _unmarked_rows(
     vectors = load_vectors(context, bucket)
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in _fetched_ahead(context, bucket.bucket_id, [file for file in bucket.files if file.level > 0]):
-        part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns, is_alone=True)
+        part = replace(part_of(file), omits_kinds=VALUE_KIND not in columns, is_alone=True)
         stored = _file_rows(context, bucket.bucket_id, file, names, PIECES.batch_rows, vectors, part)
         for batch in within_ranges(context, bucket.bucket_id, file, stored):
             live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
@@ -269,11 +269,11 @@ def _appended_rows(
 def _fetched_ahead(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> Iterator[DataFileMeta]:
     for number, file in enumerate(files):
         if number % max(1, PIECES.files_ahead // 2) == 0:
-            announce(context, bucket_id, files[number : number + PIECES.files_ahead])
+            prefetch(context, bucket_id, files[number : number + PIECES.files_ahead])
         yield file
 
 
-def announce(context: TableContext, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
+def prefetch(context: TableContext, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
     """Tell the storage that these files will be read soon. An object store fetches small ones concurrently."""
     will_open(context.storage, lambda: ((context.data_file_path(*bucket_id, file), file.file_size) for file in files))
 

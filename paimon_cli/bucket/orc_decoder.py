@@ -20,12 +20,24 @@ from pyarrow import orc
 
 from paimon_cli.pieces import PIECES
 
-HEADER = struct.Struct("<cQ")
+_HEADER = struct.Struct("<cQ")
 PLACE = struct.Struct("<QQ")
-READY, READ, ANSWER, FAILED, ASK, BYTES = b"r", b"R", b"A", b"F", b"Q", b"B"
-"""Messages to the parent: started; a request for the bytes at `PLACE` (offset, length); the answer; an error. From the parent: a
-request to decode; bytes of the file.
-"""
+
+
+class Message:
+    """Kinds of messages between the two processes.
+
+    To the parent: started; a request for the bytes at `PLACE` (offset, length); the answer; an error. From the parent: a request
+    to decode; bytes of the file.
+    """
+
+    READY = b"r"
+    READ = b"R"
+    ANSWER = b"A"
+    FAILED = b"F"
+    ASK = b"Q"
+    BYTES = b"B"
+
 
 FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
 """Errors that Arrow raises for bytes that are not an ORC file."""
@@ -33,13 +45,13 @@ FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, Arit
 
 def send(sink: IO[bytes], kind: bytes, content: Any) -> None:
     """Send one message. `content`: a buffer. Raises `BrokenPipeError` if the other process has closed the pipe."""
-    _write(sink, HEADER.pack(kind, len(content)))
+    _write(sink, _HEADER.pack(kind, len(content)))
     _write(sink, content)
 
 
 def receive(source: IO[bytes]) -> tuple[bytes, pa.Buffer]:
     """The next message. Raises `EOFError` if the other process has ended."""
-    kind, size = HEADER.unpack(_read(source, HEADER.size))
+    kind, size = _HEADER.unpack(_read(source, _HEADER.size))
     return kind, _read(source, size)
 
 
@@ -84,7 +96,7 @@ class ServedFile(io.RawIOBase):
         size = min(len(target), max(0, self._size - self._position))
         if not size:
             return 0
-        send(self._answers, READ, PLACE.pack(self._position, size))
+        send(self._answers, Message.READ, PLACE.pack(self._position, size))
         content = memoryview(receive(self._requests)[1]).cast("B")
         target[: len(content)] = content
         self._position += len(content)
@@ -94,13 +106,13 @@ class ServedFile(io.RawIOBase):
 def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: list[str] | None) -> None:
     """Answer a request: with the numbers of rows and stripes and the schema, or with a stripe's validated rows in Arrow IPC."""
     if stripe is None:
-        send(answers, ANSWER, PLACE.pack(file.nrows, file.nstripes) + file.schema.serialize().to_pybytes())
+        send(answers, Message.ANSWER, PLACE.pack(file.nrows, file.nstripes) + file.schema.serialize().to_pybytes())
         return
     rows = file.read_stripe(stripe, columns=columns)
     rows.validate(full=True)  # in the child, because reading arrays with invalid offsets may crash, too
     measure = pa.MockOutputStream()
     _stream(measure, rows)
-    _write(answers, HEADER.pack(ANSWER, measure.size()))
+    _write(answers, _HEADER.pack(Message.ANSWER, measure.size()))
     _stream(pa.PythonFile(_UnclosedPipe(answers), "w"), rows)
 
 
@@ -128,7 +140,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends this process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     requests, answers = io.FileIO(0, "r", closefd=False), io.FileIO(1, "w", closefd=False)
-    send(answers, READY, b"")
+    send(answers, Message.READY, b"")
     while True:
         try:
             size, stripe, columns = json.loads(receive(requests)[1].to_pybytes())
@@ -139,7 +151,7 @@ def main() -> None:
             file = io.BufferedReader(ServedFile(size, requests, answers), PIECES.orc_read_bytes)
             answer(answers, orc.ORCFile(file), stripe, columns)
         except FAILURES as error:
-            send(answers, FAILED, (str(error) or type(error).__name__).encode())
+            send(answers, Message.FAILED, (str(error) or type(error).__name__).encode())
 
 
 if __name__ == "__main__":

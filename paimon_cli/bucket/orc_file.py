@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.orc_decoder import ANSWER, ASK, BYTES, PLACE, READ, receive, send
+from paimon_cli.bucket.orc_decoder import PLACE, Message, receive, send
 from paimon_cli.datatypes.data_type import ArrayType, DataType, RowType
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.pieces import PIECES
@@ -156,16 +156,16 @@ class OrcProcess:
 
         The decoder reads the file from `source`. Raises `Refusal`, `Ended`, and what `source` raises.
         """
-        self.send(ASK, request)
+        self.send(Message.ASK, request)
         while True:
             kind, content = self.receive()
-            if kind == ANSWER:
+            if kind == Message.ANSWER:
                 return content
-            if kind != READ:
+            if kind != Message.READ:
                 raise Refusal(content.to_pybytes().decode(errors="replace"))
             offset, size = PLACE.unpack(content)
             source.seek(offset)
-            self.send(BYTES, source.read(size))
+            self.send(Message.BYTES, source.read(size))
 
     def end(self) -> str:
         """End the process if it still runs. Returns how it ended, such as SIGSEGV."""

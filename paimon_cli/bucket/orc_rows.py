@@ -22,9 +22,9 @@ MILLI, SECOND = NANOS_PER["ms"], NANOS_PER["s"]
 LOST = (-999 * MILLI, 0)
 """Between these nanoseconds since 1970 only whole milliseconds can be stored, because the seconds of ORC have no negative zero.
 """
-ZONE = ZoneInfo("GMT")
+_ZONE = ZoneInfo("GMT")
 """The time zone that Arrow's writer records in stripes."""
-CODECS = {
+_CODECS = {
     "zstd": pyorc.CompressionKind.ZSTD,
     "snappy": pyorc.CompressionKind.SNAPPY,
     "lz4": pyorc.CompressionKind.LZ4,
@@ -59,8 +59,8 @@ class OrcRows:
             _Row({field.name: _orc_type(field.type) for field in schema}),
             batch_size=PIECES.orc_batch_rows,
             stripe_size=stripe_bytes,
-            compression=CODECS[codec],
-            timezone=ZONE,
+            compression=_CODECS[codec],
+            timezone=_ZONE,
             struct_repr=pyorc.StructRepr.DICT,
             converters={pyorc.TypeKind.TIMESTAMP: _Nanoseconds, pyorc.TypeKind.DATE: _Days},
             dict_key_size_threshold=dictionary_threshold,

@@ -19,7 +19,7 @@ from paimon_cli.metadata.parquet_footer import Footer
 
 _SALTS = np.array([0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32)
 _BLOCK_BYTES, _HEADER_BYTES = 32, 128
-MAX_BYTES = 128 << 20
+_MAX_BYTES = 128 << 20
 """The largest filter that Parquet's writers make."""
 _OFFSET = 14
 """Field of a chunk's metadata: where its filter begins."""
@@ -69,7 +69,7 @@ def block_filter(source: BinaryIO, footer: Footer, group: int, leaf: int) -> Blo
     if not all(1 in header.value(field, Struct()) for field in (2, 3, 4)):  # split blocks, xxHash, not compressed
         return None
     size = header.required(1)
-    if not 0 < size <= MAX_BYTES or size % _BLOCK_BYTES:
+    if not 0 < size <= _MAX_BYTES or size % _BLOCK_BYTES:
         raise ValueError(f"a Bloom filter of {size} bytes")
     source.seek(offset + begin)
     data = source.read(size)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from paimon_cli.metadata.compact_thrift import BINARY, I32, LIST, STRUCT, Struct, encode, number, struct_list
 from paimon_cli.metadata.parquet_footer import (
-    MAGIC,
+    PARQUET_MAGIC,
     TAIL,
     Footer,
     Leaf,
@@ -36,7 +36,7 @@ from paimon_cli.metadata.parquet_footer import (
 from paimon_cli.pieces import PIECES
 
 Rows = NDArray[np.int64]
-BOOLEAN, INT96, BYTE_ARRAY = 0, 3, 6
+_BOOLEAN, INT96, BYTE_ARRAY = 0, 3, 6
 """Physical types."""
 REQUIRED = 0
 """The repetition type of a column without nulls."""
@@ -63,7 +63,7 @@ def footer_bytes(source: BinaryIO) -> bytes:
 
 def footer_size(tail: bytes, size: int) -> int:
     """The length of the encoded footer of a file of `size` bytes that ends with `tail`. Raises `ValueError`."""
-    if tail[-4:] != MAGIC or len(tail) < TAIL + len(MAGIC):
+    if tail[-4:] != PARQUET_MAGIC or len(tail) < TAIL + len(PARQUET_MAGIC):
         raise ValueError("it does not end like a Parquet file")
     (length,) = struct.unpack_from("<I", tail, len(tail) - TAIL)
     if length + TAIL > size:
@@ -209,7 +209,7 @@ class SmallFile:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._size = len(MAGIC)
+        self._size = len(PARQUET_MAGIC)
         self._groups: list[Struct] = []
         self._rows = 0
 
@@ -257,7 +257,7 @@ def plain_values(footer: Footer, element: Struct, values: Sequence[bytes | None]
     kind = element.required(1)
     if kind == BYTE_ARRAY:
         content = b"".join(piece for value in present for piece in (struct.pack("<I", len(value)), value))
-    elif kind == BOOLEAN:
+    elif kind == _BOOLEAN:
         content = np.packbits(np.frombuffer(b"".join(present), bool), bitorder="little").tobytes()
     else:
         content = b"".join(present)
@@ -266,7 +266,7 @@ def plain_values(footer: Footer, element: Struct, values: Sequence[bytes | None]
     size, count = number(len(page)), number(len(present))
     encodings, path = (LIST, (I32, [0])), (LIST, (BINARY, [name]))
     metadata = {1: number(kind, I32), 2: encodings, 3: path, 4: number(0, I32), 5: count, 6: size, 7: size}
-    chunk = Struct({2: number(0), 3: (STRUCT, Struct({**metadata, 9: number(len(MAGIC))}))})
+    chunk = Struct({2: number(0), 3: (STRUCT, Struct({**metadata, 9: number(len(PARQUET_MAGIC))}))})
     group = Struct({1: struct_list([chunk]), 2: size, 3: count})
     required = Struct({**element, 3: number(0, I32)})
     root = Struct({**footer.root, 5: number(1, I32)})

@@ -33,7 +33,7 @@ from paimon_cli.pieces import PIECES
 
 Flags = NDArray[np.bool_]
 MEMORY_PER_FOOTER_BYTE = 20
-NOTHING: Rows = np.empty(0, np.int64)
+_NOTHING: Rows = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class PagedColumns:
             ends.append(group_ends[group] - rows[group] + np.append(first[1:], rows[group]))
             groups.append(np.full(len(first), group))
             pages.append(np.arange(len(first)))
-        begin, end, in_group, page = (np.concatenate([NOTHING, *parts]) for parts in (begins, ends, groups, pages))
+        begin, end, in_group, page = (np.concatenate([_NOTHING, *parts]) for parts in (begins, ends, groups, pages))
         return PagedColumns(footer, columns, chunks, Blocks(begin, end, in_group, _max_rows(footer, chunks)), page)
 
     @property

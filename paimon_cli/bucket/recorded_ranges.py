@@ -11,7 +11,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_reader import file_format, outside_of_range
+from paimon_cli.bucket.data_file_reader import file_format
+from paimon_cli.bucket.decoding import outside_of_range
 from paimon_cli.bucket.orc_file import holds_chars
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row

@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.casts.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
+from paimon_cli.datatypes.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
-from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
 
@@ -138,14 +138,18 @@ class ReadColumns:
         """The names of the file's columns that must be read."""
         return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
 
-    def of(self, stored: pa.RecordBatch, kind: int | None = None, spares_kinds: bool = False) -> pa.RecordBatch:
+    def of(self, stored: pa.RecordBatch, kind: int | None = None, omits_kinds: bool = False) -> pa.RecordBatch:
         """Convert rows with the `physical` columns to the read schema.
 
-        `kind`: the kind of all rows, if known; `stored` has no column of kinds then. With `spares_kinds` the result has none
+        `kind`: the kind of all rows, if known; `stored` has no column of kinds then. With `omits_kinds` the result has none
         either, unless that kind is a retraction.
         """
-        kind = kind if self._has_kinds else INSERT
-        wanted = [name for name in self._columns if name != VALUE_KIND or kind not in (INSERT, UPDATE_AFTER) or not spares_kinds]
+        kind = kind if self._has_kinds else RowKind.INSERT
+        wanted = [
+            name
+            for name in self._columns
+            if name != VALUE_KIND or kind not in (RowKind.INSERT, RowKind.UPDATE_AFTER) or not omits_kinds
+        ]
         read = [name for name in self._system if name != VALUE_KIND or kind is None]
         arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in read}
         if self._number is not None and SEQUENCE_NUMBER in arrays:

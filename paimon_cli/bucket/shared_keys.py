@@ -19,7 +19,7 @@ from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.pieces import PIECES
 
-OURS = 0
+_OURS = 0
 """The sequence number of our rows in a merge of keys; their rows have the number of their file, from 1 on."""
 
 
@@ -36,7 +36,7 @@ class CommonKeys(WholeRowEngine):
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         sides = rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order]
-        common = (sides[rows.starts] == OURS) & (sides[rows.ends - 1] != OURS)
+        common = (sides[rows.starts] == _OURS) & (sides[rows.ends - 1] != _OURS)
         return rows.taken(rows.last_of_each_key[np.flatnonzero(common)])
 
 
@@ -48,9 +48,9 @@ def first_shared_key(
     `bucket_ids`: the bucket of each file, by file name. Reads only files whose key ranges overlap those of the other side, in
     the memory of a merge. Raises `DamagedFile` for a file that cannot be read.
     """
-    sides = {file.file_name: OURS for file in ours} | {file.file_name: number for number, file in enumerate(theirs, 1)}
+    sides = {file.file_name: _OURS for file in ours} | {file.file_name: number for number, file in enumerate(theirs, 1)}
     for section in key_sections([*ours, *theirs], context.key_of):
-        if len({sides[file.file_name] == OURS for run in section for file in run.files}) == 2:
+        if len({sides[file.file_name] == _OURS for run in section for file in run.files}) == 2:
             for batch in _common_rows(context, bucket_ids, section, sides):
                 if batch.num_rows:
                     return SharedKey(_key_text(batch), theirs[batch.column(SEQUENCE_NUMBER)[0].as_py() - 1].file_name)

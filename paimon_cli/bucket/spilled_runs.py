@@ -20,7 +20,7 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.whole_file import ScratchDirectory
 
-CODEC = "lz4"
+_CODEC = "lz4"
 """Fast enough that the disk limits spilling."""
 
 
@@ -51,7 +51,7 @@ class SpillDirectory:
 
     def write(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> SpilledRun:
         path = self._next_path()
-        options = pa.ipc.IpcWriteOptions(compression=CODEC)
+        options = pa.ipc.IpcWriteOptions(compression=_CODEC)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as stream:
             for batch in batches:
                 stream.write_batch(batch)

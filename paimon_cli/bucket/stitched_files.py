@@ -23,13 +23,13 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.metadata.compact_thrift import Number
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import BLOOM, COLUMN_INDEX, OFFSET_INDEX, FooterFrame, Outside, StoredChunk, StoredGroup
-from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, PageLocations, closed, ending, without_bounds
+from paimon_cli.metadata.parquet_footer import PARQUET_MAGIC, TAIL, PageLocations, closed, ending, without_bounds
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.pieces import PIECES
 
 MAX_GROUPS = 32_767
 """Row groups of a file, because some writers number them in 16 bits."""
-CODECS = {"none": {0}, "snappy": {1}, "gzip": {2}, "brotli": {4}, "lz4": {5, 7}, "zstd": {6}}
+CODEC_NUMBERS = {"none": {0}, "snappy": {1}, "gzip": {2}, "brotli": {4}, "lz4": {5, 7}, "zstd": {6}}
 """Arrow's name of a codec -> its numbers in footers."""
 
 
@@ -105,8 +105,8 @@ class StitchedFile:
         self._leaves = leaf_numbers(layout.physical)
         self._without_bounds: set[tuple[int, int]] = set()
         """Row group and leaf of the chunks that may hold NaN."""
-        sink.write(MAGIC)
-        self._size = len(MAGIC)
+        sink.write(PARQUET_MAGIC)
+        self._size = len(PARQUET_MAGIC)
 
     @property
     def is_full(self) -> bool:

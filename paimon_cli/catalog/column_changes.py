@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_cli.casts.column_cast import cast_of, keeps_buckets, may_cast, same_type
 from paimon_cli.catalog.definition_check import check_default
 from paimon_cli.catalog.table_definition import numbered_field
+from paimon_cli.datatypes.column_cast import cast_of, keeps_buckets, may_cast, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
 from paimon_cli.errors import NotSupported, UsageError

@@ -16,7 +16,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_catalog import WRITE
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.redaction import without_login
 
@@ -84,7 +84,7 @@ def refuse_unwritable(what: str, schema: TableSchema, old: TableSchema | None = 
     limits = [limit for limit in _writing_limits(schema) if limit not in known]
     if not limits:
         return
-    hint = TableMode.of(schema, schema.typed_options).hint(WRITE)
+    hint = TableMode.of(schema, schema.typed_options).hint(Operation.WRITE)
     raise NotSupported(what, "; ".join(limits), hint or "change the definition, or use another Paimon engine")
 
 
@@ -92,7 +92,7 @@ def _writing_limits(schema: TableSchema) -> list[str]:
     """Why paimon-cli could not write a table with this schema, as texts; other engines may."""
     mode = TableMode.of(schema, schema.typed_options)
     engine = engine_limit(schema) if mode.has_keys else None
-    return [*mode.limits(WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
+    return [*mode.limits(Operation.WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
 
 
 def _limits_of_files(schema: TableSchema) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.sql.column_definitions import END, NUMBER, STRING, WORD, SqlColumn, SqlTokens, read_column
+from paimon_cli.sql.column_definitions import SqlColumn, SqlTokens, TokenKind, read_column
 
 OPTION_CLAUSES = ("WITH", "TBLPROPERTIES", "OPTIONS")
 
@@ -79,7 +79,7 @@ def _read_stored_column(tokens: SqlTokens) -> SqlColumn:
 
 
 def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefinition:
-    while tokens.peek.kind != END:
+    while tokens.peek.kind != TokenKind.END:
         if tokens.accept("COMMENT"):
             definition = replace(definition, comment=tokens.string("a comment"))
         elif tokens.accept("PARTITIONED", "BY"):
@@ -116,7 +116,7 @@ def _read_options(tokens: SqlTokens) -> dict[str, str]:
 
 def _read_option_key(tokens: SqlTokens) -> str:
     """Read an option key: `'bucket-key'` or, as Spark allows, words joined by dots."""
-    if tokens.peek.kind == STRING:
+    if tokens.peek.kind == TokenKind.STRING:
         return tokens.string("an option")
     key = tokens.name("an option in single quotes")
     while tokens.accept("."):
@@ -125,6 +125,6 @@ def _read_option_key(tokens: SqlTokens) -> str:
 
 
 def _read_option_value(tokens: SqlTokens) -> str:
-    if tokens.peek.kind in (NUMBER, WORD):
+    if tokens.peek.kind in (TokenKind.NUMBER, TokenKind.WORD):
         return tokens.take().text
     return tokens.string("a value")

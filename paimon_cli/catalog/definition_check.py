@@ -85,7 +85,7 @@ INDEX_OPTION_ARITY = 4
 
 def check_definition(definition: TableDefinition) -> None:
     """Check all rules. Raises `UsageError` for the first one that the definition breaks."""
-    for check in CHECKS:
+    for check in _CHECKS:
         check(definition)
 
 
@@ -308,7 +308,7 @@ def _check_retention(definition: TableDefinition) -> None:
             )
 
 
-CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
+_CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_columns,
     _check_defaults,
     _check_option_values,
@@ -328,7 +328,7 @@ def check_default(name: str, t: DataType, default: str | None) -> None:
     """Raise `UsageError` if the default is not a value of the type."""
     if default is None:
         return
-    from paimon_cli.casts.column_cast import default_column  # loads Arrow, which most of `create` does not need
+    from paimon_cli.datatypes.column_cast import default_column  # loads Arrow, which most of `create` does not need
 
     try:
         default_column(default, t)

@@ -14,8 +14,9 @@ from paimon_cli.history.table_directory import is_table, recognised_table
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.options.option_text import nearest
+from paimon_cli.storage.directories import MAX_EXAMINED, MAX_SIMILAR, ancestors
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
-from paimon_cli.storage.storage import MAX_EXAMINED, MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries
+from paimon_cli.storage.storage import FileStatus, Storage, first_entries
 
 _OF_VERSIONS = {"snapshot", "tag", "changelog", "branch"}
 MAX_NAMED = 5

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 commands = top_level()
 
 LEVEL_STYLES = ("red", "yellow", "green", "cyan", "blue", "magenta")
-MAX_BUCKETS, MAX_SNAPSHOTS = 12, 6
+_MAX_BUCKETS, _MAX_SNAPSHOTS = 12, 6
 BAR = 22
 
 Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Pause between refreshes.")]
@@ -186,7 +186,7 @@ def _screen(state: TableState, before: TableState | None, name: str) -> Renderab
     buckets = Grid("Bucket", "Runs", "Files", "Size", "Levels", box=None, pad_edge=False)
     most = max((bucket.size for bucket in state.levels), default=0)
     old = {bucket.bucket: bucket for bucket in before.levels} if before is not None else {}
-    for bucket in state.levels[:MAX_BUCKETS]:
+    for bucket in state.levels[:_MAX_BUCKETS]:
         runs = _runs(bucket, old.get(bucket.bucket))
         buckets.add_row(
             Text(printable(bucket.bucket), no_wrap=True, overflow="ellipsis"),
@@ -195,7 +195,7 @@ def _screen(state: TableState, before: TableState | None, name: str) -> Renderab
             human_size(bucket.size),
             _bar(bucket, most),
         )
-    left = state.buckets - min(len(state.levels), MAX_BUCKETS)
+    left = state.buckets - min(len(state.levels), _MAX_BUCKETS)
     more = [Text(f"and {counted(left, 'bucket')} with less to merge", style="dim")] if left else []
     return Group(head, Text(), commits, Text(), buckets, *more, Text("Ctrl-C stops", style="dim"))
 

@@ -34,13 +34,13 @@ from paimon_cli.cli.results import (
 )
 from paimon_cli.storage.redaction import without_login
 
-PLACE = Kind(without_login, without_login)
+_PLACE = Kind(without_login, without_login)
 """A path or URL as the user wrote it, without its password."""
-RECORD = Kind(lambda row: {name: getattr(row, name) for name in field_names(type(row))}, str)
+_RECORD = Kind(lambda row: {name: getattr(row, name) for name in field_names(type(row))}, str)
 """A nested record: an object in JSON."""
-RECORDS = Kind(lambda rows: [RECORD.json(row) for row in rows], str)
+RECORDS = Kind(lambda rows: [_RECORD.json(row) for row in rows], str)
 """A list of nested records: a list of objects in JSON, a separate table in text."""
-TO_DO = Kind(lambda findings: [{**RECORD.json(row), "finding": row.message} for row in findings], str)
+TO_DO = Kind(lambda findings: [{**_RECORD.json(row), "finding": row.message} for row in findings], str)
 """Findings as `describe` shows them: `finding` is an older name of their message."""
 
 NAMES_OF_KIND = {
@@ -82,18 +82,18 @@ NAMES_OF_KIND = {
     SPAN: "span",
     RECORDS: "differences tried fields findings finds runs steps strategies",
     TO_DO: "health",
-    RECORD: "lookup",
-    PLACE: "external_path file html output_path path table url",
+    _RECORD: "lookup",
+    _PLACE: "external_path file html output_path path table url",
 }
-KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
+KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
     "Finding.figures": JSON,
     "CompactedBucketRow.levels": TEXT,
     "CompactionRow.levels": TEXT,
     "CompactionRow.partitions": NAMES,
     "DatabaseMade.created": FLAG,
     "DecisionRow.write_amplification": TEXT,
-    "DemoResult.after": RECORD,
-    "DemoResult.before": RECORD,
+    "DemoResult.after": _RECORD,
+    "DemoResult.before": _RECORD,
     "ExportSummary.files": RECORDS,
     "Bisection.before": ID,
     "Bisection.first_snapshot": ID,
@@ -275,7 +275,7 @@ TITLES: dict[str, str | None] = {
 }
 """Titles by field name, or by dataclass and field name, if the title is not the name itself; None: not in text tables."""
 
-SHOWN = {
+SHOWN_FIELDS = {
     "Case": "name title anomaly writers rounds honours",
     "CompactedTable": "table buckets files_before files_after bytes_before bytes_after snapshots conflicts waiting_records "
     "engine engine_reason seconds",
@@ -302,7 +302,7 @@ SHOWN = {
 }
 """Columns of dataclasses whose columns are not simply their fields in order."""
 
-HIDDEN = {
+HIDDEN_FIELDS = {
     "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
     "bytes_before files_after files_before levels",
     "BucketRow": "waiting_records visible_rows max_seq delete_rows updated max_level total_buckets",
@@ -342,8 +342,8 @@ class Column:
 
 def columns_of(row: type) -> list[Column]:
     """The columns of a dataclass."""
-    names = SHOWN[row.__name__].split() if row.__name__ in SHOWN else field_names(row)
-    hidden = next((HIDDEN[base.__name__].split() for base in row.__mro__ if base.__name__ in HIDDEN), [])
+    names = SHOWN_FIELDS[row.__name__].split() if row.__name__ in SHOWN_FIELDS else field_names(row)
+    hidden = next((HIDDEN_FIELDS[base.__name__].split() for base in row.__mro__ if base.__name__ in HIDDEN_FIELDS), [])
     return [_column(row, name, hidden.index(name) + 1 if name in hidden else 0) for name in names]
 
 
@@ -351,7 +351,7 @@ def _column(row: type, name: str, hide: int) -> Column:
     """The column for one field; subclasses inherit the titles and kinds of a dataclass."""
     keys = [*(f"{base.__name__}.{name}" for base in row.__mro__), name]
     title = next((TITLES[key] for key in keys if key in TITLES), name.replace("_", " ").capitalize())
-    return Column(name, title, next((KINDS[key] for key in keys if key in KINDS), TEXT), hide)
+    return Column(name, title, next((KIND_OF_NAME[key] for key in keys if key in KIND_OF_NAME), TEXT), hide)
 
 
 def field_names(row: type) -> list[str]:

@@ -121,7 +121,7 @@ def _no_type(ctx: Any) -> str | None:
 
 SHOWS_A_TABLE = ("ls", "show", "read")
 """The command of a group that is meant by `GROUP TABLE`: the first of them that the group has, else its first about a table."""
-GIVEN = "paimon-cli.given"
+RAW_ARGUMENTS = "paimon-cli.given"
 """Key in the `meta` of a context for the raw arguments of the command."""
 
 
@@ -129,7 +129,7 @@ class PlainCommand(PlainHelp, TyperCommand):
     """A command with plain help, which accepts only digits for whole numbers, and whose errors all say what to do next."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[GIVEN] = tuple(args)
+        ctx.meta[RAW_ARGUMENTS] = tuple(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

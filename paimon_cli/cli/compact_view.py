@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call
 from paimon_cli.cli.output import Listing
-from paimon_cli.cli.results import ABSENT, counted, human_size, ran
+from paimon_cli.cli.results import NO_VALUE, counted, human_size, ran
 from paimon_cli.errors import Refused
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _lines(rows: Sequence[DecisionRow]) -> Iterator[PlanLine]:
 
 def _line(members: list[DecisionRow]) -> PlanLine:
     first, last = members[0], members[-1]
-    partition = first.partition or ABSENT
+    partition = first.partition or NO_VALUE
     if first.output_level is None:
         buckets = str(first.bucket) if first is last else f"{first.bucket}..{last.bucket}"
         return PlanLine(partition, buckets, first.reason)
@@ -118,7 +118,7 @@ def _line(members: list[DecisionRow]) -> PlanLine:
         human_size(first.write_bytes),
         f"{first.runs_before} -> {first.runs_after}",
         _space(first),
-        ABSENT if first.write_amplification is None else f"{first.write_amplification:.1f}x",
+        NO_VALUE if first.write_amplification is None else f"{first.write_amplification:.1f}x",
         first.arithmetic or "",
         f"{first.files} -> {first.files_after}",
     )
@@ -126,7 +126,7 @@ def _line(members: list[DecisionRow]) -> PlanLine:
 
 def _space(row: DecisionRow) -> str:
     before, after = row.space_amplification_before, row.space_amplification_after
-    return ABSENT if before is None or after is None else f"{before}% -> {after}%"
+    return NO_VALUE if before is None or after is None else f"{before}% -> {after}%"
 
 
 def _work(rows: Sequence[DecisionRow]) -> str:

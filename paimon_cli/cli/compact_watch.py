@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Progress
 
 
-TEXT, JSON = "text", "json"
+_TEXT, _JSON = "text", "json"
 """Choices of `--log-format`."""
 INFO, WARNING, ERROR = "info", "warning", "error"
 """Levels of JSON log lines."""
@@ -174,7 +174,7 @@ def _table_item(done: TableRound) -> dict[str, Any]:
         "bytes_written": summary.bytes_written,
         "snapshots": [snapshot.id for snapshot in summary.snapshots],
         "conflicts": summary.conflicts,
-        "most_runs": done.standing.most_runs,
+        "most_runs": done.figures.most_runs,
         "snapshots_expired": done.upkeep.snapshots_expired,
         "orphans_deleted": done.upkeep.orphans,
         "seconds": summary.seconds,
@@ -182,7 +182,7 @@ def _table_item(done: TableRound) -> dict[str, Any]:
     }
 
 
-TITLES = ("Table", "State", "Runs", "Buckets", "Files", "Read", "Written", "Conflicts", "Snapshot")
+_TITLES = ("Table", "State", "Runs", "Buckets", "Files", "Read", "Written", "Conflicts", "Snapshot")
 
 
 @dataclass
@@ -202,7 +202,7 @@ class TableLine:
     def add(self, done: TableRound) -> None:
         summary = done.summary
         self.state = done.state
-        self.runs = done.standing.most_runs
+        self.runs = done.figures.most_runs
         self.buckets += summary.buckets
         self.files_before += summary.files_before
         self.files_after += summary.files_after
@@ -230,7 +230,7 @@ class LiveDisplay(ServiceLog):
         self._live.stop()
 
     def picture(self) -> Group:
-        grid = Grid(*TITLES, box=None, pad_edge=False, header_style="bold")
+        grid = Grid(*_TITLES, box=None, pad_edge=False, header_style="bold")
         for column in grid.columns[2:]:
             column.justify = "right"
         for name, line in list(self._lines_of.items()):
@@ -284,7 +284,7 @@ class LineProgress:
 class Outlook:
     """The log and the metrics of a service, besides the rounds on stdout."""
 
-    log_format: str = TEXT
+    log_format: str = _TEXT
     metrics_listen: str | None = None
     metrics_file: str | None = None
 
@@ -293,7 +293,7 @@ class Outlook:
         return self.metrics_listen is not None or self.metrics_file is not None
 
     def log(self, lines: RoundLines) -> ServiceLog:
-        if self.log_format == JSON:
+        if self.log_format == _JSON:
             return JsonLog(lines)
         return LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
 
@@ -324,7 +324,7 @@ def run_once(
     from paimon_cli.jobs.compaction_service import ServiceRound
     from paimon_cli.jobs.process import StopSignals
 
-    log = JsonLog(RoundLines(OutputFormat.TABLE)) if outlook.log_format == JSON else SilentLog(RoundLines(OutputFormat.TABLE))
+    log = JsonLog(RoundLines(OutputFormat.TABLE)) if outlook.log_format == _JSON else SilentLog(RoundLines(OutputFormat.TABLE))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
     began = _now()
     done: list[TableRound] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_CHOICES = 500
 NEWEST = 50
 """The most snapshots that are offered."""
-SECONDS = 2.0
+_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _choices(completer: Completer, context: Any, incomplete: str) -> list[Choice
 
     thread = Thread(target=search, daemon=True)
     thread.start()
-    thread.join(SECONDS)
+    thread.join(_SECONDS)
     return list(found)
 
 

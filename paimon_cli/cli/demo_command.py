@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 commands = top_level()
 
-ACCOUNTS, CHANGES, COMMITS = 200_000, 10_000, 30
+ACCOUNTS, _CHANGES, COMMITS = 200_000, 10_000, 30
 """Rows of the first commit, rows of each further commit, and the number of commits."""
 ACCOUNT, BALANCE, DEPOSIT, WITHDRAWAL = 42, 1000, 50, 30
-READS = 3
-WIDTH, INDENT = 78, "   "
+_READS = 3
+_WIDTH, INDENT = 78, "   "
 TABLE = "bank.db/accounts"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """The table as a reader sees it. `read_seconds`: the fastest of `READS` reads of all rows."""
+    """The table as a reader sees it. `read_seconds`: the fastest of `_READS` reads of all rows."""
 
     files: int
     sorted_runs: int
@@ -159,12 +159,12 @@ class _Tour:
         self._run("create", TABLE, *columns, "--primary-key", "id", "--bucket", "2", "--option", "write-only=true")
 
     def _commit(self, table: Table) -> None:
-        self._say(f"   Thirty commits: {ACCOUNTS:,} accounts, then twenty-nine batches of {CHANGES:,} changes.")
+        self._say(f"   Thirty commits: {ACCOUNTS:,} accounts, then twenty-nine batches of {_CHANGES:,} changes.")
         progress, began = progress_on_stderr(), time.perf_counter()
         progress.start("Committing", COMMITS)
         try:
             for number in range(COMMITS):
-                table.write(batch(number, ACCOUNTS, CHANGES), commit_user="payments", commit_id=number)
+                table.write(batch(number, ACCOUNTS, _CHANGES), commit_user="payments", commit_id=number)
                 progress.advance()
         finally:
             progress.finish()
@@ -193,7 +193,7 @@ class _Tour:
 
     def _measure(self, table: Table) -> tuple[Measure, pa.Table]:
         buckets, taken = table.buckets(), []
-        for _ in range(READS):
+        for _ in range(_READS):
             began = time.perf_counter()
             rows = table.scan().to_arrow()
             taken.append(time.perf_counter() - began)
@@ -218,7 +218,7 @@ class _Tour:
     def _say(self, text: str) -> None:
         if self._is_shown:
             first = INDENT if text.startswith(" ") else ""
-            say("\n" + textwrap.fill(text.strip(), WIDTH, initial_indent=first, subsequent_indent=INDENT))
+            say("\n" + textwrap.fill(text.strip(), _WIDTH, initial_indent=first, subsequent_indent=INDENT))
 
     def _print(self, words: Sequence[str]) -> None:
         from paimon_cli.cli.text_view import bold
@@ -275,7 +275,7 @@ def batch(number: int, accounts: int, changes: int) -> pa.Table:
     return pa.table({"id": ids, "owner": [f"owner {number}" for number in ids.tolist()], "balance": balances})
 
 
-def command_lines(words: Sequence[str], width: int = WIDTH) -> list[str]:
+def command_lines(words: Sequence[str], width: int = _WIDTH) -> list[str]:
     """A command for the shell, with line breaks before arguments and options if it is longer than `width`."""
     lines = ["$"]
     for part in _parts(words):

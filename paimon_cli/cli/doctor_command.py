@@ -134,7 +134,7 @@ def health(
     paimon-cli health --database shop --warehouse ./wh
     """
     from paimon_cli.cli.text_view import say_findings
-    from paimon_cli.inspect.health_report import NO_ANSWER, HealthRow
+    from paimon_cli.inspect.health_report import Health, HealthRow
 
     rows = call.catalog().health(tables or (), database=database, advice=advice, topology=topology, argument=call.pasted)
     unhealthy = [row for row in rows if row.problems]
@@ -147,13 +147,13 @@ def health(
         for row in (row for row in rows if row.findings):
             say(f"{row.table}: {row.verdict}")
             say_findings(row.findings, margin="  ")
-    if any(row.verdict == NO_ANSWER for row in rows):
+    if any(row.verdict == Health.NO_ANSWER for row in rows):
         raise typer.Exit(PartialSuccess.exit_code)
     if unhealthy:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
-class Topic(str, enum.Enum):
+class TopicChoice(str, enum.Enum):
     """Choices of `--only`."""
 
     BUCKETS = "buckets"
@@ -167,7 +167,9 @@ class Topic(str, enum.Enum):
 def advise(
     call: Call,
     table: TableName,
-    only: Annotated[list[Topic] | None, typer.Option("--only", help="Only this topic; repeatable.", show_default=False)] = None,
+    only: Annotated[
+        list[TopicChoice] | None, typer.Option("--only", help="Only this topic; repeatable.", show_default=False)
+    ] = None,
 ) -> None:
     """Suggest changes based on the table's own history: bucket count, small files, options, compaction triggers.
 
@@ -224,14 +226,14 @@ def list_locks(
 
     paimon-cli locks ls --warehouse ./wh
     """
-    from paimon_cli.inspect.lock_report import LOCK, MEANING, LockRow
+    from paimon_cli.inspect.lock_report import LOCK, MECHANISM_MEANING, LockRow
 
     report = call.catalog().locks(table)
     held = sum(row.is_held for row in report.rows)
     footer = "" if report.mechanism != LOCK or held else "no lock is held"
     if report.has_lock_table is False:
         footer = "no lock is held: the database has no table paimon_distributed_locks yet, the first commit creates it"
-    heading = f"{report.mechanism}: {MEANING[report.mechanism]}"
+    heading = f"{report.mechanism}: {MECHANISM_MEANING[report.mechanism]}"
     call.show(Listing("LockList", table, LockRow, report.rows, heading, footer))
 
 
@@ -262,7 +264,7 @@ def break_lock(
 
 
 LIBRARIES = ("pyarrow", "numpy", "pandas", "pyspark", "fastavro", "fsspec", "typer")
-COLUMNS = [Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES, "java")]
+_COLUMNS = [Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES, "java")]
 
 
 @command(commands, "version")
@@ -275,7 +277,7 @@ def version(call: Call) -> None:
     """
     libraries = {name: _installed(name) for name in LIBRARIES}
     versions = {"paimon_cli": __version__, "python": platform.python_version(), **libraries, "java": _java()}
-    call.show(Item("Version", None, SimpleNamespace(**versions), COLUMNS))
+    call.show(Item("Version", None, SimpleNamespace(**versions), _COLUMNS))
 
 
 def _java() -> str | None:

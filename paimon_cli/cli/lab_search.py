@@ -12,7 +12,7 @@ from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.lab.interleavings import (
     CheckReport,
     CheckRequest,
-    Replay,
+    ReplayedSchedule,
     ReplayedStep,
     check_interleavings,
     replay_schedule,
@@ -81,7 +81,7 @@ def _show_report(call: Call, report: CheckReport, summary: str) -> None:
     say(f"\n{summary}")
 
 
-def _show_replay(call: Call, replayed: Replay) -> None:
+def _show_replay(call: Call, replayed: ReplayedSchedule) -> None:
     if not call.is_for_people:
         call.show(Item("LabReplay", None, replayed))
         return

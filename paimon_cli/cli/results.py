@@ -20,7 +20,7 @@ from paimon_cli.options.option_text import human_size as human_size
 from paimon_cli.options.option_text import printable as printable
 from paimon_cli.storage.redaction import hide_secrets, redact
 
-ABSENT = "-"
+NO_VALUE = "-"
 BAR_WIDTH = 25
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -46,7 +46,7 @@ class Kind:
         return None if value is None else self.to_json(value)
 
     def text(self, value: Any) -> str:
-        return ABSENT if value is None else printable(self.to_text(value))
+        return NO_VALUE if value is None else printable(self.to_text(value))
 
 
 class Ran(Protocol):
@@ -112,7 +112,7 @@ def _bar(begin: float, end: float) -> str:
 
 def cell_text(value: Any) -> str:
     """A JSON value as one cell: strings unquoted, anything else as JSON."""
-    return ABSENT if value is None else printable(value if isinstance(value, str) else _compact_json(value))
+    return NO_VALUE if value is None else printable(value if isinstance(value, str) else _compact_json(value))
 
 
 def _compact_json(value: Any) -> str:
@@ -147,7 +147,7 @@ WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda milli
 """Times that Paimon stores as local wall-clock times; converted with the time zone of this machine, as in Java."""
 KEY = Kind(list, lambda values: ", ".join(map(cell_text, values)))
 """A key as the list of its columns' values in canonical form."""
-NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or ABSENT)
+NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or NO_VALUE)
 PERCENT = Kind(_unchanged, lambda share: f"{100 * share:.1f}%", right_aligned=True)
 SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paimon_cli.cli.text_view import Header, Layout
     from paimon_cli.datatypes.data_type import DataField
 
-NULL = "NULL"
+_NULL = "NULL"
 LIKE_NULL = '^"*NULL"*$'
 """Strings that are shown in an additional pair of quotes, so that they are not mistaken for null."""
 ELLIPSIS = "…"
@@ -141,7 +141,7 @@ def _cells(column: pa.Array, field: DataField) -> pa.Array:
         if is_unsafe.true_count:
             escaped = pa.array(list(map(printable, texts.filter(is_unsafe).to_pylist())), pa.string())
             texts = pc.replace_with_mask(texts, is_unsafe, escaped)
-    return texts.fill_null(NULL)
+    return texts.fill_null(_NULL)
 
 
 def _width(title: str, cells: pa.Array) -> int:

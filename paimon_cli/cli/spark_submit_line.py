@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.cli.command_groups import GIVEN
+from paimon_cli.cli.command_groups import RAW_ARGUMENTS
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.submit import runs_driver_in_cluster, spark_submit
 from paimon_cli.metastore.settings import CATALOG_FILE, PROFILE, PROFILE_VARIABLE, WAREHOUSE_VARIABLE
@@ -70,7 +70,7 @@ def _would_print(what: str) -> UsageError:
 
 def _given_words(context: Any, more: list[str]) -> list[str]:
     """The words of the command line, without the options for Spark itself, and with the words `more` added."""
-    values, _, order = context.command.make_parser(context).parse_args(list(context.meta[GIVEN]))
+    values, _, order = context.command.make_parser(context).parse_args(list(context.meta[RAW_ARGUMENTS]))
     arguments: list[str] = []
     options: list[str] = []
     for parameter in (parameter for parameter in order if parameter.name not in NOT_FORWARDED):

@@ -21,7 +21,7 @@ from rich.cells import cell_len, set_cell_size
 
 from paimon_cli.cli.columns import RECORDS, TO_DO, columns_of, field_names
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.results import ABSENT, View, cell_text, printable, say
+from paimon_cli.cli.results import NO_VALUE, View, cell_text, printable, say
 from paimon_cli.cli.terminal import paged
 
 WIDTH_SAMPLE_ROWS = 1000
@@ -29,7 +29,7 @@ WIDTH_SAMPLE_ROWS = 1000
 GAP = "  "
 NARROWEST_TEXT = 19
 """The width down to which texts may be shortened; times still fit."""
-BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 ALL = View()
 
 
@@ -129,7 +129,7 @@ def print_table(headers: Sequence[Header | tuple[str, bool]], rows: Iterable[Seq
     sample = list(islice(rows, WIDTH_SAMPLE_ROWS))
     columns = list(zip(*sample, strict=True)) if sample else [() for _ in heads]
     widths = [max(map(cell_len, (head.title, *cells))) for head, cells in zip(heads, columns, strict=True)]
-    empty = {number for number, cells in enumerate(columns) if all(cell in ("", ABSENT) for cell in cells)}
+    empty = {number for number, cells in enumerate(columns) if all(cell in ("", NO_VALUE) for cell in cells)}
     layout = laid_out(heads, widths, view, empty)
     if layout is None:
         return _print_records([head.title for head in heads], chain(sample, rows))
@@ -152,7 +152,7 @@ def print_head(heads: Sequence[Header], layout: Layout) -> None:
 
 def bold(text: str) -> str:
     coloured = is_terminal() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return f"{BOLD}{text}{PLAIN}" if coloured else text
+    return f"{BOLD}{text}{_PLAIN}" if coloured else text
 
 
 def laid_out(heads: Sequence[Header], widths: Sequence[int], view: View, empty: Iterable[int] = ()) -> Layout | None:

@@ -179,7 +179,7 @@ def _sarif(rules: Mapping[str, str], findings: Sequence[Violation]) -> bytes:
 
 def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
     from paimon_cli.cli.text_view import print_table, wrapped
-    from paimon_cli.invariants.violation import LOST_SNAPSHOTS, SCHEMAS
+    from paimon_cli.invariants.violation import LOST_SNAPSHOTS, CheckGroup
 
     none = "no readable snapshot" if found.errors else "no snapshot yet"
     at = none if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
@@ -204,7 +204,7 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
         say(f"{counted(found.expired_files, 'file')} expired during the verification and could not be checked")
     took = ran(found) if found.engine else f"{found.seconds:.1f} s"
     say(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
-    if any(violation.check == SCHEMAS for violation in found.violations):
+    if any(violation.check == CheckGroup.SCHEMAS for violation in found.violations):
         say("hint: restore the schema file from a backup; nothing else describes the columns of its data files")
     elif LOST_SNAPSHOTS in {violation.code for violation in found.violations}:
         say("hint: restore the snapshot files from a backup; nothing else names the live files of the table")

@@ -21,6 +21,7 @@ from paimon_cli.cli.parameters import (
 )
 from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
+from paimon_cli.options.choices import OnError
 from paimon_cli.options.option_text import split_buckets
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 
 commands = top_level()
-FAIL, SKIP = "fail", "skip"
 
 
 @command(commands, "write", runs_jobs=True, reads_files=True)
@@ -84,7 +84,7 @@ def write(
             help="What to do with rows that do not fit the table: fail with an error that lists them, skip them, or skip them "
             "and write their bad cells to FILE (.csv, otherwise ndjson).",
         ),
-    ] = FAIL,
+    ] = OnError.FAIL,
     missing_columns: Annotated[
         Literal["null", "error"],
         typer.Option("--missing-columns", help="What to do if the input, or a JSON row, lacks a nullable column."),
@@ -190,7 +190,7 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
         why = "other jobs had given keys of the same partitions their buckets, or the snapshot had expired"
         note(f"note: the rows were written again {counted(summary.rewrites, 'time')}, because {why}")
     if summary.skipped_rows:
-        where = "" if on_error in (FAIL, SKIP) else f", see {on_error}"
+        where = "" if on_error in (OnError.FAIL, OnError.SKIP) else f", see {on_error}"
         note(f"note: {counted(summary.skipped_rows, 'row')} skipped with {counted(summary.bad_cells, 'bad cell')}{where}")
     if summary.other_bucket_rows:
         note(f"note: {counted(summary.other_bucket_rows, 'row')} of other buckets left out")

@@ -15,12 +15,11 @@ from paimon_cli.errors import BeingDropped, CommitUnknown, FilesConflict, Paimon
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
-    ADD,
-    DELETE,
     DELETION_VECTORS,
     BucketId,
     CommitMessage,
     DataFileMeta,
+    EntryKind,
     FileFilter,
     IndexFileMeta,
     IndexManifestEntry,
@@ -28,7 +27,8 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.storage.storage import delete_all, remove_empty_directories
+from paimon_cli.storage.directories import remove_empty_directories
+from paimon_cli.storage.storage import delete_all
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SnapshotChanges:
 
     def numbered_by_snapshot(self, snapshot_id: int) -> SnapshotChanges:
         """The changes, with the id of the snapshot as the sequence number of all rows in new files."""
-        entries = (replace(e, file=e.file.numbered(snapshot_id)) if e.kind == ADD else e for e in self.entries)
+        entries = (replace(e, file=e.file.numbered(snapshot_id)) if e.kind == EntryKind.ADD else e for e in self.entries)
         return replace(self, entries=tuple(entries))
 
 
@@ -92,15 +92,15 @@ def append_changes(messages: Sequence[CommitMessage], kind: CommitKind) -> Snaps
     An APPEND; an OVERWRITE if an older state is restored, files are deleted, or deletion vectors are added (as in Java 1.3) or
     removed.
     """
-    deleted = _entries(DELETE, messages, lambda m: m.append.removed)
-    new_indexes = _indexes(ADD, messages, lambda m: m.append.added_indexes)
-    deleted_indexes = _indexes(DELETE, messages, lambda m: m.append.removed_indexes)
+    deleted = _entries(EntryKind.DELETE, messages, lambda m: m.append.removed)
+    new_indexes = _indexes(EntryKind.ADD, messages, lambda m: m.append.added_indexes)
+    deleted_indexes = _indexes(EntryKind.DELETE, messages, lambda m: m.append.removed_indexes)
     indexes = (*new_indexes, *deleted_indexes)
     rewrites = bool(deleted) or any(entry.index_file.index_type == DELETION_VECTORS for entry in indexes)
     return SnapshotChanges(
         kind=OVERWRITE if rewrites or kind is CommitKind.RESTORE else APPEND,
-        entries=deleted + _entries(ADD, messages, lambda m: m.append.added),
-        changelog=_entries(ADD, messages, lambda m: m.append.changelog),
+        entries=deleted + _entries(EntryKind.ADD, messages, lambda m: m.append.added),
+        changelog=_entries(EntryKind.ADD, messages, lambda m: m.append.changelog),
         new_indexes=new_indexes,
         deleted_indexes=deleted_indexes,
         check_files=rewrites or kind.is_of_old_rows,
@@ -111,13 +111,13 @@ def append_changes(messages: Sequence[CommitMessage], kind: CommitKind) -> Snaps
 
 def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
     """The changes in the compact halves of messages."""
-    before = _entries(DELETE, messages, lambda m: m.compact.removed)
+    before = _entries(EntryKind.DELETE, messages, lambda m: m.compact.removed)
     return SnapshotChanges(
         kind=COMPACT,
-        entries=before + _entries(ADD, messages, lambda m: m.compact.added),
-        changelog=_entries(ADD, messages, lambda m: m.compact.changelog),
-        new_indexes=_indexes(ADD, messages, lambda m: m.compact.added_indexes),
-        deleted_indexes=_indexes(DELETE, messages, lambda m: m.compact.removed_indexes),
+        entries=before + _entries(EntryKind.ADD, messages, lambda m: m.compact.added),
+        changelog=_entries(EntryKind.ADD, messages, lambda m: m.compact.changelog),
+        new_indexes=_indexes(EntryKind.ADD, messages, lambda m: m.compact.added_indexes),
+        deleted_indexes=_indexes(EntryKind.DELETE, messages, lambda m: m.compact.removed_indexes),
         check_files=True,
         read_snapshot_id=oldest_read(messages),
         read_vectors=tuple((m.bucket_id, m.read_index_files) for m in messages if m.read_index_files is not None),
@@ -149,12 +149,12 @@ def overwrite_changes(
         live = context.manifests.live_entries(latest, FileFilter(replaced))
         live = [entry for entry in live if not (keeps_postponed and entry.is_postponed)]
         indexes = [entry for entry in context.manifests.index_entries(latest) if replaced(entry.partition)]
-    deleted = tuple(ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live)
+    deleted = tuple(ManifestEntry(EntryKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live)
     return SnapshotChanges(
         kind=OVERWRITE,
-        entries=deleted + _entries(ADD, messages, lambda m: m.append.added),
-        new_indexes=_indexes(ADD, messages, lambda m: m.append.added_indexes),
-        deleted_indexes=tuple(IndexManifestEntry(DELETE, e.partition, e.bucket, e.index_file) for e in indexes),
+        entries=deleted + _entries(EntryKind.ADD, messages, lambda m: m.append.added),
+        new_indexes=_indexes(EntryKind.ADD, messages, lambda m: m.append.added_indexes),
+        deleted_indexes=tuple(IndexManifestEntry(EntryKind.DELETE, e.partition, e.bucket, e.index_file) for e in indexes),
         check_files=True,
         replaces_partitions=True,
         read_snapshot_id=oldest_read(messages),
@@ -208,7 +208,7 @@ def apply_index_changes(
     for entry in changes.new_indexes:
         if has_buckets and entry.index_file.index_type == DELETION_VECTORS and entry.bucket_id in marked:
             raise _changed_by_others(context, marked[entry.bucket_id])
-        current[_index_key(entry)] = IndexManifestEntry(ADD, entry.partition, entry.bucket, entry.index_file)
+        current[_index_key(entry)] = IndexManifestEntry(EntryKind.ADD, entry.partition, entry.bucket, entry.index_file)
     return list(current.values())
 
 
@@ -289,7 +289,7 @@ def files_named_since(context: TableContext, messages: Sequence[CommitMessage], 
     for snapshot in context.snapshots.newest_first(even_if_dropped=True):
         if snapshot.id <= begin:
             return named
-        named |= {entry.file.file_name for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD}
+        named |= {entry.file.file_name for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD}
         named |= {entry.index_file.file_name for entry in context.manifests.index_entries(snapshot)}
         if snapshot.changelog_manifest_list is not None:
             changelogs = context.manifests.manifest_list(snapshot.changelog_manifest_list)

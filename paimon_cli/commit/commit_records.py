@@ -5,11 +5,11 @@ makes commit N of a user leaves two empty files in `commit-user/`, whose names s
 before the publication, A being the latest snapshot, and `commit-DIGEST-N-UUID-made-S` after it, S being the new one. The second
 counts only beside the first: then the record is complete, otherwise it is open. Files are never changed.
 
-**The invariant: whoever publishes commit N of user U as snapshot S has a durable file for (U, N) with an A that is less than S.**
+**The invariant: a process that publishes commit N of user U as snapshot S has a durable file for (U, N) with an A less than S.**
 
 Hence, if the history can be read from snapshot `oldest` on and does not show the commit:
 
-- no record of U for N or a higher identifier: nobody has tried it, so it is new.
+- no record of U for N or a higher identifier: no process has tried it, so it is new.
 - a complete record with S before `oldest`: it was made, or a later one was.
 - an open record with A of at least `oldest` - 1: its snapshot would be visible, so it was not published.
 - any other record: unknown.

@@ -29,10 +29,9 @@ from paimon_cli.commit.commit_messages import (
     overwrite_changes,
 )
 from paimon_cli.commit.data_conflict import (
-    OFF,
     CheckData,
     check_of_buckets,
-    check_of_homes,
+    check_of_locations,
     check_of_messages,
     check_of_partitions,
 )
@@ -51,13 +50,14 @@ from paimon_cli.commit.prepared_snapshot import (
     manifests_worth_rewriting,
     prepare_snapshot,
 )
-from paimon_cli.commit.snapshot_publish import announce, is_same_table, publish, was_dropped
+from paimon_cli.commit.snapshot_publish import is_same_table, publish, was_dropped, write_latest_hint
 from paimon_cli.errors import BeingDropped, DamagedFile, PaimonError, Refused, StorageUnavailable, Unpublished, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage, EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.option_catalog import COMMIT
+from paimon_cli.options.choices import ConflictCheck
+from paimon_cli.options.option_catalog import Operation
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Committer:
     """
 
     def __init__(self, context: TableContext, data_check: str | None = None) -> None:
-        context.check(COMMIT)
+        context.check(Operation.COMMIT)
         self._context = context
         self._data_check = context.options.commit_data_conflict_check if data_check is None else data_check
 
@@ -131,7 +131,7 @@ class Committer:
             if appends and (meets_distributed_rows(context, messages) or self._checks_data):
                 checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id, self._data_check))
             if not kind.is_of_old_rows:
-                checks += self._checks_of_homes(identity, messages)
+                checks += self._checks_of_locations(identity, messages)
             steps.append(CommitStep(append, checks, is_numbered=not kind.is_of_old_rows))
         if compacts:
             brings_rows = kind is CommitKind.DISTRIBUTE
@@ -156,7 +156,7 @@ class Committer:
         COMPACT snapshot. Raises the same errors as `commit`. `keeps_postponed`: rows in `bucket-postpone` are not replaced.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
-        checks = self._checks_of_homes(identity, messages)
+        checks = self._checks_of_locations(identity, messages)
         if self._checks_data:
             checks.insert(0, check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed))
         changes = functools.partial(
@@ -249,7 +249,7 @@ class Committer:
             with discarded_on(writer, *refusals), intents.withdrawn_on(*refusals):
                 published = publish(context, prepared.snapshot, latest)
             if published:
-                announce(context, prepared.snapshot)
+                write_latest_hint(context, prepared.snapshot)
                 intents.complete(prepared.snapshot)
                 return CommitResult((prepared.snapshot,), attempt)
             writer.discard(prepared.files)
@@ -269,7 +269,7 @@ class Committer:
             raise was_dropped(self._context)
 
     def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
-        added = [entry for entry in changes.entries if entry.kind == ADD]
+        added = [entry for entry in changes.entries if entry.kind == EntryKind.ADD]
         with self._context.trace.timed(
             "check",
             attempt=attempt,
@@ -277,7 +277,7 @@ class Committer:
             latest=None if latest is None else latest.id,
             added=len(added),
             deleted=len(changes.entries) - len(added),
-            data_conflict_check=self._data_check if step.data_checks else OFF,
+            data_conflict_check=self._data_check if step.data_checks else ConflictCheck.OFF,
         ):
             if any(entry.is_postponed for entry in added):
                 check_postponed(self._context)
@@ -291,15 +291,15 @@ class Committer:
                 # The writer has checked bucket counts at the snapshot that it read; only later commits can differ.
                 check_newest_bucket_counts(self._context, latest, changes.entries)
 
-    def _checks_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> list[CheckData]:
+    def _checks_of_locations(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> list[CheckData]:
         moves_rows = self._context.mode.bucket_mode.moves_keys
         if not (moves_rows and any(message.append for message in messages)):
             return []
-        return [check_of_homes(self._context, identity, messages)]
+        return [check_of_locations(self._context, identity, messages)]
 
     @property
     def _checks_data(self) -> bool:
-        return self._data_check != OFF
+        return self._data_check != ConflictCheck.OFF
 
     def _is_needless(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None) -> bool:
         if step.rewrites_manifests:

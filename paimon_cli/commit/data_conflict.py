@@ -36,13 +36,12 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, Conflict, DamagedFile, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.options.choices import ConflictCheck
+from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.redaction import shown_name
-
-OFF, PARTITION, BUCKET, RANGE, KEY = DATA_CONFLICT_CHECKS
 
 CheckData = Callable[[Snapshot | None], None]
 """Raises `DataConflict` if the changes must not be committed on top of this snapshot. Called for every attempt."""
@@ -91,16 +90,16 @@ def check_of_messages(
     count.
     """
     written = [message for message in messages if message.append]
-    if granularity == OFF:
+    if granularity == ConflictCheck.OFF:
         buckets = {message.bucket_id for message in written if message.bucket != POSTPONE_BUCKET}
         return DataConflictCheck(context, identity, WholeBuckets(buckets.__contains__), read_snapshot_id, True).check
-    if granularity == PARTITION:
+    if granularity == ConflictCheck.PARTITION:
         return check_of_partitions(context, identity, {message.partition for message in written}.__contains__, read_snapshot_id)
     return DataConflictCheck(context, identity, _written_by(context, written, granularity), read_snapshot_id).check
 
 
 def _written_by(context: TableContext, messages: Sequence[CommitMessage], granularity: str) -> WrittenPlaces:
-    if granularity == BUCKET:
+    if granularity == ConflictCheck.BUCKET:
         buckets = {message.bucket_id for message in messages}
         return WholeBuckets(buckets.__contains__)
     if not context.schema.primary_keys:
@@ -109,7 +108,7 @@ def _written_by(context: TableContext, messages: Sequence[CommitMessage], granul
             "its rows have no keys to compare",
             "use bucket or partition",
         )
-    return WrittenKeys(context, messages) if granularity == KEY else WrittenRanges(context, messages)
+    return WrittenKeys(context, messages) if granularity == ConflictCheck.KEY else WrittenRanges(context, messages)
 
 
 def check_of_buckets(
@@ -120,7 +119,7 @@ def check_of_buckets(
     return DataConflictCheck(context, identity, WholeBuckets(buckets.__contains__), read_snapshot_id).check
 
 
-def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
+def check_of_locations(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
     """The check that no key ends up in two buckets, for tables whose keys may live in any partition.
 
     At least one message adds files.
@@ -243,7 +242,9 @@ class KeysElsewhere(WrittenKeys):
         return any(True for _ in self._others(bucket_id))
 
     def meets(self, entry: ManifestEntry) -> bool:
-        return entry.kind == ADD and any(self._overlaps(bucket_id, entry) for bucket_id in self._others(entry.bucket_id))
+        return entry.kind == EntryKind.ADD and any(
+            self._overlaps(bucket_id, entry) for bucket_id in self._others(entry.bucket_id)
+        )
 
     def first_conflict(self, suspects: Iterator[ConcurrentChange]) -> ConcurrentChange | None:
         by_bucket: dict[BucketId, list[ConcurrentChange]] = {}
@@ -354,7 +355,7 @@ class DataConflictCheck:
         if not postpones_buckets(self._context):
             return []
         entries = self._delta(snapshot)
-        distributed = {entry.partition for entry in entries if entry.kind == DELETE and entry.is_postponed}
+        distributed = {entry.partition for entry in entries if entry.kind == EntryKind.DELETE and entry.is_postponed}
         return [entry for entry in entries if entry.partition in distributed and not entry.is_postponed]
 
     def _delta(self, snapshot: Snapshot) -> list[ManifestEntry]:

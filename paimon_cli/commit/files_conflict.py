@@ -16,10 +16,9 @@ from paimon_cli.history.live_files import BucketCounts, LiveBuckets, live_files_
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
-    ADD,
-    DELETE,
     DELETION_VECTORS,
     BucketId,
+    EntryKind,
     FileFilter,
     FileIdentity,
     IndexFileMeta,
@@ -27,7 +26,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     hash_index_state,
 )
-from paimon_cli.metadata.manifests import may_hold_any
+from paimon_cli.metadata.partition_ranges import may_hold_any
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.table_options import VECTORS_ENABLED
@@ -59,14 +58,14 @@ def check_remaining_bucket_counts(
 
     Live files are read only if counts disagree: a commit that removes all files of a partition may add some with another count.
     """
-    added = [entry for entry in changes if entry.kind == ADD]
+    added = [entry for entry in changes if entry.kind == EntryKind.ADD]
     counts: dict[bytes, set[int]] = {}
     for partition, count in [*_pairs(live), *_counts_of(added)]:
         if count > 0:
             counts.setdefault(partition, set()).add(count)
     doubtful = {partition for partition, found in counts.items() if len(found) > 1}
     if doubtful:
-        removed = {entry.identity for entry in changes if entry.kind != ADD}
+        removed = {entry.identity for entry in changes if entry.kind != EntryKind.ADD}
         entries = [] if latest is None else context.manifests.live_entries(latest, FileFilter(doubtful.__contains__))
         check_bucket_counts(context, _counts_of([*(entry for entry in entries if entry.identity not in removed), *added]))
 
@@ -117,7 +116,7 @@ def removing_snapshot(
         try:
             manifests = [m for m in context.manifests.manifest_list(snapshot.delta_manifest_list) if m.num_deleted_files]
             for entries in context.manifests.entries(manifests):
-                if any(e.kind == DELETE and e.identity == entry.identity for e in entries):
+                if any(e.kind == EntryKind.DELETE and e.identity == entry.identity for e in entries):
                     return snapshot
         except (NotFound, DamagedFile):
             return None  # the snapshot has expired; the conflict remains
@@ -185,7 +184,7 @@ def check_postponed(context: TableContext) -> None:
 def _changed_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LiveBuckets:
     """The live files of the buckets that change."""
     if changes.replaces_partitions:  # all live files were read from `latest` already
-        return LiveBuckets([entry for entry in changes.entries if entry.kind == DELETE])
+        return LiveBuckets([entry for entry in changes.entries if entry.kind == EntryKind.DELETE])
     bucket_ids = _changed_buckets(changes)
     return live_files_of_buckets(context, latest, bucket_ids) if latest is not None and bucket_ids else LiveBuckets()
 
@@ -203,7 +202,7 @@ def _folded(
     for entry in entries:
         if entry.identity in added or entry.identity in deleted:
             raise _conflict(context, entry, "occurs twice in this commit", "two tasks worked on the same bucket")
-        (added if entry.kind == ADD else deleted)[entry.identity] = entry
+        (added if entry.kind == EntryKind.ADD else deleted)[entry.identity] = entry
     return added, deleted
 
 
@@ -212,7 +211,7 @@ def _check_levels(context: TableContext, delta: Sequence[ManifestEntry], survivo
     if not context.schema.primary_keys:
         return
     cached_key, key_of = context.manifest_cache.key, context.key_of
-    filled = {_run(entry) for entry in delta if entry.kind == ADD and entry.file.level > 0}
+    filled = {_run(entry) for entry in delta if entry.kind == EntryKind.ADD and entry.file.level > 0}
     runs: dict[tuple[bytes, int, int], list[tuple[Any, Any, ManifestEntry]]] = {}
     for entry in survivors:
         if _run(entry) in filled:
@@ -313,7 +312,7 @@ def _check_vectors(
             raise _vectors_replaced(context, bucket_id, now.keys() - set(read) or set(read) - now.keys())
     new = {entry.index_file.file_name for entry in changes.new_indexes}
     marked: dict[tuple[BucketId, str], IndexManifestEntry] = {}
-    deleted = {(entry.bucket_id, entry.file.file_name) for entry in changes.entries if entry.kind == DELETE}
+    deleted = {(entry.bucket_id, entry.file.file_name) for entry in changes.entries if entry.kind == EntryKind.DELETE}
     for index in apply_index_changes(context, previous, changes):
         for vector in index.index_file.deletion_vector_ranges or ():
             name = vector.data_file_name

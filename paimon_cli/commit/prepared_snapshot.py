@@ -16,8 +16,9 @@ from paimon_cli.commit.deduplication import CommitIdentity, user_properties
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property, may_hold_any
+from paimon_cli.metadata.data_file import EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property
+from paimon_cli.metadata.partition_ranges import may_hold_any
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, WORK_PROPERTY, Snapshot
 
 
@@ -292,7 +293,7 @@ def _highest_sequence_number(context: TableContext, latest: Snapshot | None, cha
     """
     if context.options.write_sequence_number_init_mode != "snapshot":
         return {}
-    numbers = [entry.file.max_sequence_number for entry in changes.entries if entry.kind == ADD]
+    numbers = [entry.file.max_sequence_number for entry in changes.entries if entry.kind == EntryKind.ADD]
     if latest is not None:
         recorded = latest.greatest_sequence_number
         if recorded is None:
@@ -303,7 +304,7 @@ def _highest_sequence_number(context: TableContext, latest: Snapshot | None, cha
 
 
 def _records(entries: Iterable[ManifestEntry]) -> int:
-    return sum(entry.file.row_count if entry.kind == ADD else -entry.file.row_count for entry in entries)
+    return sum(entry.file.row_count if entry.kind == EntryKind.ADD else -entry.file.row_count for entry in entries)
 
 
 def _latest_watermark(given: int | None, latest: Snapshot | None) -> int | None:

@@ -84,7 +84,7 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
     raise _unknown(context, snapshot, "the storage gave no clear answer and does not show the snapshot file")
 
 
-def announce(context: TableContext, snapshot: Snapshot) -> None:
+def write_latest_hint(context: TableContext, snapshot: Snapshot) -> None:
     """Write the LATEST hint. Readers do not depend on it, so errors are ignored. The next commit of this process builds on it."""
     context.snapshots.remembered(snapshot)
     with contextlib.suppress(StorageUnavailable), context.trace.timed("hint", file="LATEST", snapshot=snapshot.id):

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from paimon_cli.bucket.data_file_reader import DECODE_ERRORS, decoding, file_format
+from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter
+from paimon_cli.bucket.decoding import DECODE_ERRORS, decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.file_index import FileIndex
 from paimon_cli.bucket.file_indexes import FileIndexes, IndexedColumn, indexed_columns
 from paimon_cli.bucket.merged_rows import unmarked_rows
-from paimon_cli.bucket.stitched_files import CODECS, StoredGroups, own_frame
+from paimon_cli.bucket.stitched_files import CODEC_NUMBERS, StoredGroups, own_frame
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.compact.rewriter import Rewriter
 from paimon_cli.datatypes.binary_row import deserialize_row
@@ -27,7 +28,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
-from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
+from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
@@ -95,7 +96,7 @@ class AppendRewriter(Rewriter):
         for batch in unmarked_rows(self._context, self._task.bucket_id, file, schema.field_names, self._vectors):
             self._check_given_up()
             columns = dict(zip(schema.field_names, batch.columns, strict=True))
-            writer.write(merge_rows(schema, columns, INSERT, number + count))
+            writer.write(merge_rows(schema, columns, RowKind.INSERT, number + count))
             count += batch.num_rows
         return count
 
@@ -124,7 +125,7 @@ class AppendRewriter(Rewriter):
             return None
         options, groups = self._context.options, stored.groups
         codec = codec_of(PARQUET, options.compression_at(self._task.output_level))
-        if stored.rows != file.row_count or not groups or not stored.codecs <= CODECS[codec]:
+        if stored.rows != file.row_count or not groups or not stored.codecs <= CODEC_NUMBERS[codec]:
             return None
         min_size = PIECES.min_compacted_group_bytes if file.file_source == SOURCE_COMPACT else PIECES.min_group_bytes
         min_size = max(min_size, PIECES.min_chunk_bytes * len(groups[0].chunks))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
-from paimon_cli.bucket.merged_rows import RecordExpiry, announce, merge_columns, merge_section, without_retractions
+from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, prefetch, without_retractions
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import stamped_prefix
 from paimon_cli.compact.append_rewriter import AppendRewriter
@@ -226,6 +226,6 @@ def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Cal
             if isinstance(step, Upgrade):
                 rewriter.upgrade(step.file)
             else:
-                announce(context, task.bucket_id, (file for section in step.sections for run in section for file in run.files))
+                prefetch(context, task.bucket_id, (file for section in step.sections for run in section for file in run.files))
                 rewriter.rewrite(step)
         return rewriter.message()

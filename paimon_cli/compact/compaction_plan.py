@@ -9,24 +9,18 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.append_compaction import MIN_FILES_FOR_FULL, AppendPicker
-from paimon_cli.lsm.compaction_picker import (
-    UNKNOWN,
-    CompactionPicker,
-    PickState,
-    full_pick,
-    may_drop_deletes,
-)
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState, full_pick, may_drop_deletes
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
 from paimon_cli.metadata.data_file import file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options.option_catalog import COMPACT
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
-SMALL_FILES = "small files"
+_SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
 SORTED = "sort"
 """Reasons for compacting files of an append table."""
@@ -34,7 +28,7 @@ SORTED = "sort"
 
 def check_compactable(context: TableContext) -> None:
     """Raise `NotSupported` for tables that this version cannot compact."""
-    context.check(COMPACT)
+    context.check(Operation.COMPACT)
     merge_engine(context.schema, context.options)
 
 
@@ -43,7 +37,7 @@ def why_not_compactable(context: TableContext) -> str | None:
     try:
         check_compactable(context)
     except NotSupported as refusal:
-        limits = context.mode.limits(COMPACT)
+        limits = context.mode.limits(Operation.COMPACT)
         return limits[0] if limits else str(refusal)
     return None
 
@@ -54,7 +48,7 @@ def plan_bucket(
     strategy: str,
     snapshot_id: int,
     file_stamp: str = "",
-    state: PickState = UNKNOWN,
+    state: PickState = NEVER_PICKED,
     forces_level_0: bool = True,
 ) -> Decision:
     """Plan the compaction of a bucket.
@@ -204,7 +198,7 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
         output_level=0,
         max_level=0,
         drop_deletes=False,
-        reason=FULL if full else SMALL_FILES if len(files) > len(marked) else MARKED_ROWS,
+        reason=FULL if full else _SMALL_FILES if len(files) > len(marked) else MARKED_ROWS,
         arithmetic=f"{counted(len(files), 'file')} in {counted(len(packs), 'pack')}",
         runs_before=len(bucket.files),
         runs_after=len(bucket.files) - len(files) + len(packs),

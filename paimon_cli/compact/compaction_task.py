@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.append_compaction import Pack
-from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState, Rewrite, Step, compaction_steps, steps_one_by_one
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState, Rewrite, Step, compaction_steps, steps_one_by_one
 from paimon_cli.lsm.sorted_runs import SortedRun, count_runs, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -48,7 +48,7 @@ class CompactionTask:
     index_files: tuple[IndexFileMeta, ...] = ()
     rewrite_marked: bool = False
     one_by_one: bool = False
-    state: PickState = UNKNOWN
+    state: PickState = NEVER_PICKED
     memory: int | None = None
     bucket_size: int = 0
     oldest_size: int = 0
@@ -95,7 +95,7 @@ class SkippedBucket:
     bucket: int
     runs: int
     reason: str
-    state: PickState = UNKNOWN
+    state: PickState = NEVER_PICKED
     files: int = 0
     size: int = 0
     waits_for_turn: bool = False
@@ -120,7 +120,7 @@ class PostponedRows:
 
     partition: bytes
     files: tuple[DataFileMeta, ...]
-    state: PickState = UNKNOWN
+    state: PickState = NEVER_PICKED
     bucket: int = POSTPONE_BUCKET
     reason: str = "postponed rows get their buckets"
 

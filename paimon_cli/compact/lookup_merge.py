@@ -25,7 +25,7 @@ from paimon_cli.lsm.changelog import NO_ROW, ChangedKeys, TakeRows, merged_row_n
 from paimon_cli.lsm.key_search import ABSENT
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import LEVEL, KeepAllVersions, MergeEngine, SortedRows, with_level
+from paimon_cli.lsm.sorted_rows import LEVEL_COLUMN, KeepAllVersions, MergeEngine, SortedRows, with_level
 from paimon_cli.lsm.sorted_runs import Section
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -137,8 +137,8 @@ class LookupMerge:
             else:
                 self._mark(found)
                 rows = self._with_old_rows(rows, found)
-        levels = rows.rows.column(LEVEL).to_numpy()
-        merging = replace(rows, rows=rows.rows.drop_columns([LEVEL]), merge_lone=merge_lone)
+        levels = rows.rows.column(LEVEL_COLUMN).to_numpy()
+        merging = replace(rows, rows=rows.rows.drop_columns([LEVEL_COLUMN]), merge_lone=merge_lone)
         for piece in merging.pieces_of(PIECES.lookup_piece_bytes):
             merged = engine.merge(piece)
             if self.on_changes is not None:
@@ -226,7 +226,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _levels(rows: SortedRows) -> np.ndarray:
     """The level of each row, in the order of `rows.order`."""
-    return np.asarray(rows.rows.column(LEVEL).to_numpy()[rows.order])
+    return np.asarray(rows.rows.column(LEVEL_COLUMN).to_numpy()[rows.order])
 
 
 def _keys_of(rows: SortedRows, wanted: np.ndarray) -> SortedRows:

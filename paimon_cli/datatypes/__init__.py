@@ -1,1 +1,1 @@
-"""Values and keys: types, BinaryRow bytes, bucket hash, partition directories, order of keys. Pure."""
+"""Values and keys: types, casts, BinaryRow bytes, bucket hash, partition directories, order of keys. Pure."""

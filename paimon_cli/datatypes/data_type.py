@@ -178,11 +178,11 @@ class MultisetType(NestedType):
 
     @property
     def value(self) -> DataType:
-        return COUNT
+        return _COUNT
 
     @property
     def children(self) -> tuple[DataType, ...]:
-        return self.element, COUNT
+        return self.element, _COUNT
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ DOUBLE = PlainType("DOUBLE")
 DATE = PlainType("DATE")
 STRING = StringType("VARCHAR", MAX_LENGTH)
 BYTES = BinaryType("VARBINARY", MAX_LENGTH)
-COUNT = PlainType("INT", nullable=False)
+_COUNT = PlainType("INT", nullable=False)
 
 _CONTROL_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f")
 _NO_BREAK_SPACES = frozenset("\u00a0\u2007\u202f")

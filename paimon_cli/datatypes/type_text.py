@@ -73,7 +73,7 @@ _OF_OTHERS = {
 }
 """What other databases call our types, for hints: a similar name may be another type."""
 
-MAX_DEPTH, SHOWN = 100, 60
+MAX_DEPTH, _SHOWN = 100, 60
 """Levels of nesting that are read, more than any file format can hold; characters of a long text in messages."""
 
 
@@ -280,7 +280,7 @@ class _Reader:
         at_end = self._next >= len(self._tokens)
         position = len(self._text) if at_end else self._tokens[self._next].position
         found = "the end of the text" if at_end else f"'{self._tokens[self._next].text}'"
-        shown = self._text if len(self._text) <= SHOWN else f"{self._text[:SHOWN]}..."
+        shown = self._text if len(self._text) <= _SHOWN else f"{self._text[:_SHOWN]}..."
         return UsageError(
             f"cannot read the type '{shown}'",
             f"{why}: found {found} at position {position}",

@@ -15,18 +15,19 @@ import numpy as np
 
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.errors import DamagedFile
+from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import (
-    ADD,
     ALL_FILES,
-    DELETE,
     BucketId,
+    EntryKind,
     FileFilter,
     FileIdentity,
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, is_plain
-from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
+from paimon_cli.metadata.manifest_table import ManifestTable, is_plain
+from paimon_cli.metadata.manifests import copied_manifests, encode_manifests
+from paimon_cli.metadata.partition_ranges import partition_stats
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import cached_property
 
@@ -97,7 +98,7 @@ class FileTable:
             known = left.get(entry.identity)
             if known is None:
                 left[entry.identity] = (entry.kind, row)
-            elif known[0] == ADD and entry.kind == DELETE:
+            elif known[0] == EntryKind.ADD and entry.kind == EntryKind.DELETE:
                 del left[entry.identity]
         left_out = np.zeros(len(self), dtype=bool)
         left_out[repeated] = True
@@ -259,7 +260,7 @@ class FileTable:
         kinds, buckets, levels, schemas = (self.numbers(name)[rows] for name in ("kinds", "buckets", "levels", "schema_ids"))
         counts = np.bincount(self.codes[rows])
         partitions = {self.partitions[code]: int(counts[code]) for code in np.flatnonzero(counts).tolist()}
-        added = int((kinds == ADD).sum())
+        added = int((kinds == EntryKind.ADD).sum())
         return ManifestFileMeta(
             file_name="",
             file_size=size,
@@ -298,8 +299,8 @@ class _Partitions:
             if value not in self.numbers:
                 self.numbers[value] = len(self.numbers)
                 self._kept.append(self._wanted.keeps_partition(value))
-        counts = np.bincount(codes[piece.kinds == ADD], minlength=len(values))
-        counts -= np.bincount(codes[piece.kinds == DELETE], minlength=len(values))
+        counts = np.bincount(codes[piece.kinds == EntryKind.ADD], minlength=len(values))
+        counts -= np.bincount(codes[piece.kinds == EntryKind.DELETE], minlength=len(values))
         for value, count in zip(values, counts.tolist(), strict=True):
             self._wanted.count_files(value, count)
         numbers = np.array([self.numbers[value] for value in values], dtype=np.int32)
@@ -309,7 +310,9 @@ class _Partitions:
 
 def deleted_partitions(pieces: Iterable[ManifestTable]) -> set[bytes]:
     """The partitions with DELETE entries."""
-    return {value for piece in pieces for value in piece.partitions.take(np.flatnonzero(piece.kinds == DELETE)).coded()[1]}
+    return {
+        value for piece in pieces for value in piece.partitions.take(np.flatnonzero(piece.kinds == EntryKind.DELETE)).coded()[1]
+    }
 
 
 def _joined(columns: list[np.ndarray]) -> np.ndarray:
@@ -319,12 +322,12 @@ def _joined(columns: list[np.ndarray]) -> np.ndarray:
 def _dead(table: FileTable) -> np.ndarray | None:
     """Whether each entry is not a live file: a DELETE, or an ADD that was deleted. None if there are only ADDs."""
     kinds = table.numbers("kinds")
-    if (kinds == ADD).all():
+    if (kinds == EntryKind.ADD).all():
         return None
-    deletes = kinds == DELETE
+    deletes = kinds == EntryKind.DELETE
     hashes = _identity_hashes(table)
     suspects = np.flatnonzero(~deletes & np.isin(hashes, hashes[deletes]))
-    dead = kinds != ADD
+    dead = kinds != EntryKind.ADD
     removed = suspects[_is_deleted(table, suspects, np.flatnonzero(deletes), hashes)]
     dead[removed] = True
     if len(removed) < np.count_nonzero(deletes):

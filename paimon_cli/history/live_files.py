@@ -20,7 +20,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.manifests import may_hold_any
+from paimon_cli.metadata.partition_ranges import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import cached_property

@@ -14,7 +14,7 @@ import numpy as np
 
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import KeepManifest, ManifestReader
-from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestFileMeta
+from paimon_cli.metadata.data_file import EntryKind, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import cached_property
@@ -53,7 +53,7 @@ class PartitionEntries:
 
     @cached_property
     def _added_counts(self) -> list[int]:
-        added = self.table.numbers("kinds") == ADD
+        added = self.table.numbers("kinds") == EntryKind.ADD
         counts: list[int] = self.table.numbers("total_buckets")[added].tolist()
         return counts
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import (
     ALL_FILES,
-    DELETE,
     BucketId,
+    EntryKind,
     FileFilter,
     IndexManifestEntry,
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list, noted_lists
+from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list, inlined_lists
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.pieces import PIECES
@@ -113,7 +113,7 @@ class ManifestReader:
 
         On object stores, lists whose content the snapshot itself repeats are not read.
         """
-        repeated = noted_lists(snapshot.properties) if self.storage.is_remote else {}
+        repeated = inlined_lists(snapshot.properties) if self.storage.is_remote else {}
         base, delta = repeated.get(snapshot.base_manifest_list), repeated.get(snapshot.delta_manifest_list)
         try:
             if base is None and delta is None and self.storage.is_remote and self.threads > 1:
@@ -244,7 +244,7 @@ class ManifestReader:
         """
         found = 0
         for piece in pieces:
-            found += int((piece.kinds == DELETE).sum())
+            found += int((piece.kinds == EntryKind.DELETE).sum())
             yield piece
         listed = sum(meta.num_deleted_files for meta in manifests)
         if found != listed:

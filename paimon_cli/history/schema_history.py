@@ -16,7 +16,8 @@ from paimon_cli.metadata.table_layout import (
     parse_numbered,
 )
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import PutOutcome, Storage, first_entries, first_named, why_missing
+from paimon_cli.storage.directories import first_named, why_missing
+from paimon_cli.storage.storage import PutOutcome, Storage, first_entries
 from paimon_cli.storage.threads import together
 
 

@@ -23,7 +23,8 @@ from paimon_cli.metadata.table_layout import (
     parse_numbered,
 )
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import Storage, first_named
+from paimon_cli.storage.directories import first_named
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import Ahead, cached_property, together
 
 _TRIES = 3

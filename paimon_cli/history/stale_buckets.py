@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import EntryKind, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 
 
@@ -75,7 +75,7 @@ def _examined(context: TableContext, snapshot: Snapshot, partition: bytes, count
         CommittedFile(entry, commit.id)
         for commit in reversed(commits)
         for entry in (context.manifests.delta_entries(commit) if commit.commit_kind != COMPACT else ())
-        if entry.kind == ADD and entry.partition == partition and entry.total_buckets == buckets
+        if entry.kind == EntryKind.ADD and entry.partition == partition and entry.total_buckets == buckets
     ]
     return StalePartition(partition, counts, buckets, tuple(stale), tuple(written))
 

@@ -19,7 +19,7 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout, partition
 from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode, gates_of
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.column_options import renamed_in_options, without_sequence_fields
-from paimon_cli.options.option_catalog import OPEN, refuse
+from paimon_cli.options.option_catalog import Operation, refuse
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
 from paimon_cli.storage.injected import Clock, NoTrace, RandomSource, SystemClock, SystemRandom, Trace
 from paimon_cli.storage.storage import Storage
@@ -144,7 +144,7 @@ class TableContext(TableHistory):
         context.__dict__.update(schemas=schemas)  # `schemas` has cached the schema
         if opened is not None:
             context.__dict__["snapshots"] = opened.snapshots
-        context.check(OPEN)
+        context.check(Operation.OPEN)
         return context
 
     @cached_property

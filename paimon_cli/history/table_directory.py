@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
-from paimon_cli.storage.storage import MAX_EXAMINED, FileStatus, Storage, first_entries
+from paimon_cli.storage.directories import MAX_EXAMINED
+from paimon_cli.storage.storage import FileStatus, Storage, first_entries
 
-PAIMON, DELTA, HUDI, ICEBERG = "Paimon", "Delta Lake", "Hudi", "Iceberg"
+PAIMON, DELTA_LAKE, HUDI, ICEBERG = "Paimon", "Delta Lake", "Hudi", "Iceberg"
 
 
 class TableDirectory(NamedTuple):
@@ -48,7 +49,7 @@ def _has_iceberg_metadata(storage: Storage, directory: str) -> bool:
 
 _MARKERS: dict[str, tuple[str, str, Callable[[Storage, str], bool]]] = {
     PAIMON: ("schema", "schema/schema-*", is_table),
-    DELTA: ("_delta_log", "_delta_log", _has_entries("_delta_log")),
+    DELTA_LAKE: ("_delta_log", "_delta_log", _has_entries("_delta_log")),
     HUDI: (".hoodie", ".hoodie", _has_entries(".hoodie")),
     ICEBERG: ("metadata", "metadata/*.metadata.json", _has_iceberg_metadata),
 }

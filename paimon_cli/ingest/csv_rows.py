@@ -25,7 +25,7 @@ from paimon_cli.pieces import PIECES
 NOT_ENCODABLE = "\ud800"
 """A lone surrogate, which no encoding accepts."""
 NEVER_CLOSED = "a quoted cell is never closed"
-UNREADABLE = (pa.ArrowInvalid, OSError, EOFError, LZMAError)
+_UNREADABLE = (pa.ArrowInvalid, OSError, EOFError, LZMAError)
 
 
 def csv_batches(
@@ -93,7 +93,7 @@ class _Quotes:
     def check_rest(self) -> None:
         """Raise `BadInput` if the rest of the text has an open cell, which explains why it cannot be parsed."""
         if self._checked is not None:
-            with contextlib.suppress(*UNREADABLE):
+            with contextlib.suppress(*_UNREADABLE):
                 self._checked.drain()
 
     def check_file(self) -> None:
@@ -194,7 +194,7 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
         has_zeros = NOT_ENCODABLE in "".join(cells)
         hint = "--encoding utf-16" if has_zeros else "name its encoding, such as --encoding latin1"
         raise BadInput(f"cannot read the header of {split.name}", "it is not UTF-8", hint, source=split.name) from problem
-    except (csv.Error, *UNREADABLE) as problem:
+    except (csv.Error, *_UNREADABLE) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
     return cells, is_only_row
 
@@ -280,7 +280,7 @@ def _parsed(
     with open_source() as stream:
         try:
             yield from pacsv.open_csv(quotes.checked(stream), read_options, parse_options, convert_options)
-        except UNREADABLE as problem:
+        except _UNREADABLE as problem:
             quotes.check_rest()
             size = PIECES.csv_block_bytes >> 20
             hint = f"rows of more than {size} MB, with all line breaks of their cells, cannot be read; or the file is no CSV"

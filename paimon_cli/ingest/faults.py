@@ -131,8 +131,6 @@ def _null_at(array: pa.Array, rows: Sequence[int]) -> pa.Array:
     return array.take(pa.array(indices, mask=np.isin(indices, rows)))
 
 
-FAIL, SKIP = "fail", "skip"
-"""Values of `--on-error`. Any other value is the name of a file for the rejected cells."""
 MAX_SHOWN_FAULTS = 20
 MAX_VALUE_LENGTH = 4096
 """Characters of a value in the file of rejects: enough to find it in the source."""

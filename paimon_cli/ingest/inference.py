@@ -24,7 +24,7 @@ from paimon_cli.ingest.faults import Fault, converted, suggested_options
 from paimon_cli.ingest.json_rows import json_blocks, parsed_line
 from paimon_cli.ingest.source_files import SourceSplit, arrow_file, plan_sources
 from paimon_cli.ingest.text_blocks import line_bounds, text_stream
-from paimon_cli.ingest.text_form import PLAIN, TEXT, TextForm
+from paimon_cli.ingest.text_form import PLAIN, TEXT_FORMATS, TextForm
 from paimon_cli.ingest.text_values import text_of_cells
 from paimon_cli.ingest.type_evidence import ValueEvidence, type_note, values_by_key
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -56,7 +56,7 @@ def columns_of_file(
     """
     splits = plan_sources([source], format, storage_options, form)
     formats = {split.format for split in splits}
-    if len(formats) > 1 or (len({split.path for split in splits}) > 1 and not formats <= set(TEXT)):
+    if len(formats) > 1 or (len({split.path for split in splits}) > 1 and not formats <= set(TEXT_FORMATS)):
         raise BadInput(f"{source} is several files", "columns are inferred from one file, or from text files of one format")
     scan = _Scan(form, storage_options, declared or {})
     for split in splits:

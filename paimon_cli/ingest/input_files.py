@@ -15,20 +15,21 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
-from paimon_cli.history.table_directory import DELTA, HUDI, ICEBERG, PAIMON, TableDirectory, recognised_table
+from paimon_cli.history.table_directory import DELTA_LAKE, HUDI, ICEBERG, PAIMON, TableDirectory, recognised_table
 from paimon_cli.ingest.text_blocks import compression_of, uncompressed_name
-from paimon_cli.ingest.text_form import TEXT
+from paimon_cli.ingest.text_form import TEXT_FORMATS
 from paimon_cli.options.option_text import did_you_mean, nearest
+from paimon_cli.storage.directories import LEADS_NOWHERE, MAX_SIMILAR, ancestors, why_missing
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import LEADS_NOWHERE, MAX_SIMILAR, FileStatus, Storage, ancestors, first_entries, why_missing
+from paimon_cli.storage.storage import FileStatus, Storage, first_entries
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.threads import in_parallel
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 STDIN = "-"
-FORMATS = {"parquet": "parquet", "orc": "orc", "arrow": "arrow", "csv": "csv", "tsv": "csv"}
-FORMATS |= dict.fromkeys(("json", "jsonl", "ndjson"), "json")
-FORMAT_OF_EXTENSION = {f".{name}": format for name, format in FORMATS.items()}
+_FORMATS = {"parquet": "parquet", "orc": "orc", "arrow": "arrow", "csv": "csv", "tsv": "csv"}
+_FORMATS |= dict.fromkeys(("json", "jsonl", "ndjson"), "json")
+FORMAT_OF_EXTENSION = {f".{name}": format for name, format in _FORMATS.items()}
 FORMAT_OF_EXTENSION |= {".arrows": "arrow", ".feather": "arrow", ".tab": "csv"}
 
 
@@ -83,20 +84,20 @@ class NoFiles(NotFound):
 
 
 def _checked_format(format: str | None) -> str | None:
-    if format is not None and format.lower() not in FORMATS:
-        raise UsageError(f"unknown input format '{format}'", hint=f"choose one of {', '.join(FORMATS)}")
-    return FORMATS[format.lower()] if format is not None else None
+    if format is not None and format.lower() not in _FORMATS:
+        raise UsageError(f"unknown input format '{format}'", hint=f"choose one of {', '.join(_FORMATS)}")
+    return _FORMATS[format.lower()] if format is not None else None
 
 
 def _format_by_name(name: str) -> str | None:
     """The format of a file by its extension. Only text may have a compression suffix."""
     base = uncompressed_name(name)
     format = FORMAT_OF_EXTENSION.get(os.path.splitext(base)[1].lower())
-    return format if base == name or format in TEXT else None
+    return format if base == name or format in TEXT_FORMATS else None
 
 
 MEND_LINK = "correct the link, or name another file"
-SPARK_FORMATS = {DELTA: "delta", HUDI: "hudi", ICEBERG: "iceberg"}
+SPARK_FORMATS = {DELTA_LAKE: "delta", HUDI: "hudi", ICEBERG: "iceberg"}
 
 
 class _Search:
@@ -169,7 +170,7 @@ class _Search:
 
         Raises `NoFiles`; `UsageError` if a directory in the tree is a table.
         """
-        formats = (self._format,) if self._format else tuple(FORMATS)
+        formats = (self._format,) if self._format else tuple(_FORMATS)
         entries = list(self._walk(directory.path))
         for table in filter(None, self._tables.values()):
             if table.directory == directory.path:
@@ -224,7 +225,7 @@ def _source_file(storage: Storage, entry: FileStatus, given_format: str | None) 
             raise NoFiles(f"no input files in {entry.path}", "the directory is empty")
         raise UsageError(f"cannot determine the format of {entry.path}", f"known extensions: {known}", "name it with --format")
     compression = compression_of(entry.name)
-    if compression is not None and format not in TEXT:
+    if compression is not None and format not in TEXT_FORMATS:
         raise UsageError(f"{entry.path} is a {compression} file", f"{format} is compressed internally", "unpack it first")
     return SourceFile(storage, entry.path, entry.path, format, size)
 

@@ -15,10 +15,8 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.choices import OtherBuckets
 from paimon_cli.options.option_text import counted
-
-REFUSE, SKIP = "refuse", "skip"
-"""What to do with rows of other buckets."""
 
 Buckets = tuple[int | range, ...]
 
@@ -53,7 +51,7 @@ class OwnBuckets:
             wrong = lowest if lowest < 0 else highest
             has = f"the table has {counted(total, 'bucket')}, numbered from 0"
             raise UsageError(f"there is no bucket {wrong} in {context.address}", has)
-        return OwnBuckets(context.schema, total, context.options.bucket_function, buckets, others == SKIP)
+        return OwnBuckets(context.schema, total, context.options.bucket_function, buckets, others == OtherBuckets.SKIP)
 
     def accepted(self, rows: pa.RecordBatch, split: SourceSplit, tally: Tally) -> pa.RecordBatch:
         """The rows of the buckets. Others are counted in `tally`, or raise a `BadInput` that names the first one."""

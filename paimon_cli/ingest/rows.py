@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts.column_cast import with_default
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
+from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     STRING,
@@ -39,11 +39,11 @@ from paimon_cli.ingest.json_rows import Needed, nested_from_text
 from paimon_cli.ingest.own_buckets import OwnBuckets
 from paimon_cli.ingest.row_sources import FileRows, RowSource
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
-from paimon_cli.ingest.text_form import TEXT
+from paimon_cli.ingest.text_form import TEXT_FORMATS
 from paimon_cli.ingest.text_values import parse_text, text_of_cells, with_nulls
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_schema
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND, RowKind, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import nearest
 from paimon_cli.options.table_options import TableOptions
@@ -65,12 +65,18 @@ class RowKindFilter:
         """The filter of a table: `ignore-delete` drops -U and -D, `ignore-update-before` drops -U; its merge engine refuses
         kinds that it cannot merge.
         """
-        dropped = {UPDATE_BEFORE, DELETE} if options.ignore_delete else {UPDATE_BEFORE} if options.ignore_update_before else set()
+        dropped = (
+            {RowKind.UPDATE_BEFORE, RowKind.DELETE}
+            if options.ignore_delete
+            else {RowKind.UPDATE_BEFORE}
+            if options.ignore_update_before
+            else set()
+        )
         if not schema.primary_keys:
-            kinds = {UPDATE_BEFORE, UPDATE_AFTER, DELETE} - dropped
+            kinds = {RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE} - dropped
             return RowKindFilter(frozenset(dropped), tuple((kind, _append_refusal(kind)) for kind in sorted(kinds)))
         engine = merge_engine(schema, options)
-        refusals = [(kind, engine.refusal(kind)) for kind in (UPDATE_BEFORE, DELETE) if kind not in dropped]
+        refusals = [(kind, engine.refusal(kind)) for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE) if kind not in dropped]
         return RowKindFilter(frozenset(dropped), tuple((kind, refusal) for kind, refusal in refusals if refusal is not None))
 
     def accepted(self, rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
@@ -94,15 +100,15 @@ def _append_refusal(kind: int) -> BadInput:
 class IncomingRows:
     """Reads rows of a source as rows of `schema`. Picklable, so that Spark tasks can read their splits.
 
-    `kind`: the kind of every row (`INSERT` or `DELETE`). `kind_column`: an additional input column that holds +I, +U, -U or -D
-    for each row instead. A table with option `rowkind.field` takes the kind from that column. `skips_bad_rows`: invalid rows are
-    counted and left out; else the first one is an error. `missing_are_null`: a nullable column that the input lacks is null;
-    else it is an error. `table`: the table as an argument of commands in hints; empty if columns cannot be added. `own_buckets`:
-    the buckets that this writer owns; None if it writes all.
+    `kind`: the kind of every row (`RowKind.INSERT` or `RowKind.DELETE`). `kind_column`: an additional input column that holds +I,
+    +U, -U or -D for each row instead. A table with option `rowkind.field` takes the kind from that column. `skips_bad_rows`:
+    invalid rows are counted and left out; else the first one is an error. `missing_are_null`: a nullable column that the input
+    lacks is null; else it is an error. `table`: the table as an argument of commands in hints; empty if columns cannot be added.
+    `own_buckets`: the buckets that this writer owns; None if it writes all.
     """
 
     schema: TableSchema
-    kind: int = INSERT
+    kind: int = RowKind.INSERT
     kind_column: str | None = None
     source: RowSource = field(default_factory=FileRows)
     kind_filter: RowKindFilter = field(default_factory=RowKindFilter)
@@ -121,7 +127,7 @@ class IncomingRows:
                 "the table's rowkind.field column already holds the row kinds",
                 f"put +I, +U, -U or -D into '{rowkind_field}' and leave --op-column out",
             )
-        if not self.schema.primary_keys and self.kind != INSERT:
+        if not self.schema.primary_keys and self.kind != RowKind.INSERT:
             raise UsageError("an append table takes no deletes", "without a primary key no row can be identified", INSERTS_ONLY)
 
     def read(self, split: SourceSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -170,7 +176,7 @@ class IncomingRows:
         kinds = self._kinds(batch, columns, bad)
         arrival = pa.array(rows + split.order_base)
         result = pa.RecordBatch.from_arrays([arrival, kinds, *columns], schema=self._merge_schema)
-        parsed = self._parsed_columns if split.format in TEXT else frozenset()
+        parsed = self._parsed_columns if split.format in TEXT_FORMATS else frozenset()
         cells = ((int(rows[cell.row]), cell.why, name, cell.value, name in parsed) for cell, name in bad)
         faults = [*raw.faults, *(split.fault(*cell) for cell in cells)]
         if faults:
@@ -238,11 +244,11 @@ class IncomingRows:
         return frozenset(name for name, why in self._requirements.items() if why == NULLABLE)
 
     def _requirement(self, column: DataField) -> str:
-        if column.name == self.schema.options.get("rowkind.field") and self.kind != DELETE:
+        if column.name == self.schema.options.get("rowkind.field") and self.kind != RowKind.DELETE:
             return HOLDS_KINDS
         if self._is_key(column.name):
             return "part of the key"
-        if column.default_value is not None or (self.kind == DELETE and self.kind_column is None):
+        if column.default_value is not None or (self.kind == RowKind.DELETE and self.kind_column is None):
             return ""
         return NULLABLE if column.type.nullable else "NOT NULL"
 
@@ -252,7 +258,7 @@ class IncomingRows:
 
     def _is_key(self, name: str) -> bool:
         """Whether the column identifies the row. A delete in a table whose rows may move needs no partition: it looks keys up."""
-        looks_up = self.kind == DELETE and self.kind_column is None and self.schema.has_movable_rows
+        looks_up = self.kind == RowKind.DELETE and self.kind_column is None and self.schema.has_movable_rows
         return name in self.schema.primary_keys or (name in self.schema.partition_keys and not looks_up)
 
     def _column(self, raw: pa.Array, column: DataField, split: SourceSplit, bad: list[tuple[BadCell, str]]) -> pa.Array:
@@ -267,7 +273,7 @@ class IncomingRows:
         bad += ((cell, column.name) for cell in cells)
         if column.type.nullable and (column.name not in self.schema.primary_keys or self._keys_may_be_null):
             return result
-        if self.kind == DELETE and self.kind_column is None and not self._is_key(column.name):
+        if self.kind == RowKind.DELETE and self.kind_column is None and not self._is_key(column.name):
             # The values of a retraction are never read, but a NOT NULL column of the file must hold some.
             return _nulls_as_zeros(result, column.type)
         if result.null_count:
@@ -276,7 +282,7 @@ class IncomingRows:
         return result
 
     def _converted(self, raw: pa.Array, t: DataType, format: str) -> pa.Array:
-        from_text = format in TEXT
+        from_text = format in TEXT_FORMATS
         column = text_of_cells(raw) if from_text else raw
         if from_text and pa.types.is_string(column.type):
             if isinstance(t, NestedType):
@@ -292,7 +298,7 @@ class IncomingRows:
 
     def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], bad: list[tuple[BadCell, str]]) -> pa.Array:
         """The `_VALUE_KIND` of each row. Cells that hold no row kind are added to `bad`."""
-        rowkind_field = self.schema.options.get("rowkind.field") if self.kind != DELETE else None
+        rowkind_field = self.schema.options.get("rowkind.field") if self.kind != RowKind.DELETE else None
         name = self.kind_column or rowkind_field
         if name is None:
             return pa.array(np.full(batch.num_rows, self.kind, np.int8))

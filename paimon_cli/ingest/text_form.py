@@ -18,7 +18,7 @@ SPACES = " \xa0\u202f\u2009"
 FIXED_OFFSET = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 DELIMITER_OF_EXTENSION = {".tsv": "\t", ".tab": "\t"}
 
-TEXT = ("csv", "json")
+TEXT_FORMATS = ("csv", "json")
 FORMATS_OF = {
     "delimiter": ("csv",),
     "quote": ("csv",),
@@ -27,10 +27,10 @@ FORMATS_OF = {
     "columns": ("csv",),
     "decimal": ("csv",),
     "thousands": ("csv",),
-    "null_values": TEXT,
-    "timestamp_formats": TEXT,
-    "encoding": TEXT,
-    "timezone": (*TEXT, "parquet", "orc", "arrow", "table"),
+    "null_values": TEXT_FORMATS,
+    "timestamp_formats": TEXT_FORMATS,
+    "encoding": TEXT_FORMATS,
+    "timezone": (*TEXT_FORMATS, "parquet", "orc", "arrow", "table"),
 }
 """The formats to which each setting of `TextForm` applies."""
 EXAMPLE_OF = {

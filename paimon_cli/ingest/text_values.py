@@ -44,9 +44,9 @@ NOT_FINITE = r"(?i)^([+-]?inf(inity)?|nan)$"
 HEX = r"^([0-9a-fA-F]{2})*$"
 DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
-DATE, TIME = f"^{DAY}$", f"^{CLOCK}$"
+_DATE, _TIME = f"^{DAY}$", f"^{CLOCK}$"
 TIMESTAMP = rf"^{DAY}([T ]{CLOCK}(Z|z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)?)?$"
-ZONE = r":[0-9.:]*[Zz+-]"
+_ZONE = r":[0-9.:]*[Zz+-]"
 LOCAL_TIME = f"^{DAY}([T ]{CLOCK})?$"
 INSTANT = rf"^{DAY}[T ]{CLOCK}(Z|[+-][01][0-9](:?[0-5][0-9])?)$"
 """Forms that Arrow's parser reads as they are."""
@@ -57,7 +57,7 @@ MAX_NANO_DAYS = 106_750
 """Days before or after the epoch that fit 64-bit nanoseconds, less a day for the zone."""
 NULL_TEXT = pa.scalar(None, pa.string())
 NO_SUCH_TIME = "there is no such time"
-EMPTY = ("",)
+_EMPTY = ("",)
 """A quoted empty cell: a value of text and binary columns, null in others."""
 
 
@@ -69,7 +69,7 @@ def parse_text(array: pa.Array, t: DataType, form: TextForm = PLAIN) -> pa.Array
     if isinstance(t, StringType):
         return cast_atomic(array, t)
     if form.null_values or not isinstance(t, BinaryType):
-        array = with_nulls(array, [*form.null_values, *(EMPTY if not isinstance(t, BinaryType) else ())])
+        array = with_nulls(array, [*form.null_values, *(_EMPTY if not isinstance(t, BinaryType) else ())])
     if t.root == "BOOLEAN":
         return _booleans(array)
     if t.root in NUMBER_ROOTS:
@@ -158,7 +158,7 @@ def _bytes_of_hex(array: pa.Array, t: BinaryType) -> pa.Array:
 
 
 def _dates(array: pa.Array, t: DataType) -> pa.Array:
-    fits = pc.match_substring_regex(array, DATE)
+    fits = pc.match_substring_regex(array, _DATE)
     if not _all(fits) and _has_far_years(array):
         return _one_by_one(array, t)
     require(array, fits, "a DATE is written YYYY-MM-DD")
@@ -166,7 +166,7 @@ def _dates(array: pa.Array, t: DataType) -> pa.Array:
 
 
 def _times(array: pa.Array, t: TimeType) -> pa.Array:
-    _require_form(array, TIME, "a TIME is written HH:MM:SS[.fff]")
+    _require_form(array, _TIME, "a TIME is written HH:MM:SS[.fff]")
     texts = pc.binary_join_element_wise("1970-01-01", _with_digits(array, min(t.precision, 3), 3), "T")
     try:
         return _parse(texts, pa.timestamp("ms")).cast(pa.time32("ms"))
@@ -182,7 +182,7 @@ def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.A
     if _has_far_years(array):
         return _one_by_one(array, t)
     _require_form(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction][offset]")
-    has_zone = pc.match_substring_regex(array, ZONE)
+    has_zone = pc.match_substring_regex(array, _ZONE)
     if timezone is None and t.root == "TIMESTAMP_LTZ":
         require(array, has_zone, NEEDS_ZONE)
     elif timezone is None:

@@ -35,7 +35,7 @@ from paimon_cli.ingest.number_form import PLAIN_NUMBERS, USUAL_FORMS, flags_of
 from paimon_cli.ingest.text_form import TextForm, null_value_flag
 from paimon_cli.ingest.text_values import NOT_FINITE, NUMBER, TIMESTAMP, parse_text
 
-NUMBERS = (BIGINT, DOUBLE)
+_NUMBERS = (BIGINT, DOUBLE)
 TIMES = (
     DATE,
     TimeType(3),
@@ -212,14 +212,14 @@ class ValueEvidence:
     def __init__(self, form: TextForm, candidates: tuple[DataType, ...]) -> None:
         self._form = form
         self.texts = TextEvidence(form, candidates)
-        self._numbers = TextEvidence(form, NUMBERS)
+        self._numbers = TextEvidence(form, _NUMBERS)
         self._has_booleans = False
         self._element: ValueEvidence | None = None
         self._fields: dict[str, ValueEvidence] | None = None
 
     @staticmethod
     def of_csv(form: TextForm) -> ValueEvidence:
-        return ValueEvidence(form, (BOOLEAN, *NUMBERS, *TIMES))
+        return ValueEvidence(form, (BOOLEAN, *_NUMBERS, *TIMES))
 
     @staticmethod
     def of_json(form: TextForm) -> ValueEvidence:

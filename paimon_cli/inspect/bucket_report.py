@@ -14,8 +14,8 @@ from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.inspect.findings.bucket_rules import SIZES
-from paimon_cli.inspect.findings.examined_table import DUE, STALLED, ExaminedTable
-from paimon_cli.inspect.findings.finding import ADVICE, BUCKETS, COMPACTION, METADATA, SEVERITIES, SMALL_FILES, Finding
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import ADVICE, METADATA, SEVERITIES, Code, Finding, Topic
 from paimon_cli.inspect.findings.runner import finding_about, findings_of
 from paimon_cli.lsm.sorted_runs import count_runs, highest_level
 from paimon_cli.maintain.mark_done import done_times
@@ -112,7 +112,7 @@ def findings_by_bucket(table: ExaminedTable) -> dict[BucketId, list[Finding]]:
 
     An option that cannot be read keeps all buckets from being judged, and is the finding about each.
     """
-    found = findings_of(table, ADVICE, (COMPACTION, SMALL_FILES, BUCKETS), (METADATA,))
+    found = findings_of(table, ADVICE, (Topic.COMPACTION, Topic.SMALL_FILES, Topic.BUCKETS), (METADATA,))
     try:
         table.needs  # noqa: B018  (raises, once for all buckets)
     except UsageError as error:
@@ -192,7 +192,7 @@ def _bucket_row(context: TableContext, state: BucketFiles, skew: float, findings
 
 def reason_of(finding: Finding) -> str:
     """What a finding says about a bucket."""
-    return "compaction is due" if finding.code in (STALLED, DUE) else finding.message
+    return "compaction is due" if finding.code in (Code.STALLED, Code.DUE) else finding.message
 
 
 def visible_rows(context: TableContext, state: BucketFiles) -> int | None:

@@ -16,7 +16,7 @@ LABELS, NOTES, ROW = 200, 110, 20
 """Pixels: width of the labels left of bars, width of the notes right of them, height of a row."""
 MARGIN = 12
 """Pixels around a drawing that stands alone: the texts of charts begin and end at its edges."""
-MAX_POINTS, MAX_COLUMNS = 240, 60
+MAX_POINTS, _MAX_COLUMNS = 240, 60
 LONGEST_LABEL, LONGEST_TEXT = 28, 300
 _TOP, _BOTTOM = 14, 26
 T = TypeVar("T")
@@ -212,7 +212,7 @@ def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) 
     return height, [*body, *_ends(left, height, x_axis)]
 
 
-def binned(items: Sequence[T], most: int = MAX_COLUMNS) -> list[Sequence[T]]:
+def binned(items: Sequence[T], most: int = _MAX_COLUMNS) -> list[Sequence[T]]:
     """The items in at most `most` groups of neighbours, all of the same size except the last."""
     size = max(1, math.ceil(len(items) / most))
     return [items[begin : begin + size] for begin in range(0, len(items), size)]

@@ -18,13 +18,13 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE
+from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.threads import in_parallel
 
-FILES, MANIFESTS, POSTPONED_ROWS = "files", "manifests", "postponed rows"
+DATA_FILES, MANIFESTS, POSTPONED_ROWS = "files", "manifests", "postponed rows"
 """What a COMPACT snapshot rewrote: data files, only manifests, or postponed rows that it moved to their buckets."""
 NONE = "none"
 """Shown for levels if a compaction replaced no file, or produced none."""
@@ -149,7 +149,7 @@ def _row(context: TableContext, snapshot: Snapshot) -> CompactionRow | None:
     return CompactionRow(
         snapshot_id=snapshot.id,
         time=snapshot.time_millis,
-        what=MANIFESTS if not buckets else POSTPONED_ROWS if POSTPONE_BUCKET in buckets else FILES,
+        what=MANIFESTS if not buckets else POSTPONED_ROWS if POSTPONE_BUCKET in buckets else DATA_FILES,
         commit_user=shown_name(snapshot.commit_user),
         partitions=tuple(sorted(texts, key=natural_order)),
         buckets=sum(bucket != POSTPONE_BUCKET for bucket in buckets),
@@ -189,11 +189,11 @@ class _Changes:
 
     def figures(self, entries: np.ndarray) -> RewrittenFiles:
         kinds = self.table.numbers("kinds")[entries]
-        before, after = entries[kinds == DELETE], entries[kinds == ADD]
+        before, after = entries[kinds == EntryKind.DELETE], entries[kinds == EntryKind.ADD]
         levels = f"{self._levels(before)} -> {self._levels(after)}" if len(entries) else ""
         upgraded = {self.names[row] for row in before.tolist()} & {self.names[row] for row in after.tolist()}
         is_rewritten = np.array([self.names[row] not in upgraded for row in entries.tolist()], dtype=bool)
-        before, after = entries[is_rewritten & (kinds == DELETE)], entries[is_rewritten & (kinds == ADD)]
+        before, after = entries[is_rewritten & (kinds == EntryKind.DELETE)], entries[is_rewritten & (kinds == EntryKind.ADD)]
         rows, sizes = self.table.numbers("row_counts"), self.table.numbers("sizes")
         return RewrittenFiles(
             levels,

@@ -27,7 +27,7 @@ from paimon_cli.lsm.compaction_simulation import (
 from paimon_cli.lsm.leveled_compaction import FANOUT, simulate_leveled
 from paimon_cli.lsm.simulated_bucket import Figures
 from paimon_cli.lsm.sorted_runs import SortedRun, sorted_runs
-from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta
+from paimon_cli.metadata.data_file import DataFileMeta, EntryKind
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.injected import local_hour
@@ -126,10 +126,10 @@ def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
         entries = context.manifests.delta_entries(snapshot)
         flushed: dict[Hashable, list[DataFileMeta]] = {}
         for entry in entries:
-            if entry.kind == ADD:
+            if entry.kind == EntryKind.ADD:
                 flushed.setdefault(entry.bucket_id, []).append(entry.file)
                 totals.append(entry.total_buckets)
-        emptied = frozenset(entry.bucket_id for entry in entries if entry.kind == DELETE)
+        emptied = frozenset(entry.bucket_id for entry in entries if entry.kind == EntryKind.DELETE)
         runs = {bucket_id: _runs_of(context, files) for bucket_id, files in flushed.items()}
         commits.append(SimulatedCommit[RunModel](snapshot.time_millis, runs, emptied))
     return SimulatedWorkload(commits, functools.partial(_merged, buckets=max(totals, default=1)), begin)
@@ -169,7 +169,7 @@ def workload_shape(document: Mapping[str, Any]) -> WorkloadShape:
 
 
 UNIVERSAL, LEVELED = "universal", "leveled"
-HISTORY, RUNS = "history", "runs"
+_HISTORY, _RUNS = "history", "runs"
 
 
 @dataclass(frozen=True)
@@ -268,14 +268,14 @@ def explain_lsm(context: TableContext, snapshot: Snapshot | None) -> LsmExplanat
 def _workload(context: TableContext, states: Mapping[tuple[str, int], BucketFiles]) -> tuple[SimulatedWorkload[RunModel], str]:
     history = history_workload(context)
     if any(commit.flushed for commit in history.commits):
-        return history, HISTORY
+        return history, _HISTORY
     commits: list[SimulatedCommit[RunModel]] = []
     for bucket_id, state in states.items():
         for run in reversed(sorted_runs(state.files, context.key_of)):
             flushed: dict[Hashable, list[RunModel]] = {bucket_id: [run_model(context, run.files)]}
             commits.append(SimulatedCommit[RunModel](0, flushed))
     total = max(state.total_buckets for state in states.values())
-    return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total)), RUNS
+    return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total)), _RUNS
 
 
 def _leveled_rewrite(bucket: LsmRow, trigger: int, level_1: int) -> int:

@@ -15,11 +15,11 @@ from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
-    ADD,
     DELETION_VECTORS,
     EMPTY_ROW,
     SOURCE_APPEND,
     SOURCE_COMPACT,
+    EntryKind,
     ManifestEntry,
     SimpleStats,
 )
@@ -209,7 +209,7 @@ def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
     for prefix, (what, why, command) in OF_OTHER_ENTRIES.items():
         if name.startswith(prefix):
             raise UsageError(f"{name} is {what}", why, f"paimon-cli {command} {context.layout.argument}")
-    kind_names = {ADD: "ADD"}
+    kind_names = {EntryKind.ADD: "ADD"}
     return [
         EntryRow(**_columns(context, entry, {}), kind=kind_names.get(entry.kind, "DELETE"), total_buckets=entry.total_buckets)
         for entry in context.manifests.manifest(name)

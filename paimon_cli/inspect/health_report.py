@@ -25,7 +25,15 @@ from paimon_cli.inspect.findings.finding import (
 )
 from paimon_cli.inspect.findings.runner import findings_of, of_damaged_entry, unopened
 
-HEALTHY, NEEDS_CARE, CRITICAL, UNREADABLE, NO_ANSWER = "healthy", "needs care", "critical", "unreadable", "no answer"
+
+class Health:
+    """States of a table."""
+
+    HEALTHY = "healthy"
+    NEEDS_CARE = "needs care"
+    CRITICAL = "critical"
+    UNREADABLE = "unreadable"
+    NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, wit
     has_keys = bool(table.context.schema.primary_keys)
     row = HealthRow(
         table=name,
-        verdict=HEALTHY,
+        verdict=Health.HEALTHY,
         files=_known(lambda: sum(len(bucket.files) for bucket in table.all_buckets)),
         size=_known(lambda: sum(file.file_size for bucket in table.all_buckets for file in bucket.files)),
         buckets=_known(lambda: len(table.buckets)),
@@ -77,7 +85,9 @@ def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, wit
         uncompacted_seconds=_known(lambda: _uncompacted_seconds(table)),
         findings=findings,
     )
-    verdict = CRITICAL if any(f.severity == ERROR for f in findings) else NEEDS_CARE if row.problems else HEALTHY
+    verdict = (
+        Health.CRITICAL if any(f.severity == ERROR for f in findings) else Health.NEEDS_CARE if row.problems else Health.HEALTHY
+    )
     return replace(row, verdict=verdict)
 
 
@@ -94,13 +104,13 @@ def _known(figure: Callable[[], T]) -> T | None:
 
 def unreadable(name: str, argument: str, error: PaimonError) -> HealthRow:
     """The row of a table that cannot be opened, or gives no answer in time."""
-    verdict = NO_ANSWER if isinstance(error, TookTooLong) else UNREADABLE
+    verdict = Health.NO_ANSWER if isinstance(error, TookTooLong) else Health.UNREADABLE
     return HealthRow(name, verdict, findings=(unopened(argument, error),))
 
 
 def damaged_entry(error: PaimonError) -> HealthRow:
     """The row of an entry of the catalog that is damaged, so that it names no table."""
-    return HealthRow(error.what, UNREADABLE, findings=(of_damaged_entry(error),))
+    return HealthRow(error.what, Health.UNREADABLE, findings=(of_damaged_entry(error),))
 
 
 def by_urgency(rows: Iterable[HealthRow]) -> list[HealthRow]:

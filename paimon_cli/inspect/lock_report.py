@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paimon_cli.storage.lock_table import HeldLock
 
 PUT_IF_ABSENT, LOCK, SERVER, UNSAFE = "put-if-absent", "lock", "server", "unsafe"
-MEANING = {
+MECHANISM_MEANING = {
     PUT_IF_ABSENT: "the storage creates a snapshot file only if it does not exist; no lock is needed",
     LOCK: "a writer publishes its snapshot while it holds a lock: a row of paimon_distributed_locks, "
     "or a lock of the Hive metastore",

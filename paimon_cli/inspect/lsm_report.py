@@ -20,7 +20,7 @@ from paimon_cli.inspect.compaction_report import percent_above
 from paimon_cli.inspect.file_report import key_values
 from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
-from paimon_cli.metadata.data_file import ADD, ALL_FILES, BucketId, FileFilter
+from paimon_cli.metadata.data_file import ALL_FILES, BucketId, EntryKind, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.injected import moment_of_wall_clock
@@ -154,7 +154,7 @@ def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Seq
                 continue
             for entry in context.manifests.delta_entries(past):
                 bucket_id = entry.bucket_id
-                if entry.kind == ADD and bucket_id in missing and entry.file.level == top[bucket_id]:
+                if entry.kind == EntryKind.ADD and bucket_id in missing and entry.file.level == top[bucket_id]:
                     found[bucket_id] = LastFull(past.time_millis, past.id)
     return from_files | found
 

@@ -25,14 +25,14 @@ from paimon_cli.inspect.lsm_report import RunRow, run_rows
 from paimon_cli.inspect.table_description import TableDescription, describe_table
 from paimon_cli.inspect.version_report import SnapshotRow, snapshot_rows
 from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
-from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.redaction import shown_name
 
-MAX_SNAPSHOTS, MAX_CHANGES = 20_000, 2_000
+_MAX_SNAPSHOTS, MAX_CHANGES = 20_000, 2_000
 """The most snapshots that are counted, and the most whose changes are read; newest first."""
-MAX_BUCKETS, MAX_TREES, MAX_RUNS, MAX_USERS = 30, 6, 40, 12
+_MAX_BUCKETS, MAX_TREES, MAX_RUNS, MAX_USERS = 30, 6, 40, 12
 RANDOM_USERS = "one-off jobs"
 """The label of commit users that are random UUIDs, which jobs get without a name."""
 
@@ -146,11 +146,11 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
     states = sorted(examined.all_buckets, key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
     damaged: list[PaimonError] = []  # `health` reports them
-    snapshots = list(islice(table.snapshots.newest_first(on_damage=damaged.append), MAX_SNAPSHOTS))
+    snapshots = list(islice(table.snapshots.newest_first(on_damage=damaged.append), _MAX_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
     worst = sorted(range(len(states)), key=lambda n: _most_to_merge_first(levels[n]))
-    shown = sorted((levels[n] for n in worst[:MAX_BUCKETS]), key=lambda row: natural_order(row.bucket))
+    shown = sorted((levels[n] for n in worst[:_MAX_BUCKETS]), key=lambda row: natural_order(row.bucket))
     trees = [_tree(context, states[n]) for n in worst[:MAX_TREES]] if has_keys else []
     return ReportFigures(
         name=name,
@@ -187,7 +187,7 @@ def table_state(table: CatalogTable, commits: int = 6) -> TableState:
         most_runs=max((bucket.runs or 0 for bucket in levels), default=0) if has_keys else None,
         due=_debt(examined).due,
         commits=tuple(snapshot_rows(table, commits, on_damage=damaged.append)),
-        levels=tuple(levels[:MAX_BUCKETS]),
+        levels=tuple(levels[:_MAX_BUCKETS]),
     )
 
 
@@ -235,7 +235,7 @@ def _debt(table: ExaminedTable) -> CompactionDebt:
     if not decisions:
         return replace(nothing, refusal=refusal)
     rows = decision_rows(table.context, list(due.values()))
-    largest = sorted(rows, key=lambda row: -row.read_bytes)[:MAX_BUCKETS]
+    largest = sorted(rows, key=lambda row: -row.read_bytes)[:_MAX_BUCKETS]
     totals = (sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows))
     return CompactionDebt(len(rows), len(states), *totals, level_0, tuple(largest))
 
@@ -262,7 +262,7 @@ class _State:
         self._count = self._size = self._oldest = 0
         for state in states:
             for file in state.files:
-                entry = ManifestEntry(ADD, state.partition, state.bucket, state.total_buckets, file)
+                entry = ManifestEntry(EntryKind.ADD, state.partition, state.bucket, state.total_buckets, file)
                 self._add(entry)
             self._update_figures(state.bucket_id)
 
@@ -281,7 +281,7 @@ class _State:
 
     def undo(self, entries: Sequence[ManifestEntry]) -> None:
         for entry in reversed(entries):
-            if entry.kind == ADD:
+            if entry.kind == EntryKind.ADD:
                 removed = self._files[entry.bucket_id].pop(entry.identity, None)
                 self._count -= removed is not None
                 self._size -= removed.size if removed is not None else 0

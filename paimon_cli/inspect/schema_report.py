@@ -32,7 +32,7 @@ from paimon_cli.storage.redaction import MASK, holds_secret, names_secret, shown
 LIKENESS = 0.6
 OF_TABLE, OF_CALL, OF_PAIMON, UNSET = "table", "call", "default", "unset"
 """Origins of the value of an option."""
-ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+_ADDED, _REMOVED, _CHANGED = "added", "removed", "changed"
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ def schema_changes(before: TableSchema, after: TableSchema) -> list[SchemaChange
 def _change(subject: str, name: str, before: str | None, after: str | None) -> list[SchemaChange]:
     if before == after:
         return []
-    change = ADDED if before is None else REMOVED if after is None else CHANGED
+    change = _ADDED if before is None else _REMOVED if after is None else _CHANGED
     shown = (None if value is None else _shown(name, value) for value in (before, after))
     return [SchemaChange(subject, name, change, *shown)]
 
@@ -301,10 +301,10 @@ def schema_below(table: CatalogTable, schema: TableSchema) -> TableSchema:
 def _column_changes(before: TableSchema, after: TableSchema) -> Iterator[SchemaChange]:
     old, new = ({field.id: field for field in schema.fields} for schema in (before, after))
     for removed in (field for field in before.fields if field.id not in new):
-        yield SchemaChange("column", removed.name, REMOVED, type_to_sql(removed.type), None)
+        yield SchemaChange("column", removed.name, _REMOVED, type_to_sql(removed.type), None)
     for field in after.fields:
         if field.id not in old:
-            yield SchemaChange("column", field.name, ADDED, None, type_to_sql(field.type))
+            yield SchemaChange("column", field.name, _ADDED, None, type_to_sql(field.type))
             continue
         earlier = old[field.id]
         pairs = {

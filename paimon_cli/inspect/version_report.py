@@ -214,8 +214,8 @@ def _branch_row(table: CatalogTable, name: str) -> BranchRow | None:
     )
 
 
-BASE, DELTA, CHANGELOG, INDEX = "base", "delta", "changelog", "index"
-LISTS = (BASE, DELTA, CHANGELOG, INDEX)
+_BASE, _DELTA, _CHANGELOG, _INDEX = "base", "delta", "changelog", "index"
+LISTS = (_BASE, _DELTA, _CHANGELOG, _INDEX)
 
 
 @dataclass(frozen=True)
@@ -258,13 +258,13 @@ def manifest_rows(
 
 
 def _rows_of(table: CatalogTable, snapshot: Snapshot, name: str) -> Iterator[ManifestRow]:
-    if name == INDEX:
+    if name == _INDEX:
         yield from _index_rows(table, snapshot.index_manifest)
         return
     list_names = {
-        BASE: snapshot.base_manifest_list,
-        DELTA: snapshot.delta_manifest_list,
-        CHANGELOG: snapshot.changelog_manifest_list,
+        _BASE: snapshot.base_manifest_list,
+        _DELTA: snapshot.delta_manifest_list,
+        _CHANGELOG: snapshot.changelog_manifest_list,
     }
     list_name = list_names[name]
     if list_name is not None:
@@ -290,4 +290,4 @@ def _index_rows(table: CatalogTable, name: str | None) -> Iterator[ManifestRow]:
     if name is not None:
         entries = table.manifests.index_manifest(name)
         size = table.storage.file_size(table.layout.manifest(name))
-        yield ManifestRow(INDEX, name, size, added=len(entries), deleted=0, schema_id=None)
+        yield ManifestRow(_INDEX, name, size, added=len(entries), deleted=0, schema_id=None)

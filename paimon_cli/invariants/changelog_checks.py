@@ -26,14 +26,14 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.invariants.violation import CHANGELOGS, FULL, Invariant, Violation, declare
+from paimon_cli.invariants.violation import FULL, CheckGroup, Invariant, Violation, declare
 from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
-from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, ManifestEntry
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.changelog_producers import ChangelogProducer
 from paimon_cli.pieces import PIECES
@@ -41,7 +41,7 @@ from paimon_cli.pieces import PIECES
 declare(
     Invariant(
         "PV058",
-        CHANGELOGS,
+        CheckGroup.CHANGELOGS,
         FULL,
         "changelogs lead from the rows of each snapshot to the rows of the next",
         of_unreadable_file=True,
@@ -50,15 +50,15 @@ declare(
 
 Rows = Iterator[pa.RecordBatch]
 
-BEFORE, AFTER = 0, 1 << 62
+_BEFORE, _AFTER = 0, 1 << 62
 """Sequence numbers assigned to the rows of the first and the last snapshot; changes are numbered between them."""
 FILE_BITS = 40
 WRONG = "_WRONG"
-"""A column with the reason (a key of `MEANINGS`) why a row is wrong."""
-NOTHING = -1
+"""A column with the reason (a key of `_MEANINGS`) why a row is wrong."""
+_NOTHING = -1
 
 REPEATED, ALONE, BASELESS, OTHER_BASE, UNSHOWN, OTHER_ROW, LEFT_OUT, STRANGE = range(1, 9)
-MEANINGS = {
+_MEANINGS = {
     REPEATED: "a +I of a key that has a row",
     ALONE: "half of a pair of -U and +U",
     BASELESS: "a -U or -D of a key without a row",
@@ -165,7 +165,7 @@ def _changes(context: TableContext, commits: Sequence[Snapshot]) -> dict[BucketI
 def _grouped(entries: Iterator[ManifestEntry]) -> dict[BucketId, BucketFiles]:
     files: dict[BucketId, list[DataFileMeta]] = {}
     for entry in entries:
-        if entry.kind == ADD:
+        if entry.kind == EntryKind.ADD:
             files.setdefault(entry.bucket_id, []).append(entry.file)
     return {bucket_id: BucketFiles(*bucket_id, 1, tuple(found)) for bucket_id, found in files.items()}
 
@@ -187,7 +187,7 @@ def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
         return
     span = f"of snapshot {replay.last}" if replay.first == replay.last else f"of snapshots {replay.first} to {replay.last}"
     for reason, (count, key) in sorted(found.items()):
-        yield Violation("PV058", where, f"the changelog {span} has {MEANINGS[reason]}: {count}, the first with {key}")
+        yield Violation("PV058", where, f"the changelog {span} has {_MEANINGS[reason]}: {count}, the first with {key}")
 
 
 def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
@@ -231,9 +231,9 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
         return
     before = replace(replay.before, files=tuple(file for file in replay.before.files if file.file_name in names))
     runs: list[OpenRun] = [
-        functools.partial(_numbered, context, before, BEFORE, memory),
+        functools.partial(_numbered, context, before, _BEFORE, memory),
         *_opened(context, replay.after.bucket_id, changes, memory),
-        functools.partial(_numbered, context, after, AFTER, memory),
+        functools.partial(_numbered, context, after, _AFTER, memory),
     ]
     compared = ChangedKeys.of(context.schema, context.options).compared or tuple(columns)
     replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine.oldest_wins)
@@ -278,7 +278,7 @@ def _file_of_changes(context: TableContext, bucket_id: BucketId, file: DataFileM
 def _written(context: TableContext, bucket: BucketFiles, memory: int) -> Rows:
     """The rows that a commit wrote, merged to one row per key."""
     for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], keep_kinds=True, memory=memory):
-        yield _with_number(batch, np.full(batch.num_rows, BEFORE))
+        yield _with_number(batch, np.full(batch.num_rows, _BEFORE))
 
 
 def _shown_at_once(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Rows:
@@ -288,7 +288,7 @@ def _shown_at_once(context: TableContext, bucket_id: BucketId, files: Sequence[D
     keys = context.schema.trimmed_primary_keys
     for batch in merge_in_passes(runs, keys, engine, max_merged_runs(context, memory), keys_repeat=True):
         at = batch.schema.get_field_index(SEQUENCE_NUMBER)
-        yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, AFTER), pa.int64()))
+        yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, _AFTER), pa.int64()))
 
 
 class LastRow(WholeRowEngine):
@@ -313,7 +313,7 @@ class ChangelogComparison(WholeRowEngine):
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         batch, first, last = rows.rows, rows.order[rows.starts], rows.last_of_each_key
-        is_shown = batch.column(SEQUENCE_NUMBER).to_numpy() == AFTER
+        is_shown = batch.column(SEQUENCE_NUMBER).to_numpy() == _AFTER
         added = (batch.column(VALUE_KIND).to_numpy() & 1) == 0
         lone = first == last
         wrong = np.where(lone & ~is_shown[first], UNSHOWN, 0)
@@ -332,7 +332,7 @@ def _marked(batch: pa.RecordBatch, rows: np.ndarray, wrong: np.ndarray) -> pa.Re
 
 @dataclass(frozen=True)
 class Replayed(WholeRowEngine):
-    """Follows each key from its row BEFORE through its changes to its row AFTER; returns mismatching rows with a column WRONG.
+    """Follows each key from its row _BEFORE through its changes to its row _AFTER; returns mismatching rows with a column WRONG.
 
     `compared`: the columns that decide whether rows are equal. `adds_only`: a single +U adds a row, as in first-row tables, whose
     changelog contains each new row with the kind that it was written with.
@@ -345,26 +345,26 @@ class Replayed(WholeRowEngine):
         batch, order = rows.rows, rows.order
         numbers = batch.column(SEQUENCE_NUMBER).to_numpy()[order]
         kinds = batch.column(VALUE_KIND).to_numpy()[order].astype(np.int64)
-        is_after = numbers == AFTER
+        is_after = numbers == _AFTER
         if self.adds_only:
-            kinds[kinds == UPDATE_AFTER] = INSERT
-        kinds[(numbers == BEFORE) | is_after] = INSERT
-        previous = np.append(np.int64(NOTHING), kinds[:-1])
-        previous[rows.starts] = NOTHING
-        exists = (previous == INSERT) | (previous == UPDATE_AFTER)
-        is_back = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
-        is_new = (kinds == INSERT) & ~is_after & (numbers != BEFORE)
+            kinds[kinds == RowKind.UPDATE_AFTER] = RowKind.INSERT
+        kinds[(numbers == _BEFORE) | is_after] = RowKind.INSERT
+        previous = np.append(np.int64(_NOTHING), kinds[:-1])
+        previous[rows.starts] = _NOTHING
+        exists = (previous == RowKind.INSERT) | (previous == RowKind.UPDATE_AFTER)
+        is_back = (kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)
+        is_new = (kinds == RowKind.INSERT) & ~is_after & (numbers != _BEFORE)
         wrong = np.zeros(len(order), dtype=np.int64)
         wrong[is_new & exists] = REPEATED
-        wrong[((previous == UPDATE_BEFORE) != (kinds == UPDATE_AFTER))] = ALONE
-        wrong[is_back & ~exists & (previous != UPDATE_BEFORE)] = BASELESS
-        wrong[is_after & (previous == NOTHING)] = UNSHOWN
-        wrong[is_after & (previous == DELETE)] = OTHER_ROW
+        wrong[((previous == RowKind.UPDATE_BEFORE) != (kinds == RowKind.UPDATE_AFTER))] = ALONE
+        wrong[is_back & ~exists & (previous != RowKind.UPDATE_BEFORE)] = BASELESS
+        wrong[is_after & (previous == _NOTHING)] = UNSHOWN
+        wrong[is_after & (previous == RowKind.DELETE)] = OTHER_ROW
         followed = np.flatnonzero((is_back | is_after) & exists)
         unlike = followed[differing(batch, order[followed - 1], order[followed], self.compared)]
         wrong[unlike] = np.where(is_after[unlike], OTHER_ROW, OTHER_BASE)
         ends = rows.ends - 1
         left = ~is_after[ends] & (wrong[ends] == 0)
-        wrong[ends[left & ((kinds[ends] == INSERT) | (kinds[ends] == UPDATE_AFTER))]] = LEFT_OUT
-        wrong[ends[left & (kinds[ends] == UPDATE_BEFORE)]] = ALONE
+        wrong[ends[left & ((kinds[ends] == RowKind.INSERT) | (kinds[ends] == RowKind.UPDATE_AFTER))]] = LEFT_OUT
+        wrong[ends[left & (kinds[ends] == RowKind.UPDATE_BEFORE)]] = ALONE
         return _marked(batch, order, wrong)

@@ -23,7 +23,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import BY_CODE, Violation
 from paimon_cli.metadata.data_file import BucketId, ManifestEntry
 
-MODULES = (
+_MODULES = (
     snapshot_checks,
     metadata_checks,
     index_checks,
@@ -33,13 +33,13 @@ MODULES = (
     pruning_checks,
     changelog_checks,
 )
-TABLE_CHECKS = OF_HISTORY.checks_in(MODULES)
-WITHOUT_SCHEMAS = (*TABLE_CHECKS, *WITHOUT_SCHEMA.checks_in(MODULES))
+TABLE_CHECKS = OF_HISTORY.checks_in(_MODULES)
+WITHOUT_SCHEMAS = (*TABLE_CHECKS, *WITHOUT_SCHEMA.checks_in(_MODULES))
 """The checks that need no readable schema."""
-REFERENCE_CHECKS = OF_REFERENCES.checks_in(MODULES)
-META_CHECKS = OF_VERSION.checks_in(MODULES)
-STEP_CHECKS = OF_STEP.checks_in(MODULES)
-BUCKET_CHECKS = OF_BUCKET.checks_in(MODULES)
+REFERENCE_CHECKS = OF_REFERENCES.checks_in(_MODULES)
+META_CHECKS = OF_VERSION.checks_in(_MODULES)
+STEP_CHECKS = OF_STEP.checks_in(_MODULES)
+BUCKET_CHECKS = OF_BUCKET.checks_in(_MODULES)
 INVARIANTS = tuple(sorted(BY_CODE.values(), key=lambda invariant: invariant.code))
 """All invariants."""
 
@@ -83,7 +83,7 @@ def check_change(version: Version, before: Version | None) -> Iterator[Violation
 def check_walked(version: WalkedVersion) -> Iterator[Violation]:
     """Checks of what a commit changed, including its new manifests; `check_state` checks the resulting live files."""
     yield from _reporting_decode_errors(version, metadata_checks.manifests_hold_what_is_listed(version))
-    yield from _reporting_decode_errors(version, metadata_checks.lists_are_what_is_noted(version))
+    yield from _reporting_decode_errors(version, metadata_checks.inlined_lists_are_the_stored_ones(version))
     yield from check_change(version, version.before)
 
 

@@ -10,23 +10,27 @@ from paimon_cli.bucket.data_file_reader import stored_shape
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import FILES, REFERENCES, SCHEMAS, STORED, Invariant, Violation, declare
+from paimon_cli.invariants.violation import FILES, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 
 declare(
-    Invariant("PV012", STORED, FILES, "every live data file exists", of_unreadable_file=True),
-    Invariant("PV013", STORED, FILES, "every live data file has the size of its metadata"),
-    Invariant("PV055", REFERENCES, FILES, "the statistics file of a snapshot exists", of_unreadable_file=True),
+    Invariant("PV012", CheckGroup.STORED, FILES, "every live data file exists", of_unreadable_file=True),
+    Invariant("PV013", CheckGroup.STORED, FILES, "every live data file has the size of its metadata"),
+    Invariant("PV055", CheckGroup.REFERENCES, FILES, "the statistics file of a snapshot exists", of_unreadable_file=True),
     Invariant(
-        "PV056", STORED, FILES, "every changelog file of a snapshot exists with the size of its metadata", of_unreadable_file=True
+        "PV056",
+        CheckGroup.STORED,
+        FILES,
+        "every changelog file of a snapshot exists with the size of its metadata",
+        of_unreadable_file=True,
     ),
-    Invariant("PV067", SCHEMAS, FILES, "a data file holds no column that its schema lacks"),
+    Invariant("PV067", CheckGroup.SCHEMAS, FILES, "a data file holds no column that its schema lacks"),
 )
 
 ROW_ID, STORAGE_LAYOUT = "_ROW_ID", "storage-layout"
-MAX_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def unknown_columns(schema: TableSchema, names: Sequence[str], path: str) -> Ite
     known = {*(column.name for column in FileLayout.of(schema).fields), ROW_ID, SEQUENCE_NUMBER}
     unknown = [name for name in names if name not in known and not name.startswith(KEY_PREFIX)]
     if unknown:
-        shown = ", ".join(unknown[:MAX_SHOWN]) + (f" and {len(unknown) - MAX_SHOWN} more" if len(unknown) > MAX_SHOWN else "")
+        shown = ", ".join(unknown[:_MAX_SHOWN]) + (f" and {len(unknown) - _MAX_SHOWN} more" if len(unknown) > _MAX_SHOWN else "")
         yield Violation("PV067", path, f"holds {shown}, which schema {schema.id}, by which it was written, does not have")
 
 

@@ -14,17 +14,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.stale_buckets import stale_partitions
 from paimon_cli.invariants.hash_indexes import rebuilt_partitions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
-from paimon_cli.invariants.repair_steps import (
-    BY_HAND,
-    DAMAGED_FILES,
-    DEAD_FILES,
-    FILE_INDEX,
-    HASH_INDEX,
-    STALE_BUCKETS,
-    VECTORS,
-    RepairPlan,
-    RepairStep,
-)
+from paimon_cli.invariants.repair_steps import RepairKind, RepairPlan, RepairStep
 from paimon_cli.invariants.row_checks import file_holds_its_rows
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import HASH, BucketId, CommitMessage, DataFileMeta, FileChanges, IndexFileMeta, ManifestEntry
@@ -35,13 +25,13 @@ def plan_file_repairs(version: Version, plan: RepairPlan, wanted: set[str], only
     """What the newest readable snapshot needs. A kind that is asked for by name may read all rows."""
     if not only:
         plan.steps += _indexes_by_hand(version)
-    if wanted & {DEAD_FILES, DAMAGED_FILES, VECTORS}:
-        _plan_files(version, plan, wanted, DAMAGED_FILES in only)
-    if FILE_INDEX in wanted:
-        _plan_file_indexes(version, plan, FILE_INDEX in only)
-    if HASH_INDEX in wanted:
-        _plan_hash_indexes(version, plan, HASH_INDEX in only)
-    if STALE_BUCKETS in wanted:
+    if wanted & {RepairKind.DEAD_FILES, RepairKind.DAMAGED_FILES, RepairKind.VECTORS}:
+        _plan_files(version, plan, wanted, RepairKind.DAMAGED_FILES in only)
+    if RepairKind.FILE_INDEX in wanted:
+        _plan_file_indexes(version, plan, RepairKind.FILE_INDEX in only)
+    if RepairKind.HASH_INDEX in wanted:
+        _plan_hash_indexes(version, plan, RepairKind.HASH_INDEX in only)
+    if RepairKind.STALE_BUCKETS in wanted:
         _plan_stale_buckets(version, plan)
 
 
@@ -52,8 +42,8 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
     """
     for bucket_id in sorted(version.changed_buckets):
         entries = list(version.at(bucket_id))
-        dead = [e.file for e in entries if _is_missing(version, bucket_id, e.file)] if DEAD_FILES in wanted else []
-        if DAMAGED_FILES in wanted:
+        dead = [e.file for e in entries if _is_missing(version, bucket_id, e.file)] if RepairKind.DEAD_FILES in wanted else []
+        if RepairKind.DAMAGED_FILES in wanted:
             damaged = {e.file.file_name: why for e in entries if (why := _damage(version, e, leave_out_damaged))}
             _plan_damaged_files(version, bucket_id, plan, damaged, leave_out_damaged)
             dead += [e.file for e in entries if leave_out_damaged and e.file.file_name in damaged]
@@ -61,10 +51,14 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
             loss = f"{counted(file.row_count, 'row')} of level {file.level}, sequence numbers {file.min_sequence_number} to "
             loss += f"{file.max_sequence_number}; older values of their keys may become visible again"
             path = version.context.data_file_path(*bucket_id, file)
-            kind, state = (DEAD_FILES, "missing") if _is_missing(version, bucket_id, file) else (DAMAGED_FILES, "damaged")
+            kind, state = (
+                (RepairKind.DEAD_FILES, "missing")
+                if _is_missing(version, bucket_id, file)
+                else (RepairKind.DAMAGED_FILES, "damaged")
+            )
             plan.steps.append(RepairStep(kind, path, f"leave the {state} file out of a new snapshot", loss))
         alive = {e.file.file_name for e in entries} - {file.file_name for file in dead}
-        old, new = _without_dangling(version, plan, bucket_id, alive) if VECTORS in wanted or dead else ([], [])
+        old, new = _without_dangling(version, plan, bucket_id, alive) if RepairKind.VECTORS in wanted or dead else ([], [])
         if dead or old:
             total = next((e.total_buckets for e in entries), version.context.options.bucket)
             plan.messages[bucket_id] = CommitMessage(
@@ -99,12 +93,12 @@ def _plan_damaged_files(
 ) -> None:
     if leave_out:
         return
-    command = f"paimon-cli repair {version.context.layout.argument} --only {DAMAGED_FILES} --apply --yes"
+    command = f"paimon-cli repair {version.context.layout.argument} --only {RepairKind.DAMAGED_FILES} --apply --yes"
     for entry in version.at(bucket_id):
         if entry.file.file_name in damaged:
             path = version.context.data_file_path(*bucket_id, entry.file)
             action = f"{damaged[entry.file.file_name]}: restore it from a backup, or leave it out of a new snapshot"
-            plan.steps.append(RepairStep(BY_HAND, path, action, "", command))
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, path, action, "", command))
 
 
 def _without_dangling(
@@ -118,7 +112,7 @@ def _without_dangling(
             continue
         for gone in (r for r in ranges if r.data_file_name not in alive):
             action = f"list no vector for {gone.data_file_name}, which is no longer live, in a new snapshot"
-            plan.steps.append(RepairStep(VECTORS, version.index_path(entry), action))
+            plan.steps.append(RepairStep(RepairKind.VECTORS, version.index_path(entry), action))
         left = entry.index_file.listing_vectors_of(alive.__contains__)
         if left.deletion_vector_ranges != ranges:
             old.append(entry.index_file)
@@ -143,7 +137,7 @@ def _plan_file_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
                 wrong[entry.file] = why
         for file, why in wrong.items():
             path = version.context.data_file_path(*bucket_id, file)
-            plan.steps.append(RepairStep(FILE_INDEX, path, f"{why}: list it without its index in a new snapshot"))
+            plan.steps.append(RepairStep(RepairKind.FILE_INDEX, path, f"{why}: list it without its index in a new snapshot"))
         if wrong:
             total = next(e.total_buckets for e in version.at(bucket_id))
             message = known or CommitMessage(*bucket_id, total, read_snapshot_id=version.snapshot.id)
@@ -170,14 +164,14 @@ def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
         for index in partition.indexes:
             name = "its index" if index.old is None else index.old.file_name
             action = f"{index.why}: write {name} again with the {len(index.hashes)} hashes of the keys of the bucket"
-            plan.steps.append(RepairStep(HASH_INDEX, version.bucket_directory(index.bucket_id), action))
+            plan.steps.append(RepairStep(RepairKind.HASH_INDEX, version.bucket_directory(index.bucket_id), action))
             plan.hash_indexes.append(index)
         if partition.shared:
             action = f"{counted(partition.shared, 'key')} may have rows in two buckets, and readers see both: "
             action += "choose the right rows, and overwrite the partition with them"
             command = f"paimon-cli write {version.context.layout.argument} ROWS --overwrite"
             loss = "the rows that are not written again"
-            plan.steps.append(RepairStep(BY_HAND, partition.directory, action, loss, command))
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, partition.directory, action, loss, command))
 
 
 def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
@@ -188,7 +182,9 @@ def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
             found.update((violation.path, violation) for violation in index_can_be_read(version, entry))
     for violation in found.values():
         action = f"{violation.message}: restore it from a backup, or roll back to a snapshot before it"
-        yield RepairStep(BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.layout.argument}")
+        yield RepairStep(
+            RepairKind.BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.layout.argument}"
+        )
 
 
 def _plan_stale_buckets(version: Version, plan: RepairPlan) -> None:
@@ -202,7 +198,7 @@ def _plan_stale_buckets(version: Version, plan: RepairPlan) -> None:
             rows = sum(file.entry.file.row_count for file in found.stale)
             what = f"{counted(rows, 'row')} of {counted(len(found.stale), 'file')} that were written for another bucket count"
             action = f"move {what} into its {counted(found.buckets or 0, 'bucket')}"
-            plan.steps.append(RepairStep(STALE_BUCKETS, path, action))
+            plan.steps.append(RepairStep(RepairKind.STALE_BUCKETS, path, action))
             plan.stale.append(found)
         else:
             counts = " and ".join(map(str, found.counts))
@@ -210,4 +206,6 @@ def _plan_stale_buckets(version: Version, plan: RepairPlan) -> None:
                 f"it holds files of {counts} buckets, and the snapshots that show their order have expired: choose the right "
             )
             command = f"paimon-cli write {context.layout.argument} ROWS --overwrite"
-            plan.steps.append(RepairStep(BY_HAND, path, f"{action}rows, and overwrite the partition with them", "", command))
+            plan.steps.append(
+                RepairStep(RepairKind.BY_HAND, path, f"{action}rows, and overwrite the partition with them", "", command)
+            )

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from paimon_cli.bucket.data_file_reader import decoding, file_format, read_data_file
+from paimon_cli.bucket.data_file_reader import file_format, read_data_file
+from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.casts.column_cast import same_type
+from paimon_cli.datatypes.column_cast import same_type
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -27,18 +28,29 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
-FORMAT, OVERLAP, DELETES, VECTORS = "not-parquet", "needs-merge", "deleted-rows", "deletion-vectors"
-INVISIBLE, WAITING, COLUMNS = "not-visible-yet", "waiting-for-buckets", "older-columns"
-MEANINGS = {
-    FORMAT: "files are ORC or Avro",
-    OVERLAP: "files hold several versions of a key, of which only the newest counts",
-    DELETES: "files hold rows that delete their key, and look like any others",
-    VECTORS: "rows that deletion vectors mark as deleted are still in the files",
-    INVISIBLE: "files of level 0, whose rows show only when they have been compacted",
-    WAITING: "rows that wait for their buckets, and show only when they have been compacted",
-    COLUMNS: "files were written before columns were renamed, dropped or given another type",
+
+class Obstacle:
+    """Why a reader that takes the files as they are gets wrong rows."""
+
+    FORMAT = "not-parquet"
+    OVERLAP = "needs-merge"
+    DELETES = "deleted-rows"
+    VECTORS = "deletion-vectors"
+    INVISIBLE = "not-visible-yet"
+    WAITING = "waiting-for-buckets"
+    COLUMNS = "older-columns"
+
+
+_MEANINGS = {
+    Obstacle.FORMAT: "files are ORC or Avro",
+    Obstacle.OVERLAP: "files hold several versions of a key, of which only the newest counts",
+    Obstacle.DELETES: "files hold rows that delete their key, and look like any others",
+    Obstacle.VECTORS: "rows that deletion vectors mark as deleted are still in the files",
+    Obstacle.INVISIBLE: "files of level 0, whose rows show only when they have been compacted",
+    Obstacle.WAITING: "rows that wait for their buckets, and show only when they have been compacted",
+    Obstacle.COLUMNS: "files were written before columns were renamed, dropped or given another type",
 }
-MENDED_BY_COMPACTION = {OVERLAP, DELETES, VECTORS, INVISIBLE, WAITING}
+MENDED_BY_COMPACTION = {Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.VECTORS, Obstacle.INVISIBLE, Obstacle.WAITING}
 
 
 @dataclass
@@ -85,11 +97,11 @@ def _examine(report: ForeignReadReport, context: TableContext, snapshot: Snapsho
         for code, file, rows in _problems(context, bucket):
             path = context.data_file_path(*bucket.bucket_id, file)
             mends = f"paimon-cli compact {argument or context.layout.argument} --strategy full"
-            new = ForeignFinding(code, MEANINGS[code], 0, 0, path, mends if code in MENDED_BY_COMPACTION else None)
+            new = ForeignFinding(code, _MEANINGS[code], 0, 0, path, mends if code in MENDED_BY_COMPACTION else None)
             known = found.setdefault(code, new)
             known.files += 1
             known.rows += rows
-    report.findings = [found[code] for code in MEANINGS if code in found]
+    report.findings = [found[code] for code in _MEANINGS if code in found]
     report.is_safe = not found
 
 
@@ -98,14 +110,14 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
     vectors = load_vectors(context, bucket)
     for file in bucket.files:
         if file_format(file.file_name) != "parquet":
-            yield FORMAT, file, file.row_count
+            yield Obstacle.FORMAT, file, file.row_count
         if _has_other_columns(context, file):
-            yield COLUMNS, file, file.row_count
+            yield Obstacle.COLUMNS, file, file.row_count
         vector = vectors.of(file.file_name)
         if vector is not None and len(vector.positions):
-            yield VECTORS, file, len(vector.positions)
+            yield Obstacle.VECTORS, file, len(vector.positions)
     if bucket.bucket < 0:
-        yield from ((WAITING, file, file.row_count) for file in bucket.files)
+        yield from ((Obstacle.WAITING, file, file.row_count) for file in bucket.files)
     elif context.schema.primary_keys:
         yield from _unmerged_rows(context, bucket)
 
@@ -114,14 +126,14 @@ def _unmerged_rows(context: TableContext, bucket: BucketFiles) -> Iterator[tuple
     """Rows that only readers who merge by key read right."""
     mode = context.mode
     if mode.hides_level_0:
-        yield from ((INVISIBLE, file, file.row_count) for file in bucket.files if file.level == 0)
+        yield from ((Obstacle.INVISIBLE, file, file.row_count) for file in bucket.files if file.level == 0)
     if mode.reads_merge:
         for section in key_sections(bucket.files, context.key_of):
             if len(section) > 1:
-                yield from ((OVERLAP, file, file.row_count) for run in section for file in run.files)
+                yield from ((Obstacle.OVERLAP, file, file.row_count) for run in section for file in run.files)
     for file in bucket.files:
         if deleted := retractions(context, bucket, file):
-            yield DELETES, file, deleted
+            yield Obstacle.DELETES, file, deleted
 
 
 def _has_other_columns(context: TableContext, file: DataFileMeta) -> bool:

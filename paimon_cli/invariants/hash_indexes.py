@@ -17,20 +17,26 @@ from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.scopes import OF_BUCKET
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import FILES, FULL, HASH_INDEX, Invariant, Violation, declare
+from paimon_cli.invariants.violation import FILES, FULL, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, IndexManifestEntry
 from paimon_cli.metadata.index_files import KEY_HASH_BYTES
 from paimon_cli.pieces import PIECES
 
 declare(
-    Invariant("PV042", HASH_INDEX, FILES, "a key hash is in the index of only one bucket of its partition"),
+    Invariant("PV042", CheckGroup.HASH_INDEX, FILES, "a key hash is in the index of only one bucket of its partition"),
 )
 
 Hashes = npt.NDArray[np.int32]
 
 
 @OF_BUCKET.check(
-    Invariant("PV041", HASH_INDEX, FULL, "the hash index of a dynamic bucket holds every key of the bucket", repair="hash-index")
+    Invariant(
+        "PV041",
+        CheckGroup.HASH_INDEX,
+        FULL,
+        "the hash index of a dynamic bucket holds every key of the bucket",
+        repair="hash-index",
+    )
 )
 def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV041. A key whose hash is missing would be assigned to a second bucket when it is written again.

@@ -14,11 +14,11 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import ADD, BucketId, FileIdentity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, EntryKind, FileIdentity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 
 Bucket = dict[FileIdentity, ManifestEntry]
-UNREADABLE = (DamagedFile, NotFound)
+_UNREADABLE = (DamagedFile, NotFound)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class HistoryWalk:
         self._manifests, self._order, self._tops = {}, [], {}
 
     def step(self, snapshot: Snapshot) -> WalkedVersion:
-        """Move on to the next version. Raises one of `UNREADABLE` if it cannot be read; the caller must then call `forget`."""
+        """Move on to the next version. Raises one of `_UNREADABLE` if it cannot be read; the caller must then call `forget`."""
         if self._last is not None and self._last.snapshot.id != snapshot.id - 1:
             self.forget()
         version = WalkedVersion(self, snapshot)
@@ -194,12 +194,12 @@ class HistoryWalk:
             self._take(entry, version)
         for entry in version.unexpected_in_base:
             self._put(entry, version)
-        deleted = {entry.identity for entry in version.delta if entry.kind != ADD}
+        deleted = {entry.identity for entry in version.delta if entry.kind != EntryKind.ADD}
         for entry in version.delta:
-            if entry.kind != ADD:
+            if entry.kind != EntryKind.ADD:
                 self._take(entry, version)
         for entry in version.delta:
-            if entry.kind == ADD and entry.identity not in deleted:
+            if entry.kind == EntryKind.ADD and entry.identity not in deleted:
                 self._put(entry, version)
         if version.before is None:
             version._changed.update(entry.bucket_id for entry in version.delta)
@@ -260,7 +260,7 @@ def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersio
             continue
         try:
             version = history.step(snapshot)
-        except UNREADABLE as error:
+        except _UNREADABLE as error:
             history.forget()
             yield unreadable(context, snapshot, error)
             continue

@@ -8,18 +8,22 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import FILES, META, VECTORS, WARNING, Invariant, Violation, declare
+from paimon_cli.invariants.violation import FILES, META, WARNING, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexManifestEntry
 from paimon_cli.metadata.index_files import KEY_HASH_BYTES, decode_deletion_vector
 from paimon_cli.metadata.snapshot import OVERWRITE
 
 declare(
     Invariant(
-        "PV015", VECTORS, FILES, "every index file of a snapshot exists with the size of its metadata", of_unreadable_file=True
+        "PV015",
+        CheckGroup.VECTORS,
+        FILES,
+        "every index file of a snapshot exists with the size of its metadata",
+        of_unreadable_file=True,
     ),
     Invariant(
         "PV040",
-        VECTORS,
+        CheckGroup.VECTORS,
         FILES,
         "a deletion vector is readable and marks existing rows, as many as its metadata says",
         of_unreadable_file=True,
@@ -41,7 +45,7 @@ def index_files_exist(version: Version, stored: StoredFiles | None = None) -> It
             yield Violation(code, version.index_path(entry), f"has {size} bytes, but its metadata says {index.file_size}")
 
 
-@OF_VERSION.check(Invariant("PV016", VECTORS, META, "every deletion vector belongs to a live file", severity=WARNING))
+@OF_VERSION.check(Invariant("PV016", CheckGroup.VECTORS, META, "every deletion vector belongs to a live file", severity=WARNING))
 def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
     """PV016. A vector for a file that is not live has no effect. Java up to 1.4.2 keeps the vector of a file that it rewrites
     alone, so rows may be right; PV065 tells when they are not.
@@ -54,7 +58,7 @@ def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
                 yield Violation("PV016", where, f"marks rows of {vector.data_file_name}, which is not in the bucket")
 
 
-@OF_STEP.check(Invariant("PV065", VECTORS, META, "a commit marks only rows of files that are live before or after it"))
+@OF_STEP.check(Invariant("PV065", CheckGroup.VECTORS, META, "a commit marks only rows of files that are live before or after it"))
 def new_vectors_mark_live_files(before: Version, version: Version) -> Iterator[Violation]:
     """PV065. Rows that a commit marks in a file that another commit has replaced remain visible in the new file."""
     known = dict(_cardinalities(before))
@@ -69,7 +73,9 @@ def new_vectors_mark_live_files(before: Version, version: Version) -> Iterator[V
 
 
 @OF_VERSION.check(
-    Invariant("PV039", VECTORS, META, "a bucket has one index file of each kind, and its deletion vectors do not overlap")
+    Invariant(
+        "PV039", CheckGroup.VECTORS, META, "a bucket has one index file of each kind, and its deletion vectors do not overlap"
+    )
 )
 def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
     """PV039. With two index files for a bucket, readers may use either; overlapping vectors cannot both be right."""
@@ -93,7 +99,7 @@ def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
             end = vector.offset + vector.length
 
 
-@OF_STEP.check(Invariant("PV048", VECTORS, META, "the deletion vector of a live file never shrinks"))
+@OF_STEP.check(Invariant("PV048", CheckGroup.VECTORS, META, "the deletion vector of a live file never shrinks"))
 def vectors_do_not_shrink(before: Version, version: Version) -> Iterator[Violation]:
     """PV048. A vector shrinks when a commit restores vectors that it read before a concurrent compaction changed them."""
     if version.snapshot.commit_kind == OVERWRITE:

@@ -10,7 +10,7 @@ from paimon_cli.history.lost_history import LIST_PREFIX, lists_named_in, version
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.version import Version
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.storage import keep_deleted
@@ -121,7 +121,7 @@ def _entries(context: TableContext, name: str) -> list[ManifestEntry]:
 
 def _can_be_added(context: TableContext, entry: ManifestEntry, seen: set[str]) -> bool:
     file = entry.file
-    if entry.kind != ADD or file.level != 0 or file.external_path is not None or file.file_name in seen:
+    if entry.kind != EntryKind.ADD or file.level != 0 or file.external_path is not None or file.file_name in seen:
         return False
     path = context.data_file_path(entry.partition, entry.bucket, file)
     try:

@@ -9,32 +9,28 @@ from paimon_cli.history.live_files import written_again
 from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import (
-    BUCKETS,
-    CHAIN,
-    MERGE_DISORDER,
-    META,
-    METADATA,
-    RUNS,
-    SEQUENCE,
-    STORED,
-    WARNING,
-    Invariant,
-    Violation,
-    declare,
-)
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
-from paimon_cli.metadata.manifests import PartitionRange, noted_lists
+from paimon_cli.invariants.violation import MERGE_DISORDER, META, WARNING, CheckGroup, Invariant, Violation, declare
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
+from paimon_cli.metadata.manifests import inlined_lists
+from paimon_cli.metadata.partition_ranges import PartitionRange
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.redaction import shown_name
 
 declare(
     Invariant(
-        "PV018", METADATA, META, "a manifest holds as many entries as its list says, and the list has the size of its snapshot"
+        "PV018",
+        CheckGroup.METADATA,
+        META,
+        "a manifest holds as many entries as its list says, and the list has the size of its snapshot",
     ),
-    Invariant("PV019", METADATA, META, "partitions, buckets, levels and schemas of a manifest are within the range in its list"),
-    Invariant("PV061", METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
+    Invariant(
+        "PV019",
+        CheckGroup.METADATA,
+        META,
+        "partitions, buckets, levels and schemas of a manifest are within the range in its list",
+    ),
+    Invariant("PV061", CheckGroup.METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
 )
 
 
@@ -42,7 +38,7 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
     """PV018 and PV019: readers rely on the counts and ranges in the list to skip manifests, and the search for DELETE entries."""
     for manifest in version.new_manifests:
         path = version.context.layout.manifest(manifest.meta.file_name)
-        added = int((manifest.table.numbers("kinds") == ADD).sum())
+        added = int((manifest.table.numbers("kinds") == EntryKind.ADD).sum())
         found, recorded = (added, len(manifest.table) - added), (manifest.meta.num_added_files, manifest.meta.num_deleted_files)
         if found != recorded:
             yield Violation(
@@ -52,12 +48,12 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
             yield Violation("PV019", path, outside)
 
 
-def lists_are_what_is_noted(version: WalkedVersion) -> Iterator[Violation]:
+def inlined_lists_are_the_stored_ones(version: WalkedVersion) -> Iterator[Violation]:
     """PV061. Snapshots may repeat their manifest lists, which saves requests on object stores; other readers use the lists."""
     snapshot, reader = version.snapshot, version.context.manifests
-    for name, noted in noted_lists(snapshot.properties).items():
-        if name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) and noted != reader.manifest_list(name):
-            yield Violation("PV061", version.path, f"repeats {len(noted)} manifests of {name}, which holds others")
+    for name, inlined in inlined_lists(snapshot.properties).items():
+        if name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) and inlined != reader.manifest_list(name):
+            yield Violation("PV061", version.path, f"repeats {len(inlined)} manifests of {name}, which holds others")
 
 
 def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
@@ -80,7 +76,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
     return ""
 
 
-@OF_VERSION.check(Invariant("PV024", BUCKETS, META, "every file is in a bucket that the table has"))
+@OF_VERSION.check(Invariant("PV024", CheckGroup.BUCKETS, META, "every file is in a bucket that the table has"))
 def buckets_are_valid(version: Version) -> Iterator[Violation]:
     """PV024: only tables with postponed buckets have files whose rows wait for a bucket. Others are not read there."""
     if version.context.options.bucket == POSTPONE_BUCKET:
@@ -90,7 +86,7 @@ def buckets_are_valid(version: Version) -> Iterator[Violation]:
             yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {entry.total_buckets}: {version.label(entry)}")
 
 
-@OF_VERSION.check(Invariant("PV028", STORED, META, "no file lies outside of the table"))
+@OF_VERSION.check(Invariant("PV028", CheckGroup.STORED, META, "no file lies outside of the table"))
 def files_lie_inside(version: Version) -> Iterator[Violation]:
     """PV028: other locations occur only in tables with external paths, which are not supported."""
     for entry in version.fresh:
@@ -102,7 +98,7 @@ def files_lie_inside(version: Version) -> Iterator[Violation]:
             yield Violation("PV028", version.path, f"{what.file_name} has the external path {what.external_path!r}")
 
 
-@OF_VERSION.check(Invariant("PV029", CHAIN, META, "a data file is live in one bucket and at one level only"))
+@OF_VERSION.check(Invariant("PV029", CheckGroup.CHAIN, META, "a data file is live in one bucket and at one level only"))
 def files_live_once(version: Version) -> Iterator[Violation]:
     """PV029. The rows of a file that is live at two levels, or with two lists of extra files, are read twice."""
     for bucket_id in version.changed_buckets:
@@ -113,7 +109,7 @@ def files_live_once(version: Version) -> Iterator[Violation]:
             seen.add(entry.file.file_name)
 
 
-@OF_VERSION.check(Invariant("PV020", RUNS, META, "key ranges of one level above 0 are disjoint"))
+@OF_VERSION.check(Invariant("PV020", CheckGroup.RUNS, META, "key ranges of one level above 0 are disjoint"))
 def levels_are_disjoint(version: Version) -> Iterator[Violation]:
     """PV020. Levels above 0 are sorted runs: no two of their files share a key."""
     if not version.context.schema.primary_keys:
@@ -133,7 +129,7 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
                     yield Violation("PV020", version.bucket_directory(bucket_id), f"level {level}: {left} and {right} share keys")
 
 
-@OF_VERSION.check(Invariant("PV021", RUNS, META, "the least key of a file is not greater than its greatest"))
+@OF_VERSION.check(Invariant("PV021", CheckGroup.RUNS, META, "the least key of a file is not greater than its greatest"))
 def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
     """PV021: the minimum key of a file is not greater than its maximum key."""
     if not version.context.schema.primary_keys:
@@ -143,7 +139,7 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
             yield Violation("PV021", version.file_path(entry), "its least key is greater than its greatest")
 
 
-@OF_VERSION.check(Invariant("PV022", BUCKETS, META, "all files of a partition were written for one number of buckets"))
+@OF_VERSION.check(Invariant("PV022", CheckGroup.BUCKETS, META, "all files of a partition were written for one number of buckets"))
 def bucket_counts_agree(version: Version) -> Iterator[Violation]:
     """PV022. With different bucket counts in a partition, keys are looked up in the wrong bucket."""
     for partition, found in version.bucket_counts().items():
@@ -153,7 +149,7 @@ def bucket_counts_agree(version: Version) -> Iterator[Violation]:
             yield Violation("PV022", where.rstrip("/"), f"holds files written for {listed} buckets")
 
 
-@OF_VERSION.check(Invariant("PV066", BUCKETS, META, "every partition is written in one way"))
+@OF_VERSION.check(Invariant("PV066", CheckGroup.BUCKETS, META, "every partition is written in one way"))
 def partitions_are_written_in_one_way(version: Version) -> Iterator[Violation]:
     """PV066. Otherwise readers take a bucket of the partition for two, and do not merge them."""
     for partition in written_again(version.context, version.bucket_counts()):
@@ -164,7 +160,7 @@ def partitions_are_written_in_one_way(version: Version) -> Iterator[Violation]:
 @OF_STEP.check(
     Invariant(
         MERGE_DISORDER,
-        SEQUENCE,
+        CheckGroup.SEQUENCE,
         META,
         "sequence numbers of a commit are greater than those already in the bucket",
         severity=WARNING,
@@ -182,7 +178,7 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
     key_of = version.context.key_of
     for entry in version.delta:
         bucket_id = entry.bucket_id
-        if entry.kind != ADD or entry.file.level != 0 or entry.is_postponed:
+        if entry.kind != EntryKind.ADD or entry.file.level != 0 or entry.is_postponed:
             continue
         if before.highest_sequence(bucket_id) < entry.file.min_sequence_number:
             continue

@@ -27,14 +27,26 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField
 from paimon_cli.datatypes.key_order import comparable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.violation import FULL, STATS, Invariant, Violation, declare
+from paimon_cli.invariants.violation import FULL, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.parquet_footer import Footer
 from paimon_cli.storage.storage import open_sized
 
 declare(
-    Invariant("PV063", STATS, FULL, "bounds of row groups and pages inside of a Parquet file cover its values", of_bounds=True),
-    Invariant("PV064", STATS, FULL, "a Bloom filter inside of a Parquet file admits every value of its column", of_bounds=True),
+    Invariant(
+        "PV063",
+        CheckGroup.STATS,
+        FULL,
+        "bounds of row groups and pages inside of a Parquet file cover its values",
+        of_bounds=True,
+    ),
+    Invariant(
+        "PV064",
+        CheckGroup.STATS,
+        FULL,
+        "a Bloom filter inside of a Parquet file admits every value of its column",
+        of_bounds=True,
+    ),
 )
 
 _UNBOUNDED = FLOATING_ROOTS | {"CHAR", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR", "BLOB"}

@@ -15,7 +15,7 @@ from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.file_repairs import plan_file_repairs
 from paimon_cli.invariants.lost_commits import DIRECTORY, DamagedVersion, damaged_versions, lost_commits
-from paimon_cli.invariants.repair_steps import BY_HAND, CHAIN, HINTS, KINDS, LOST_COMMITS, VERSIONS, RepairPlan, RepairStep
+from paimon_cli.invariants.repair_steps import REPAIR_KINDS, RepairKind, RepairPlan, RepairStep
 from paimon_cli.invariants.snapshot_checks import branches_are_readable, consumers_stand_somewhere, no_snapshot_has_come_back
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.snapshot import Snapshot
@@ -42,18 +42,18 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
 
 def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[str], min_age_millis: int) -> RepairPlan:
     """The plan for a table with the `listed` snapshots."""
-    wanted = set(only) or set(KINDS)
+    wanted = set(only) or set(REPAIR_KINDS)
     newest = _newest_readable(context)
     plan = RepairPlan(None if newest is None else newest.id)
     damaged = damaged_versions(context, listed)
-    if VERSIONS in wanted:
+    if RepairKind.VERSIONS in wanted:
         _plan_set_aside(plan, damaged)
     unreadable = {version_file.snapshot_id for version_file in damaged}
     ids = [number for number in listed if number not in unreadable]
-    if CHAIN in wanted:
+    if RepairKind.CHAIN in wanted:
         _plan_chain(context, plan, ids, set(listed) - set(ids))
-    if HINTS in wanted and (ids or not listed):
-        _plan_hints(context, plan, ids, LOST_COMMITS in wanted)
+    if RepairKind.HINTS in wanted and (ids or not listed):
+        _plan_hints(context, plan, ids, RepairKind.LOST_COMMITS in wanted)
     if not only:
         plan.steps += [*_references_by_hand(context), *_resurrected_by_hand(context)]
     if newest is None:
@@ -65,7 +65,7 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
         _plan_by_hand(context, plan, newest, error)
         return plan
     # The files of an unreadable tag or changelog would look like a lost commit.
-    if LOST_COMMITS in wanted and all(version_file.snapshot_id for version_file in damaged):
+    if RepairKind.LOST_COMMITS in wanted and all(version_file.snapshot_id for version_file in damaged):
         was_newest = any((version_file.snapshot_id or 0) > newest.id for version_file in damaged)
         _plan_lost_commits(context, plan, version, only, min_age_millis, was_newest)
     return plan
@@ -75,7 +75,7 @@ def _plan_set_aside(plan: RepairPlan, damaged: Sequence[DamagedVersion]) -> None
     for version_file in damaged:
         plan.set_aside.append(version_file)
         action = f"set it aside in {DIRECTORY}/: {version_file.why}"
-        plan.steps.append(RepairStep(VERSIONS, version_file.path, action, version_file.loss))
+        plan.steps.append(RepairStep(RepairKind.VERSIONS, version_file.path, action, version_file.loss))
 
 
 def _newest_readable(context: TableContext) -> Snapshot | None:
@@ -92,7 +92,7 @@ def _resurrected_by_hand(context: TableContext) -> Iterator[RepairStep]:
     for found in no_snapshot_has_come_back(context):
         command = f"paimon-cli expire {context.layout.argument} --yes"
         loss = "the snapshots that have expired by the table's retention settings, for time travel"
-        yield RepairStep(BY_HAND, found.path, found.message, loss, command)
+        yield RepairStep(RepairKind.BY_HAND, found.path, found.message, loss, command)
 
 
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
@@ -101,14 +101,14 @@ def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unr
     for gap in gaps(ids):
         if len(gap) > LONGEST_GAP:
             action = f"{len(gap):,} snapshots are missing below it: move it away if it is not a snapshot of this table"
-            plan.steps.append(RepairStep(BY_HAND, context.layout.snapshot(gap.stop), action))
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, context.layout.snapshot(gap.stop), action))
     for number in (number for gap in gaps(ids) if len(gap) <= LONGEST_GAP for number in gap):
         if number in waiting:  # damaged, and not to be set aside now
             continue
         action = f"write it again from what snapshots {number - 1} and above hold"
         loss = "its user, time and kind; rows of its files stay as the next snapshot has them"
         plan.missing_snapshots.append(number)
-        plan.steps.append(RepairStep(CHAIN, context.layout.snapshot(number), action, loss))
+        plan.steps.append(RepairStep(RepairKind.CHAIN, context.layout.snapshot(number), action, loss))
 
 
 def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int], finds_lost: bool) -> None:
@@ -121,7 +121,7 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int], fin
             continue
         except DamagedFile as error:
             action = f"cannot be read: {error.why}; move it away, it is created again when needed"
-            plan.steps.append(RepairStep(BY_HAND, path, action))
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, path, action))
             continue
         hint = parse_hint(text)
         if hint is None or hint > (right or 0):
@@ -134,7 +134,7 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int], fin
             if right is None:
                 action = f"delete it: it says {recorded}, and there is no snapshot"
             loss = f"the only sign that snapshot {hint} existed" if is_latest and hint is not None and not finds_lost else ""
-            plan.steps.append(RepairStep(HINTS, path, action, loss))
+            plan.steps.append(RepairStep(RepairKind.HINTS, path, action, loss))
 
 
 def _is_newest(context: TableContext, number: int) -> bool:
@@ -151,12 +151,12 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
         name = found.path.rpartition(f"/{CONSUMER_PREFIX}")[2]
         command = f"paimon-cli consumers reset {context.layout.argument} {shlex.quote(name)}"
         loss = "the consumer skips the changes that have expired"
-        yield RepairStep(BY_HAND, found.path, f"{found.message}: reset it to the next snapshot", loss, command)
+        yield RepairStep(RepairKind.BY_HAND, found.path, f"{found.message}: reset it to the next snapshot", loss, command)
     for found in branches_are_readable(context):
         name = found.message.removeprefix("branch ").partition(":")[0]
         command = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)} --yes"
         action, loss = f"{found.message}: restore the file, or delete the branch", "the commits of the branch"
-        yield RepairStep(BY_HAND, found.path, action, loss, command)
+        yield RepairStep(RepairKind.BY_HAND, found.path, action, loss, command)
 
 
 def _plan_lost_commits(
@@ -169,28 +169,28 @@ def _plan_lost_commits(
         path = error.path or context.layout.root
         if all(step.path != path for step in plan.steps):
             action = f"commits of its branch would look lost, so lost ones are not searched for: {error}"
-            plan.steps.append(RepairStep(BY_HAND, path, action))
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, path, action))
         return
     except NotSupported as error:
         action = f"lost commits are not searched for: {error.why}"
-        plan.steps.append(RepairStep(BY_HAND, error.path or context.layout.root, action))
+        plan.steps.append(RepairStep(RepairKind.BY_HAND, error.path or context.layout.root, action))
         return
     for lost in candidates:
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis
         changes = f" and {counted(len(lost.changelog), 'changelog file')}" if lost.changelog else ""
         found = f"{counted(len(lost.entries), 'data file')} with {counted(rows, 'row')}{changes}, {age // 1000} s old"
-        if is_sure or lost.is_sure or (LOST_COMMITS in only and age >= min_age_millis):
+        if is_sure or lost.is_sure or (RepairKind.LOST_COMMITS in only and age >= min_age_millis):
             plan.lost.append(lost)
             why = "a snapshot with this number existed" if is_sure or lost.is_sure else "no snapshot refers to it"
-            plan.steps.append(RepairStep(LOST_COMMITS, lost.path, f"commit it again: {why}; {found}"))
+            plan.steps.append(RepairStep(RepairKind.LOST_COMMITS, lost.path, f"commit it again: {why}; {found}"))
         else:
-            command = f"paimon-cli repair {context.layout.argument} --only {LOST_COMMITS} --apply --yes"
+            command = f"paimon-cli repair {context.layout.argument} --only {RepairKind.LOST_COMMITS} --apply --yes"
             action = f"looks like a commit that was lost, or one that failed: {found}"
             if age < min_age_millis:
                 command += " --older-than '0 s'"
                 action += "; it is young, so run this only if no job is writing"
-            plan.steps.append(RepairStep(BY_HAND, lost.path, action, "", command))
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, lost.path, action, "", command))
 
 
 def _plan_by_hand(context: TableContext, plan: RepairPlan, newest: Snapshot, error: DamagedFile | NotFound) -> None:
@@ -198,11 +198,11 @@ def _plan_by_hand(context: TableContext, plan: RepairPlan, newest: Snapshot, err
     good = next(_readable_below(context, newest.id), None)
     action = f"cannot be repaired: {error}"
     if good is None:
-        plan.steps.append(RepairStep(BY_HAND, path, action))
+        plan.steps.append(RepairStep(RepairKind.BY_HAND, path, action))
         return
     loss = f"the commits after snapshot {good}"
     command = f"paimon-cli rollback {context.layout.argument} --to {good} --yes"
-    plan.steps.append(RepairStep(BY_HAND, path, action, loss, command))
+    plan.steps.append(RepairStep(RepairKind.BY_HAND, path, action, loss, command))
 
 
 def _readable_below(context: TableContext, number: int) -> Iterator[int]:

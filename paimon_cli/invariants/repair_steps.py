@@ -9,11 +9,35 @@ from paimon_cli.invariants.hash_indexes import RebuiltIndex
 from paimon_cli.invariants.lost_commits import DamagedVersion, LostCommit
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 
-VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
-DEAD_FILES, DAMAGED_FILES, HASH_INDEX, FILE_INDEX = "dead-files", "damaged-files", "hash-index", "file-index"
-STALE_BUCKETS = "stale-buckets"
-KINDS = (VERSIONS, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, HASH_INDEX, FILE_INDEX, STALE_BUCKETS, LOST_COMMITS)
-BY_HAND = "by-hand"
+
+class RepairKind:
+    """Kinds of repairs; BY_HAND is what the user has to do."""
+
+    VERSIONS = "damaged-versions"
+    HINTS = "hints"
+    CHAIN = "chain"
+    VECTORS = "dv"
+    LOST_COMMITS = "lost-commits"
+    DEAD_FILES = "dead-files"
+    DAMAGED_FILES = "damaged-files"
+    HASH_INDEX = "hash-index"
+    FILE_INDEX = "file-index"
+    STALE_BUCKETS = "stale-buckets"
+    BY_HAND = "by-hand"
+
+
+REPAIR_KINDS = (
+    RepairKind.VERSIONS,
+    RepairKind.CHAIN,
+    RepairKind.HINTS,
+    RepairKind.DEAD_FILES,
+    RepairKind.DAMAGED_FILES,
+    RepairKind.VECTORS,
+    RepairKind.HASH_INDEX,
+    RepairKind.FILE_INDEX,
+    RepairKind.STALE_BUCKETS,
+    RepairKind.LOST_COMMITS,
+)
 
 
 @dataclass(frozen=True)
@@ -45,4 +69,4 @@ class RepairPlan:
     @property
     def changes(self) -> int:
         """Number of steps that `--apply` would carry out."""
-        return sum(step.kind != BY_HAND for step in self.steps)
+        return sum(step.kind != RepairKind.BY_HAND for step in self.steps)

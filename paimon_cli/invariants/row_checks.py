@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.bucket.key_homes import repeated_keys
+from paimon_cli.bucket.key_locations import repeated_keys
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
 from paimon_cli.bucket.recorded_ranges import stored_key
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -25,34 +25,39 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.pruning_checks import SkippedRows
 from paimon_cli.invariants.scopes import OF_BUCKET
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import BUCKETS, FULL, RUNS, STATS, UNIQUE, VECTORS, WARNING, Invariant, Violation, declare
+from paimon_cli.invariants.violation import FULL, WARNING, CheckGroup, Invariant, Violation, declare
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, SortedRows
+from paimon_cli.lsm.sorted_rows import LEVEL_COLUMN, EngineAround, SortedRows
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.pieces import PIECES
 
 declare(
-    Invariant("PV030", RUNS, FULL, "rows of a data file ascend strictly by key"),
-    Invariant("PV032", STATS, FULL, "the key range and sequence range of a data file cover its rows"),
-    Invariant("PV034", STATS, FULL, "a data file holds as many retractions as its metadata says"),
-    Invariant("PV035", BUCKETS, FULL, "every key is in the bucket of its hash"),
-    Invariant("PV036", BUCKETS, FULL, "the partition columns of every row match its directory"),
-    Invariant("PV037", STATS, FULL, "the statistics of a data file cover its values", of_bounds=True),
-    Invariant("PV038", STATS, FULL, "null counts of a data file match its rows", of_bounds=True),
-    Invariant("PV044", STATS, FULL, "a file whose metadata counts no retractions has none", severity=WARNING),
+    Invariant("PV030", CheckGroup.RUNS, FULL, "rows of a data file ascend strictly by key"),
+    Invariant("PV032", CheckGroup.STATS, FULL, "the key range and sequence range of a data file cover its rows"),
+    Invariant("PV034", CheckGroup.STATS, FULL, "a data file holds as many retractions as its metadata says"),
+    Invariant("PV035", CheckGroup.BUCKETS, FULL, "every key is in the bucket of its hash"),
+    Invariant("PV036", CheckGroup.BUCKETS, FULL, "the partition columns of every row match its directory"),
+    Invariant("PV037", CheckGroup.STATS, FULL, "the statistics of a data file cover its values", of_bounds=True),
+    Invariant("PV038", CheckGroup.STATS, FULL, "null counts of a data file match its rows", of_bounds=True),
+    Invariant("PV044", CheckGroup.STATS, FULL, "a file whose metadata counts no retractions has none", severity=WARNING),
     Invariant(
         "PV045",
-        STATS,
+        CheckGroup.STATS,
         FULL,
         "the greatest key of a file of level 0 is the key of its last row, where the merge engine drops none",
         severity=WARNING,
     ),
-    Invariant("PV046", VECTORS, FULL, "with deletion vectors no file above level 0 holds retractions"),
-    Invariant("PV047", STATS, FULL, "columns that are NOT NULL hold no null"),
-    Invariant("PV049", RUNS, FULL, "the _KEY_ columns of a data file, by which older readers merge, are its key's own columns"),
-    Invariant("PV060", UNIQUE, FULL, "a key that leaves partition columns out lives in one bucket of one partition"),
+    Invariant("PV046", CheckGroup.VECTORS, FULL, "with deletion vectors no file above level 0 holds retractions"),
+    Invariant("PV047", CheckGroup.STATS, FULL, "columns that are NOT NULL hold no null"),
+    Invariant(
+        "PV049",
+        CheckGroup.RUNS,
+        FULL,
+        "the _KEY_ columns of a data file, by which older readers merge, are its key's own columns",
+    ),
+    Invariant("PV060", CheckGroup.UNIQUE, FULL, "a key that leaves partition columns out lives in one bucket of one partition"),
 )
 
 
@@ -202,7 +207,7 @@ def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: list[str]
     return in_order and len(group_starts(words)) == batch.num_rows
 
 
-@OF_BUCKET.check(Invariant("PV033", UNIQUE, FULL, "with deletion vectors a key has one unmarked row above level 0"))
+@OF_BUCKET.check(Invariant("PV033", CheckGroup.UNIQUE, FULL, "with deletion vectors a key has one unmarked row above level 0"))
 def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV033. Readers of a table with deletion vectors do not merge, so each key may have only one visible row above level 0."""
     context = version.context
@@ -245,7 +250,10 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
 
 @OF_BUCKET.check(
     Invariant(
-        "PV059", RUNS, FULL, "where compactions look up older rows, the row of a lower level is not older than those above it"
+        "PV059",
+        CheckGroup.RUNS,
+        FULL,
+        "where compactions look up older rows, the row of a lower level is not older than those above it",
     )
 )
 def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
@@ -269,7 +277,7 @@ class OlderBelow(EngineAround):
     """Returns one row of each key that has an older row at a lower level than a newer row. Rows need a column LEVEL."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        levels = rows.rows.column(LEVEL).to_numpy()[rows.order]
+        levels = rows.rows.column(LEVEL_COLUMN).to_numpy()[rows.order]
         ordered = rows.taken(rows.order)
         fields = [ordered.column(name) for name in (*self.sequence_fields, SEQUENCE_NUMBER)]
         ties = np.union1d(rows.starts, group_starts([word for field in fields for word in null_first_words(field, False)]))
@@ -290,7 +298,7 @@ def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatc
         yield from map(without_retractions, unmarked_rows(version.context, bucket_id, file, columns, vectors))
 
 
-NESTED = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR", "BLOB"})
+_NESTED = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR", "BLOB"})
 FLOATS = frozenset({"FLOAT", "DOUBLE"})
 
 
@@ -306,7 +314,7 @@ class ColumnRanges:
         for field in self._fields:
             column = batch.column(field.name)
             self._nulls[field.name] += column.null_count
-            if field.type.root in NESTED:
+            if field.type.root in _NESTED:
                 continue
             present = column.drop_null()
             if field.type.root in FLOATS:
@@ -334,7 +342,7 @@ class ColumnRanges:
             return  # readers ignore statistics with another number of columns, too
         counts = stats.null_counts if stats.null_counts is not None else (None,) * len(fields)
         for field, low, high, nulls in zip(fields, lowest, highest, counts, strict=False):
-            if nulls is not None and nulls != self._nulls[field.name] and field.type.root not in NESTED:
+            if nulls is not None and nulls != self._nulls[field.name] and field.type.root not in _NESTED:
                 yield "PV038", f"column {field.name} holds {self._nulls[field.name]} nulls, but its {what} say {nulls}"
             if not self._covers(field, low, high):
                 yield "PV037", f"column {field.name} holds values outside of {low!r} to {high!r}, the range in its {what}"

@@ -12,29 +12,17 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
 from paimon_cli.invariants.scopes import OF_HISTORY, OF_REFERENCES, OF_STEP, OF_VERSION, WITHOUT_SCHEMA
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import (
-    CHAIN,
-    FILES,
-    HINTS,
-    LOST_SNAPSHOTS,
-    META,
-    REFERENCES,
-    SCHEMAS,
-    WARNING,
-    Invariant,
-    Violation,
-    declare,
-)
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.invariants.violation import FILES, LOST_SNAPSHOTS, META, WARNING, CheckGroup, Invariant, Violation, declare
+from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPTIONS
 
 declare(
-    Invariant("PV011", CHAIN, META, "a commit deletes only live files and adds only new ones"),
-    Invariant("PV014", CHAIN, META, "record counts of snapshots add up"),
-    Invariant("PV050", REFERENCES, META, "every tag can be read, with all its manifests", of_unreadable_file=True),
-    Invariant("PV051", REFERENCES, FILES, "every data file of a tag exists", of_unreadable_file=True),
+    Invariant("PV011", CheckGroup.CHAIN, META, "a commit deletes only live files and adds only new ones"),
+    Invariant("PV014", CheckGroup.CHAIN, META, "record counts of snapshots add up"),
+    Invariant("PV050", CheckGroup.REFERENCES, META, "every tag can be read, with all its manifests", of_unreadable_file=True),
+    Invariant("PV051", CheckGroup.REFERENCES, FILES, "every data file of a tag exists", of_unreadable_file=True),
 )
 
 BLOBS = ("blob-field", "blob-descriptor-field", "blob-view-field")
@@ -43,7 +31,7 @@ NAMES_COLUMNS = ("bucket-key", "partition", "primary-key", "rowkind.field", *BLO
 FIXED_OPTIONS = tuple(option for option in OPTIONS if option.immutable and option.key not in NAMES_COLUMNS)
 
 
-@OF_HISTORY.check(Invariant("PV001", CHAIN, META, "snapshot ids have no gap"))
+@OF_HISTORY.check(Invariant("PV001", CheckGroup.CHAIN, META, "snapshot ids have no gap"))
 def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
     """PV001. No snapshot between the oldest and the newest is missing; otherwise streaming readers would miss commits."""
     for gap in gaps(context.snapshots.ids()):
@@ -52,7 +40,9 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
         yield Violation("PV001", context.layout.snapshot(gap.start), message)
 
 
-@OF_HISTORY.check(Invariant(LOST_SNAPSHOTS, CHAIN, META, "a table with tags, changelogs, or commits and a hint has a snapshot"))
+@OF_HISTORY.check(
+    Invariant(LOST_SNAPSHOTS, CheckGroup.CHAIN, META, "a table with tags, changelogs, or commits and a hint has a snapshot")
+)
 def snapshots_are_kept(context: TableHistory) -> Iterator[Violation]:
     """PV069. Tags and changelogs are made of snapshots, and commits are built on them: without any, their files are lost."""
     if (left := context.snapshots.left_without_snapshot()) is not None:
@@ -70,7 +60,7 @@ def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
             yield Violation("PV002", context.layout.snapshot(number), str(error))
 
 
-@OF_HISTORY.check(Invariant("PV003", HINTS, META, "hint files do not point beyond the newest snapshot"))
+@OF_HISTORY.check(Invariant("PV003", CheckGroup.HINTS, META, "hint files do not point beyond the newest snapshot"))
 def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
     """PV003. LATEST and EARLIEST may be missing or lag, but never name a snapshot that does not exist yet or hide one."""
     for path, limit_of, what in ((context.layout.latest_hint, max, "newest"), (context.layout.earliest_hint, min, "oldest")):
@@ -90,7 +80,7 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
             yield Violation("PV003", path, f"says {hint}, but the {what} snapshot is {limit}")
 
 
-@OF_HISTORY.check(Invariant("PV008", CHAIN, META, "no expired snapshot has reappeared"))
+@OF_HISTORY.check(Invariant("PV008", CheckGroup.CHAIN, META, "no expired snapshot has reappeared"))
 def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
     """PV008. A slow writer may publish a snapshot under an expired id, and be killed before it can withdraw it."""
     for number in context.snapshots.resurrected_ids():
@@ -102,7 +92,7 @@ def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
         )
 
 
-@OF_STEP.check(Invariant("PV004", CHAIN, META, "snapshot times do not go back", severity=WARNING))
+@OF_STEP.check(Invariant("PV004", CheckGroup.CHAIN, META, "snapshot times do not go back", severity=WARNING))
 def times_do_not_go_back(before: Version, version: Version) -> Iterator[Violation]:
     """PV004. Snapshot times ascend, because time travel finds snapshots by binary search."""
     if version.snapshot.time_millis < before.snapshot.time_millis:
@@ -147,7 +137,7 @@ def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
         yield Violation("PV006", table.layout.schema_directory, str(table.schemas.missing()))
 
 
-@OF_HISTORY.check(Invariant("PV007", SCHEMAS, META, "every schema file holds its own schema, with unique field ids"))
+@OF_HISTORY.check(Invariant("PV007", CheckGroup.SCHEMAS, META, "every schema file holds its own schema, with unique field ids"))
 def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
     """PV007. A new column gets an id above the highest: an id that repeats would read old files with the wrong columns."""
     for number in context.schemas.ids():
@@ -166,7 +156,11 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
 
 @OF_HISTORY.check(
     Invariant(
-        "PV068", SCHEMAS, META, "keys, and options that cannot change once there is data, stay as they are", severity=WARNING
+        "PV068",
+        CheckGroup.SCHEMAS,
+        META,
+        "keys, and options that cannot change once there is data, stay as they are",
+        severity=WARNING,
     )
 )
 def schemas_keep_what_is_fixed(context: TableHistory) -> Iterator[Violation]:
@@ -210,7 +204,7 @@ def _is_in_use(context: TableHistory, schema_id: int) -> bool:
     return False
 
 
-@OF_STEP.check(Invariant("PV010", CHAIN, META, "the base of a snapshot equals the live files of the one before"))
+@OF_STEP.check(Invariant("PV010", CheckGroup.CHAIN, META, "the base of a snapshot equals the live files of the one before"))
 def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:
     """PV010. live(N) = live(N - 1) + delta(N): no commit adds or removes files beyond its delta."""
     lost, unexpected = version.base_differences(before)
@@ -226,9 +220,9 @@ def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
     for entry in version.delta:
         if entry.identity in seen:
             yield Violation("PV011", version.path, f"changes {version.label(entry)} twice")
-        elif before is not None and entry.kind == ADD and before.holds(entry):
+        elif before is not None and entry.kind == EntryKind.ADD and before.holds(entry):
             yield Violation("PV011", version.path, f"adds {version.label(entry)}, which is already live")
-        elif before is not None and entry.kind != ADD and not before.holds(entry):
+        elif before is not None and entry.kind != EntryKind.ADD and not before.holds(entry):
             yield Violation("PV011", version.path, f"deletes {version.label(entry)}, which is not live")
         seen.add(entry.identity)
 
@@ -236,7 +230,7 @@ def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
 def record_counts_add_up(before: Version | None, version: Version) -> Iterator[Violation]:
     """PV014. Record counts of a snapshot equal the sum of the row counts of its files, before merging."""
     snapshot = version.snapshot
-    delta = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in version.delta)
+    delta = sum(e.file.row_count if e.kind == EntryKind.ADD else -e.file.row_count for e in version.delta)
     if snapshot.delta_record_count != delta:
         yield Violation(
             "PV014", version.path, f"says that it added {snapshot.delta_record_count} records, but its delta has {delta}"
@@ -271,7 +265,7 @@ def tagged_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violat
 
 
 @OF_REFERENCES.check(
-    Invariant("PV057", REFERENCES, META, "a table with manifests has a snapshot, tag or changelog", severity=WARNING)
+    Invariant("PV057", CheckGroup.REFERENCES, META, "a table with manifests has a snapshot, tag or changelog", severity=WARNING)
 )
 def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
     """PV057. Manifests without a snapshot mean that the history is lost, unless the first commit is still in progress."""
@@ -288,7 +282,9 @@ def _holds_versions(context: TableContext, directory: str) -> bool:
     return any(parse_numbered(SNAPSHOT_PREFIX, s.name) is not None for s in context.storage.list_directory(directory))
 
 
-@OF_REFERENCES.check(Invariant("PV052", REFERENCES, META, "every consumer points at an existing snapshot, or at the next one"))
+@OF_REFERENCES.check(
+    Invariant("PV052", CheckGroup.REFERENCES, META, "every consumer points at an existing snapshot, or at the next one")
+)
 def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
     """PV052. A consumer before the oldest snapshot has lost changes; one after the next snapshot protects nothing."""
     ids = context.snapshots.ids()
@@ -311,7 +307,7 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
             yield Violation("PV052", status.path, f"points at snapshot {following}, but the table has {ids[0]} to {ids[-1]}")
 
 
-@OF_REFERENCES.check(Invariant("PV053", REFERENCES, META, "every branch can be read"))
+@OF_REFERENCES.check(Invariant("PV053", CheckGroup.REFERENCES, META, "every branch can be read"))
 def branches_are_readable(context: TableContext) -> Iterator[Violation]:
     """PV053: schemas, snapshots, tags and the newest version of each branch.
 
@@ -340,7 +336,9 @@ def _broken_in_branch(context: TableContext, name: str) -> Iterator[Violation]:
 
 
 @OF_REFERENCES.check(
-    Invariant("PV054", REFERENCES, META, "every changelog that outlived its snapshot can be read", of_unreadable_file=True)
+    Invariant(
+        "PV054", CheckGroup.REFERENCES, META, "every changelog that outlived its snapshot can be read", of_unreadable_file=True
+    )
 )
 def changelogs_are_readable(context: TableContext) -> Iterator[Violation]:
     """PV054. Each changelog that outlived its snapshot can be parsed and holds the id of its name."""

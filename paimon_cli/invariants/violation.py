@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_cli.options.choices import values_of
+
 ERROR, WARNING = "error", "warning"
 META, FILES, FULL = "meta", "files", "full"
 """Levels of `verify`: read only metadata, also every file without its rows, or also every row."""
@@ -50,23 +52,39 @@ LOST_SNAPSHOTS = "PV069"
 """Nothing can be repaired: the files must be restored from a backup."""
 MERGE_DISORDER = "PV023"
 """Reported for live files only: once a compaction has merged them, the rows that readers see no longer change."""
-METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"
-STORED, STATS, RUNS, SEQUENCE, BUCKETS = "files", "stats", "sorted-runs", "sequence", "bucket"
-UNIQUE, VECTORS, HASH_INDEX, CHANGELOGS = "unique", "dv", "bucket-index", "changelog"
-CHECKS = (
-    *(METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES, STORED, STATS, RUNS, SEQUENCE, BUCKETS),
-    *(UNIQUE, VECTORS, HASH_INDEX, CHANGELOGS),
-)
-"""The groups in the order of a report."""
+
+
+class CheckGroup:
+    """The groups under which violations are reported, in the order of a report."""
+
+    METADATA = "metadata"
+    CHAIN = "chain"
+    HINTS = "hints"
+    SCHEMAS = "schemas"
+    REFERENCES = "references"
+    STORED = "files"
+    STATS = "stats"
+    RUNS = "sorted-runs"
+    SEQUENCE = "sequence"
+    BUCKETS = "bucket"
+    UNIQUE = "unique"
+    VECTORS = "dv"
+    HASH_INDEX = "bucket-index"
+    CHANGELOGS = "changelog"
+
+
+CHECK_GROUPS = values_of(CheckGroup)
 
 declare(
-    Invariant("PV002", METADATA, META, "every snapshot file holds its own snapshot"),
-    Invariant("PV005", METADATA, META, "every manifest and manifest list exists and is readable", of_unreadable_file=True),
-    Invariant("PV006", SCHEMAS, META, "the schema of every snapshot and data file exists"),
-    Invariant("PV026", STATS, META, "the partition and the keys of every file can be decoded"),
+    Invariant("PV002", CheckGroup.METADATA, META, "every snapshot file holds its own snapshot"),
+    Invariant(
+        "PV005", CheckGroup.METADATA, META, "every manifest and manifest list exists and is readable", of_unreadable_file=True
+    ),
+    Invariant("PV006", CheckGroup.SCHEMAS, META, "the schema of every snapshot and data file exists"),
+    Invariant("PV026", CheckGroup.STATS, META, "the partition and the keys of every file can be decoded"),
     Invariant(
         "PV031",
-        STORED,
+        CheckGroup.STORED,
         FILES,
         "a data file can be read and holds as many rows as its metadata says",
         of_unreadable_file=True,
@@ -74,12 +92,12 @@ declare(
     ),
     Invariant(
         "PV043",
-        HASH_INDEX,
+        CheckGroup.HASH_INDEX,
         FILES,
         "a hash index exists, is complete and holds as many hashes as its metadata says",
         of_unreadable_file=True,
     ),
-    Invariant("PV062", STATS, FULL, "a file index admits every value of its columns", repair="file-index"),
+    Invariant("PV062", CheckGroup.STATS, FULL, "a file index admits every value of its columns", repair="file-index"),
 )
 
 

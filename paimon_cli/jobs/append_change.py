@@ -26,7 +26,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.row_change import ChangedBucket, RowEdit
-from paimon_cli.lsm.append_compaction import in_order
+from paimon_cli.lsm.append_compaction import in_reading_order
 from paimon_cli.metadata.data_file import (
     SOURCE_APPEND,
     BucketId,
@@ -36,7 +36,7 @@ from paimon_cli.metadata.data_file import (
     FileFilter,
     file_facts,
 )
-from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
+from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
@@ -163,7 +163,7 @@ def change_rows_of(context: TableContext, task: ChangeTask, change: RowEdit) -> 
     path = context.bucket_path(*task.bucket.bucket_id)
     try:
         with context.trace.timed("change_rows", bucket=path, **file_facts("input_", task.bucket.files)) as facts:
-            for file in in_order(task.bucket.files):
+            for file in in_reading_order(task.bucket.files):
                 changing.change(file)
             result = changing.result()
             facts |= {"matched": result.rows, "removed": len(result.removed), **file_facts("output_", result.new_files)}
@@ -276,7 +276,7 @@ class _Changing:
         return columns
 
     def _write(self, columns: Mapping[str, pa.Array]) -> None:
-        rows = merge_rows(self._context.schema, columns, INSERT, self._number)
+        rows = merge_rows(self._context.schema, columns, RowKind.INSERT, self._number)
         if not rows.num_rows:
             return
         if self._writer is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from paimon_cli.errors import NotFound, UsageError
-from paimon_cli.options.option_catalog import SCAN
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.option_text import counted
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split
@@ -68,7 +68,7 @@ def bisect_snapshots(
     or if there are no snapshots to search.
     """
     context = table.context
-    context.check(SCAN)
+    context.check(Operation.SCAN)
     predicate = parse_predicate(where, context.schema)
     ids = [number for number in context.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]
     if not ids:

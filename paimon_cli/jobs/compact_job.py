@@ -25,7 +25,7 @@ from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExp
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
-from paimon_cli.jobs.compact_request import MIN_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
+from paimon_cli.jobs.compact_request import MIN_MEMORY, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
@@ -36,6 +36,7 @@ from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
+from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.storage.time_bounds import within
@@ -90,7 +91,7 @@ class CompactSummary(Summary):
             bytes_written=sum(file.file_size for file in written),
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
-            waiting_records=max(0, plan.standing.waiting_records - shown),
+            waiting_records=max(0, plan.figures.waiting_records - shown),
             engine=engine.name,
             engine_reason=engine.reason,
             seconds=seconds,
@@ -161,7 +162,7 @@ class _Compaction:
 
     def run(self, stage: Stage) -> None:
         """Run a stage, and replan conflicting buckets as often as the request allows."""
-        allowed = MAX_REPLANS if self.request.on_conflict == RETRY and self.request.at_snapshot is None else 0
+        allowed = MAX_REPLANS if self.request.on_conflict == OnConflict.RETRY and self.request.at_snapshot is None else 0
         try:
             with expiry_noticed(self.context, None):
                 done, plan, replans = _run_with_replans(stage, allowed)
@@ -358,7 +359,7 @@ def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactS
     if not errors:
         return
     done = len(total.committed)
-    if not done and (request.on_conflict != SKIP or total.failures):
+    if not done and (request.on_conflict != OnConflict.SKIP or total.failures):
         raise errors[0]
     what, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"
     details = {"buckets_committed": done, "buckets_skipped": len(errors), "snapshots": [s.id for s in summary.snapshots]}

@@ -13,16 +13,16 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.sort_job import check_sortable
-from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.choices import OnConflict
 from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.write.sorted_write import SortOrder
 
-RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MIN_MEMORY = 1 << 20
 
 States = dict[BucketId, PickState]
@@ -67,7 +67,7 @@ class CompactRequest:
     strategy: str = "full"
     partitions: tuple[PartitionValues, ...] = ()
     buckets: tuple[int | range, ...] = ()
-    on_conflict: str = RETRY
+    on_conflict: str = OnConflict.RETRY
     limits: RoundLimits = UNLIMITED
     idle_millis: int | None = None
     at_snapshot: int | None = None
@@ -78,7 +78,7 @@ class CompactRequest:
 
 
 @dataclass(frozen=True)
-class Standing:
+class BucketFigures:
     """Figures about the selected buckets of a table, for monitoring. Sizes are bytes; `picked`: the buckets to be compacted.
 
     `uncompacted_since`: creation time (epoch millis) of the oldest level-0 file, in append tables of the oldest picked
@@ -98,7 +98,7 @@ class Standing:
     waiting_records: int = 0
 
     @classmethod
-    def of(cls, context: TableContext, buckets: Collection[BucketFiles], decisions: Collection[Decision]) -> Standing:
+    def of(cls, context: TableContext, buckets: Collection[BucketFiles], decisions: Collection[Decision]) -> BucketFigures:
         level_0 = [[file for file in bucket.files if file.level == 0] for bucket in buckets] if context.mode.has_keys else []
         sizes = [(len(bucket.files), sum(file.file_size for file in bucket.files)) for bucket in buckets]
         due = [file for files in level_0 for file in files]
@@ -124,7 +124,7 @@ class Standing:
         return self.level_0_files / self.buckets if self.buckets else 0
 
 
-NO_BUCKETS = Standing()
+NO_BUCKETS = BucketFigures()
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class CompactionPlan:
 
     snapshot_id: int | None
     decisions: tuple[Decision, ...] = ()
-    standing: Standing = NO_BUCKETS
+    figures: BucketFigures = NO_BUCKETS
     idle_at: int | None = None
 
     def prepared(self, file_stamp: str, limits: RoundLimits) -> CompactionPlan:
@@ -206,14 +206,14 @@ def plan_compaction(
                 strategy = FULL_STRATEGY
             elif strategy == FULL_STRATEGY:
                 return SkippedBucket(*bucket.bucket_id, runs, f"new data {age / 1000:.0f} s ago, not idle yet")
-        state = (states or {}).get(bucket.bucket_id, UNKNOWN)
+        state = (states or {}).get(bucket.bucket_id, NEVER_PICKED)
         return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
     waiting = [moment + (request.idle_millis or 0) for moment in newest.values()]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
-    standing = Standing.of(context, buckets.values(), decisions)
-    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits), standing, idle_at)
+    figures = BucketFigures.of(context, buckets.values(), decisions)
+    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits), figures, idle_at)
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:

@@ -20,20 +20,31 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
+from paimon_cli.jobs.compact_request import MIN_MEMORY, NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, Upkeep, UpkeepDone, findings_about, look, take
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.time_bounds import look_at_each, within
 
-COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
-HELD = "held by another service"
+
+class RoundState:
+    """What became of a table in a round."""
+
+    COMPACTED = "compacted"
+    NOTHING = "nothing to do"
+    TRY_AGAIN = "try again"
+    GONE = "gone"
+    FAILED = "failed"
+    HELD = "held by another service"
+
+
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
 """Errors that the next round may resolve."""
 EXAMINED_EVERY_MILLIS, EXAMINED_PART = 300_000, 0.25
@@ -61,7 +72,7 @@ class ServedTable:
 class TableRound:
     """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
 
-    `standing`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
+    `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined.
     """
 
@@ -69,7 +80,7 @@ class TableRound:
     state: str
     summary: CompactSummary = field(default_factory=CompactSummary)
     error: PaimonError | None = None
-    standing: Standing = NO_BUCKETS
+    figures: BucketFigures = NO_BUCKETS
     upkeep: UpkeepDone = NOT_KEPT_UP
     is_new: bool = True
     findings: Findings | None = None
@@ -171,7 +182,9 @@ class CompactionService:
                 pause = 0.0 if done.waiting else interval_seconds
                 self.watcher.round_done(done, None if is_last else pause)
                 errors = [table.error for table in done.tables if table.error is not None and table.is_new]
-                if self.request.on_conflict == FAIL and (conflict := next((e for e in errors if _is_conflict(e)), None)):
+                if self.request.on_conflict == OnConflict.FAIL and (
+                    conflict := next((e for e in errors if _is_conflict(e)), None)
+                ):
                     raise conflict
                 if is_last:
                     raise_failures(done.tables, " in the last round")
@@ -217,7 +230,7 @@ class CompactionService:
             del self._known[name]
         for name in tables.keys() - self._known.keys():
             first = now + self.upkeep.first_orphans_millis(name)
-            self._known[name] = _Known(TableRound(name, NOTHING), orphans_due_millis=first)
+            self._known[name] = _Known(TableRound(name, RoundState.NOTHING), orphans_due_millis=first)
         return tables
 
     def _is_due(self, name: str) -> bool:
@@ -280,14 +293,16 @@ class CompactionService:
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
-                    return TableRound(turn.table, HELD, standing=turn.standing)
+                    return TableRound(turn.table, RoundState.HELD, figures=turn.figures)
                 turn.turn_bytes = limit
                 summary, upkeep = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
         except PaimonError as error:
-            return _failed(turn.table, error, turn.standing)
+            return _failed(turn.table, error, turn.figures)
         if turn.cleans_orphans:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every_millis or 0)
-        return TableRound(turn.table, COMPACTED if summary.buckets else NOTHING, summary, None, turn.standing, upkeep)
+        return TableRound(
+            turn.table, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, None, turn.figures, upkeep
+        )
 
     @contextlib.contextmanager
     def _leased(self, turn: Turn, shield: Shield) -> Iterator[bool]:
@@ -310,23 +325,29 @@ class CompactionService:
         """Remember the outcome for a table and when it is due again, and report it."""
         known, now = self._known[done.table], self.clock.now_millis()
         known.last = done = replace(done, findings=known.findings)
-        if done.state == HELD and self.leases is not None:
+        if done.state == RoundState.HELD and self.leases is not None:
             known.due_millis = now + max(interval, self.leases.lives_millis)
         elif done.error is not None:
             known.is_quiet, known.due_millis = False, now + min(LONGEST_BACKOFF_MILLIS, interval * (2**known.failures - 1))
-        elif done.state == COMPACTED:
+        elif done.state == RoundState.COMPACTED:
             known.due_millis = 0
         known.failures = 0 if done.error is None else min(known.failures + 1, MAX_DOUBLINGS)
         self.watcher.table_done(done)
 
 
 def _nothing(turn: Turn) -> TableRound:
-    return TableRound(turn.table, NOTHING, CompactSummary(plan=CompactionPlan(turn.snapshot_id)), standing=turn.standing)
+    return TableRound(turn.table, RoundState.NOTHING, CompactSummary(plan=CompactionPlan(turn.snapshot_id)), figures=turn.figures)
 
 
-def _failed(table: str, error: PaimonError, standing: Standing = NO_BUCKETS) -> TableRound:
-    state = GONE if isinstance(error, NotFound) else TRY_AGAIN if isinstance(error, PASSING) else FAILED
-    return TableRound(table, state, error=error, standing=standing)
+def _failed(table: str, error: PaimonError, figures: BucketFigures = NO_BUCKETS) -> TableRound:
+    state = (
+        RoundState.GONE
+        if isinstance(error, NotFound)
+        else RoundState.TRY_AGAIN
+        if isinstance(error, PASSING)
+        else RoundState.FAILED
+    )
+    return TableRound(table, state, error=error, figures=figures)
 
 
 def _is_conflict(error: PaimonError) -> bool:
@@ -337,7 +358,7 @@ def raise_failures(tables: Sequence[TableRound], when: str = "", done: str = "co
     """Raise the error of the only table, or one error for several failed tables, with a line for each; a dropped table has not
     failed.
     """
-    failed = {table.table: table.error for table in tables if table.error is not None and table.state != GONE}
+    failed = {table.table: table.error for table in tables if table.error is not None and table.state != RoundState.GONE}
     errors = [*failed.values()]
     if len(errors) == 1 == len(tables):
         raise errors[0]

@@ -29,7 +29,7 @@ from paimon_cli.pieces import PIECES
 
 HERE, THERE = 0, 1
 """The side of a row, stored in the sequence number column of the merge."""
-COUNT = "_COUNT"
+_COUNT = "_COUNT"
 SORTED_AS = "_SORTED_AS_"
 """Prefix of columns that hold nested values as text, since nested values have no order."""
 ONLY_HERE, ONLY_THERE, DIFFERENT = "only here", "only there", "different"
@@ -119,9 +119,9 @@ class Counted(WholeRowEngine):
     """A `MergeEngine` that collapses equal rows into one and adds up their counts."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        counts = np.add.reduceat(rows.rows.column(COUNT).to_numpy()[rows.order], rows.starts)
+        counts = np.add.reduceat(rows.rows.column(_COUNT).to_numpy()[rows.order], rows.starts)
         merged = rows.taken(rows.order[rows.starts])
-        return merged.set_column(merged.schema.get_field_index(COUNT), COUNT, pa.array(counts))
+        return merged.set_column(merged.schema.get_field_index(_COUNT), _COUNT, pa.array(counts))
 
 
 class _Work:
@@ -183,7 +183,7 @@ class _Work:
         columns |= {SORTED_AS + field.name: _sortable(columns[field.name], field.type) for field in self._nested}
         columns[SEQUENCE_NUMBER] = pa.array(np.full(count, number, np.int64))
         columns[VALUE_KIND] = pa.array(np.zeros(count, np.int8))
-        columns[COUNT] = pa.array(np.ones(count, np.int64))
+        columns[_COUNT] = pa.array(np.ones(count, np.int64))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def judge(self, rows: pa.RecordBatch) -> None:
@@ -193,7 +193,7 @@ class _Work:
         starts = group_starts(order_words([rows.column(name) for name in self.sort_columns]))
         ends = np.append(starts[1:], rows.num_rows)
         is_here = rows.column(SEQUENCE_NUMBER).to_numpy() == HERE
-        counts = rows.column(COUNT).to_numpy()
+        counts = rows.column(_COUNT).to_numpy()
         here = np.add.reduceat(np.where(is_here, counts, 0), starts)
         there = np.add.reduceat(np.where(is_here, 0, counts), starts)
         result = self.result

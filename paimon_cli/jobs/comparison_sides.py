@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from paimon_cli.casts.column_cast import cast_column, keeps_values, same_type
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.column_cast import cast_column, keeps_values, same_type
 from paimon_cli.datatypes.data_type import DataField, DataType, NestedType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.type_text import quoted_name

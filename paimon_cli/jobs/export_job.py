@@ -29,8 +29,8 @@ from paimon_cli.storage.storage import Storage, delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.whole_file import whole_file
 
-FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow"}
-FORMATS |= dict.fromkeys(("ndjson", "jsonl", "json"), "ndjson")
+_FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow"}
+_FORMATS |= dict.fromkeys(("ndjson", "jsonl", "json"), "ndjson")
 """Formats by file extension. JSON files hold a row per line, as `write` takes them."""
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 MIN_FILE_SIZE = 1 << 16
@@ -53,7 +53,7 @@ class FileForm:
         """Whether the extension of the path names a known format."""
         words = path.rpartition("/")[2].lower().split(".")
         endings = {words[-1], words[-2] if words[-1] in COMPRESSIONS else ""} if len(words) > 1 else set()
-        return bool(endings & FORMATS.keys())
+        return bool(endings & _FORMATS.keys())
 
     @staticmethod
     def of(path: str, format_name: str | None) -> FileForm:
@@ -64,9 +64,9 @@ class FileForm:
         stem, _, last = path.rstrip("/").rpartition("/")[2].rpartition(".")
         compression = last if last in COMPRESSIONS else ""
         ending = stem.rpartition(".")[2] if compression else last if stem else ""
-        if format_name is not None and format_name not in FORMATS.values():
-            raise UsageError(f"--format {format_name}", f"choose one of {', '.join(dict.fromkeys(FORMATS.values()))}")
-        found = format_name or FORMATS.get(ending.lower())
+        if format_name is not None and format_name not in _FORMATS.values():
+            raise UsageError(f"--format {format_name}", f"choose one of {', '.join(dict.fromkeys(_FORMATS.values()))}")
+        found = format_name or _FORMATS.get(ending.lower())
         if found is None and path == STANDARD_OUTPUT:
             raise UsageError("--output - needs --format", "standard output has no extension", "add --format csv, or another")
         if found is None:
@@ -92,7 +92,7 @@ class OutputRequest:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def write_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
+def export_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
     """Write the rows of a scan. After a failure no new file remains, and a file to be replaced is unchanged."""
     started = scan.context.clock.now_millis()
     batches = (piece for batch in scan.rows() for piece in bounded(batch))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from paimon_cli.bucket.data_file_reader import decoding, file_format
+from paimon_cli.bucket.data_file_reader import file_format
+from paimon_cli.bucket.decoding import decoding
 from paimon_cli.errors import NotFound, NotSupported, Refused, importing, undone_on_failure
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.foreign_reads import retractions

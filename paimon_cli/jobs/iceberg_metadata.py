@@ -47,10 +47,10 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.storage.storage import Storage, delete_all
 
-SEQUENCE = 1
+_SEQUENCE = 1
 """The sequence number of the only Iceberg snapshot; position deletes apply to data files with the same number."""
 FIRST_PARTITION_FIELD = 1000
-CODEC: Final = "deflate"
+_CODEC: Final = "deflate"
 UNMAPPED_ROOTS = {"TIME", "VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "MULTISET", "VECTOR"}
 PARTITION_ROOTS = {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "CHAR", "VARCHAR", "DECIMAL"}
 BOUNDED_ROOTS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "VARCHAR"}
@@ -163,7 +163,7 @@ class IcebergWriter:
         writers = ((ManifestWriterV2, self.data), (DeleteManifestWriter, self.deletes))
         manifests = [self._manifest(writer, files) for writer, files in writers if files]
         listing = self._new(f"snap-{self._snapshot.id}", "avro")
-        with write_manifest_list(2, listing, self._snapshot.id, None, SEQUENCE, CODEC) as written:
+        with write_manifest_list(2, listing, self._snapshot.id, None, _SEQUENCE, _CODEC) as written:
             written.add_manifests(manifests)
         self._written.clear()  # a later failure may leave metadata that names these files
         metadata = self._path(f"v{self._snapshot.id}.metadata.json")
@@ -173,13 +173,13 @@ class IcebergWriter:
 
     def _manifest(self, writer_class: type[ManifestWriterV2], files: Sequence[DataFile]) -> ManifestFile:
         output = self._new("manifest", "avro")
-        with writer_class(self._spec, self._schema, output, self._snapshot.id, CODEC) as writer:
+        with writer_class(self._spec, self._schema, output, self._snapshot.id, _CODEC) as writer:
             for file in files:
                 entry = ManifestEntry.from_args(
                     status=ManifestEntryStatus.ADDED,
                     snapshot_id=self._snapshot.id,
-                    sequence_number=SEQUENCE,
-                    file_sequence_number=SEQUENCE,
+                    sequence_number=_SEQUENCE,
+                    file_sequence_number=_SEQUENCE,
                     data_file=file,
                 )
                 writer.add_entry(entry)
@@ -202,7 +202,7 @@ class IcebergWriter:
             "format-version": 2,
             "table-uuid": self._context.random.uuid(),
             "location": _uri(self._directory),
-            "last-sequence-number": SEQUENCE,
+            "last-sequence-number": _SEQUENCE,
             "last-updated-ms": snapshot.time_millis,
             "last-column-id": schema.highest_field_id,
             "schemas": [schema.model_dump()],
@@ -217,7 +217,7 @@ class IcebergWriter:
             "snapshots": [
                 {
                     "snapshot-id": snapshot.id,
-                    "sequence-number": SEQUENCE,
+                    "sequence-number": _SEQUENCE,
                     "timestamp-ms": snapshot.time_millis,
                     "manifest-list": listing,
                     "summary": {"operation": "overwrite"},

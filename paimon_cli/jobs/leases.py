@@ -74,7 +74,7 @@ class Leases:
             return within(self.seconds, attempt, _table_of(directory))
         except TookTooLong:
             is_late.set()
-            self._held.pop(directory, None)  # if it was granted at the last moment: nobody renews it, and it expires by itself
+            self._held.pop(directory, None)  # if it was granted at the last moment: no one renews it, and it expires by itself
             raise
 
     def _acquire(self, storage: Storage, directory: str) -> bool:

@@ -25,7 +25,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.table_change import NewFiles, settled, write_files
-from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileChanges, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, EntryKind, FileChanges, FileFilter, ManifestEntry
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -175,7 +175,7 @@ def plan_with_waiting_rows(
         replaces_rows=True,
     )
     messages = write_rows(plan, {}, threads=usable_cores()).messages
-    added = [ManifestEntry(ADD, *m.bucket_id, m.total_buckets, file) for m in messages for file in m.append.added]
+    added = [ManifestEntry(EntryKind.ADD, *m.bucket_id, m.total_buckets, file) for m in messages for file in m.append.added]
     merged = Pruning(ours, predicate)
     found = LazyBuckets(FileTable.of_entries([*table.entries(), *added]), state.index_files)
     return ours, ReadPlan(snapshot, column_splits(ours, found, merged), pruning.counts, merged.levels)
@@ -192,7 +192,7 @@ def partitions_changed_since(context: TableContext, messages: Sequence[CommitMes
         if snapshot is None or (before is None and number > 1):
             return frozenset(partitions)
         entries = context.manifests.delta_entries(snapshot)
-        changed |= {entry.partition for entry in entries if not (entry.is_postponed and entry.kind == ADD)}
+        changed |= {entry.partition for entry in entries if not (entry.is_postponed and entry.kind == EntryKind.ADD)}
         changed |= {bucket_id.partition for bucket_id in context.manifests.changed_vectors(before, snapshot)}
         before = snapshot
     return frozenset(changed & partitions)

@@ -67,7 +67,7 @@ def _delete_portion(storage: Storage, paths: Sequence[str]) -> int:
     return len(paths)
 
 
-KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "partitions", "changelogs", "tags", "consumers"
+EXPIRED_KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "partitions", "changelogs", "tags", "consumers"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from paimon_cli.bucket.hash_index import write_key_hashes
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
-from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
@@ -21,18 +20,18 @@ from paimon_cli.invariants.repair_steps import RepairPlan
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.stale_buckets import move_stale_files
 from paimon_cli.metadata.data_file import (
-    ADD,
-    DELETE,
     BucketId,
     CommitMessage,
     DataFileMeta,
+    EntryKind,
     FileChanges,
     IndexManifestEntry,
     ManifestEntry,
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.options.choices import ConflictCheck
 
-USER = "paimon-cli-repair"
+_USER = "paimon-cli-repair"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
         set_aside(context, damaged)
     made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
     if plan.messages:
-        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
+        identity = CommitIdentity(f"{_USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
         made += Committer(context).commit(list(plan.messages.values()), identity, CommitKind.REPAIR).snapshots
     if plan.hash_indexes:
         made += _rebuild_hash_indexes(context, plan.hash_indexes, plan.snapshot_id).snapshots
@@ -94,8 +93,8 @@ def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex]
                     read_snapshot_id=read_snapshot_id,
                 )
             )
-        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
-        return Committer(context, PARTITION).commit(messages, identity, CommitKind.REPAIR)
+        identity = CommitIdentity(f"{_USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
+        return Committer(context, ConflictCheck.PARTITION).commit(messages, identity, CommitKind.REPAIR)
 
 
 def restore_snapshot(context: TableContext, number: int) -> Snapshot:
@@ -119,10 +118,10 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
 
 def _restored(before: Version, after: Version, number: int, writer: MetadataWriter) -> Snapshot:
     lost, added = after.base_differences(before)
-    delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
+    delta = [ManifestEntry(EntryKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
     base_list, base_size = writer.manifest_list(before.context.manifests.manifests_of(before.snapshot), "base")
     delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
-    rows = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
+    rows = sum(e.file.row_count if e.kind == EntryKind.ADD else -e.file.row_count for e in delta)
     indexes = _restored_indexes(before, after)
     rewrites = bool(lost) or _vector_files(indexes) != _vector_files(before.index_entries)
     return Snapshot(
@@ -133,7 +132,7 @@ def _restored(before: Version, after: Version, number: int, writer: MetadataWrit
         delta_manifest_list=delta_list,
         delta_manifest_list_size=delta_size,
         index_manifest=writer.index_manifest(indexes) if indexes else None,
-        commit_user=USER,
+        commit_user=_USER,
         commit_identifier=BATCH_IDENTIFIER,
         commit_kind=OVERWRITE if rewrites else APPEND,
         time_millis=before.snapshot.time_millis,
@@ -155,7 +154,7 @@ def _restored_indexes(before: Version, after: Version) -> list[IndexManifestEntr
     if kind == APPEND:
         source = after.index_entries
     elif kind == COMPACT and not has_keys:
-        replaced = {(e.bucket_id, e.file.file_name) for e in after.delta if e.kind == DELETE}
+        replaced = {(e.bucket_id, e.file.file_name) for e in after.delta if e.kind == EntryKind.DELETE}
         dropped = {e.bucket_id for e in before.index_entries for name in _marked(e) if (e.bucket_id, name) in replaced}
         source = [e for e in after.index_entries if e.bucket_id not in dropped]
         source += [e for e in before.index_entries if e.bucket_id in dropped]

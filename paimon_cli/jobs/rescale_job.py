@@ -13,7 +13,6 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
@@ -26,10 +25,11 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, expiry_noticed, in_one_half, write_files
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
-from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
+from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.metadata.table_mode import RESCALE
+from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan
@@ -263,7 +263,7 @@ def _commit(
     new_files: NewFiles, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot
 ) -> tuple[Snapshot, ...]:
     context = new_files.context
-    committer = Committer(context, PARTITION)
+    committer = Committer(context, ConflictCheck.PARTITION)
     publish = functools.partial(
         committer.overwrite,
         messages,
@@ -299,7 +299,7 @@ class RowsOfTable:
         schema = self.context.schema
         for batch in read_split(self.context, numbered.split, schema.field_names):
             columns = {name: batch.column(name) for name in schema.field_names}
-            yield merge_rows(schema, columns, INSERT, arrival)
+            yield merge_rows(schema, columns, RowKind.INSERT, arrival)
             arrival += batch.num_rows
             tally.rows += batch.num_rows
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.casts.column_cast import with_default
+from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import BadCells, shown
@@ -20,7 +20,7 @@ from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, merge_rows
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind, merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.clauses import BadRow, SetClause, SetItem
 from paimon_cli.sql.predicate import Predicate
@@ -40,7 +40,7 @@ class RowEdit:
 
     @property
     def kind(self) -> int:
-        return DELETE if self.new_values is None else UPDATE_AFTER
+        return RowKind.DELETE if self.new_values is None else RowKind.UPDATE_AFTER
 
     @property
     def assignments(self) -> tuple[SetItem, ...]:
@@ -94,7 +94,7 @@ def changelog_rows(context: TableContext, batch: pa.RecordBatch, changed: pa.Rec
     `batch`: the rows as read; `changed`: the result of `changed_rows`.
     """
     first = int(changed.column(SEQUENCE_NUMBER)[0].as_py())
-    before = merge_rows(context.schema, _columns(context, batch), INSERT, first)
+    before = merge_rows(context.schema, _columns(context, batch), RowKind.INSERT, first)
     rows = np.arange(batch.num_rows)
     return ChangedKeys().rows(before, rows, changed, rows)
 
@@ -110,7 +110,7 @@ def changed_rows(context: TableContext, change: RowEdit, batch: pa.RecordBatch, 
     if any(assignment.column.name in ordered_by for assignment in change.assignments):
         _check_winners(context, batch, changed)
     if not context.options.merge_engine.newest_wins:
-        _check_effect(context, merge_rows(context.schema, _columns(context, batch), INSERT, 0), changed)
+        _check_effect(context, merge_rows(context.schema, _columns(context, batch), RowKind.INSERT, 0), changed)
     return changed
 
 
@@ -120,11 +120,11 @@ def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array
 
 def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
     """Raise `BadInput` if an update lowers the sequence field, so that the older version of the row would win."""
-    both = pa.concat_batches([merge_rows(context.schema, _columns(context, before), INSERT, 0), after])
+    both = pa.concat_batches([merge_rows(context.schema, _columns(context, before), RowKind.INSERT, 0), after])
     engine = merge_engine(context.schema, context.options)
     kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
-    if not (kinds == UPDATE_AFTER).all():
-        key = _key(context, before, int(np.argmax(kinds != UPDATE_AFTER)))
+    if not (kinds == RowKind.UPDATE_AFTER).all():
+        key = _key(context, before, int(np.argmax(kinds != RowKind.UPDATE_AFTER)))
         raise BadInput(
             f"the row with {key} would not change",
             f"readers see the version with the greatest {', '.join(engine.sequence_fields)}, and SET lowers it",
@@ -141,7 +141,7 @@ def _check_effect(context: TableContext, before: pa.RecordBatch, after: pa.Recor
     """Merge old and new rows; raise `BadInput` for the first key that would not get the requested values."""
     engine = merge_engine(context.schema, context.options)
     merged = engine.merge(sorted_rows(pa.concat_batches([before, after]), context.schema.trimmed_primary_keys, engine))
-    deletes = int(after.column(VALUE_KIND)[0].as_py()) == DELETE if after.num_rows else False
+    deletes = int(after.column(VALUE_KIND)[0].as_py()) == RowKind.DELETE if after.num_rows else False
     if deletes:
         kinds = merged.column(VALUE_KIND).to_numpy()
         wrong = np.flatnonzero(kinds & 1 == 0)

@@ -21,7 +21,7 @@ from paimon_cli.history.waiting_records import waiting_text
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.lsm.sorted_runs import shares
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
-from paimon_cli.options.option_catalog import SCAN
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.option_text import counted
 from paimon_cli.read.increments import (
     AUTO,
@@ -33,7 +33,7 @@ from paimon_cli.read.increments import (
     waiting_changes,
 )
 from paimon_cli.read.scan_plan import ReadPlan, Split, plan_scan
-from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
+from paimon_cli.read.selection import RowOrder, Selection, parse_order, rows_in_order, selected
 from paimon_cli.read.split_reader import count_split, in_parts, read_in_parallel, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
@@ -128,7 +128,7 @@ class RowScan:
         """The rows with `physical_columns`, up to the limit."""
         remaining = self.request.limit
         if self.order is not None:
-            yield from in_order(self._all_batches(), self.order, remaining)
+            yield from rows_in_order(self._all_batches(), self.order, remaining)
             return
         if remaining is None:
             yield from self._all_batches()
@@ -214,7 +214,7 @@ def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
 
     Raises `NotFound` and `UsageError`.
     """
-    table.context.check(SCAN)
+    table.context.check(Operation.SCAN)
     increment = request.increment or _increment_by_option(table.context, request)
     if increment is None:
         context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_cli.bucket.data_file_reader import decoding, file_format
+from paimon_cli.bucket.data_file_reader import file_format
+from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
 from paimon_cli.metadata.data_file import DELETION_VECTORS

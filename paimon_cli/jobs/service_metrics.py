@@ -18,8 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.compact_request import NO_BUCKETS, Standing
-from paimon_cli.jobs.compaction_service import COMPACTED, GONE, NOTHING, ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
+from paimon_cli.jobs.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.service_turn import Findings
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
@@ -41,8 +41,8 @@ STALE_SECONDS = 900
 class _TableFigures:
     """The figures of a table. Sizes (bytes) and counts are totals since the service started; `last_*`: the last compaction."""
 
-    state: str = NOTHING
-    standing: Standing = NO_BUCKETS
+    state: str = RoundState.NOTHING
+    figures: BucketFigures = NO_BUCKETS
     findings: Findings = field(default_factory=dict)
     compactions: int = 0
     buckets: int = 0
@@ -63,13 +63,13 @@ class _TableFigures:
     last_commit_millis: int = 0
 
     def add(self, done: TableRound) -> None:
-        summary, self.state, self.standing = done.summary, done.state, done.standing
+        summary, self.state, self.figures = done.summary, done.state, done.figures
         self.findings = done.findings or {}
         self.conflicts += summary.conflicts
-        self.failures += done.error is not None and done.state != GONE
+        self.failures += done.error is not None and done.state != RoundState.GONE
         self.snapshots_expired += done.upkeep.snapshots_expired
         self.orphans += done.upkeep.orphans
-        if done.state != COMPACTED:
+        if done.state != RoundState.COMPACTED:
             return
         self.compactions += 1
         self.buckets += summary.buckets
@@ -177,8 +177,8 @@ class ServiceMetrics:
 
 def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str, float | None]]:
     """The name, help text and value of each metric of a table."""
-    standing, done = table.standing, table.compactions
-    age = None if standing.uncompacted_since is None else max(0, now_millis - standing.uncompacted_since) / 1000
+    figures, done = table.figures, table.compactions
+    age = None if figures.uncompacted_since is None else max(0, now_millis - figures.uncompacted_since) / 1000
 
     def average(total: float) -> float:
         return total / done if done else 0
@@ -187,15 +187,15 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
         (
             "paimon_compaction_maxLevel0FileCount",
             "Most files at level 0 in one bucket.",
-            standing.max_level_0_files,
+            figures.max_level_0_files,
         ),
-        ("paimon_compaction_avgLevel0FileCount", "Average files at level 0 per bucket.", standing.average_level_0_files),
-        ("paimon_compaction_totalFileCount", "Data files.", standing.files),
-        ("paimon_compaction_minAvgFileSize", "Smallest average file size of a bucket in bytes.", standing.min_average_size),
-        ("paimon_compaction_avgTotalFileSize", "Average size of a bucket in bytes.", standing.size // max(1, standing.buckets)),
-        ("paimon_compaction_maxTotalFileSize", "Size of the largest bucket in bytes.", standing.max_bucket_size),
+        ("paimon_compaction_avgLevel0FileCount", "Average files at level 0 per bucket.", figures.average_level_0_files),
+        ("paimon_compaction_totalFileCount", "Data files.", figures.files),
+        ("paimon_compaction_minAvgFileSize", "Smallest average file size of a bucket in bytes.", figures.min_average_size),
+        ("paimon_compaction_avgTotalFileSize", "Average size of a bucket in bytes.", figures.size // max(1, figures.buckets)),
+        ("paimon_compaction_maxTotalFileSize", "Size of the largest bucket in bytes.", figures.max_bucket_size),
         ("paimon_compaction_compactionCompletedCount", "Bucket compactions that were committed.", table.buckets),
-        ("paimon_compaction_compactionQueuedCount", "Buckets with a planned compaction.", standing.picked),
+        ("paimon_compaction_compactionQueuedCount", "Buckets with a planned compaction.", figures.picked),
         ("paimon_compaction_avgCompactionTime", "Average duration of a turn in milliseconds.", average(table.millis)),
         ("paimon_compaction_avgCompactionInputSize", "Average bytes read in a turn.", average(table.input_bytes)),
         ("paimon_compaction_maxCompactionInputSize", "Most bytes read in a turn.", table.greatest_input),
@@ -210,7 +210,7 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
         ("paimon_commit_lastBucketsWritten", "Buckets that the last commit compacted.", table.last_buckets),
         ("paimon_commit_lastCompactionInputFileSize", "Bytes that the last compaction read.", table.last_bytes[0]),
         ("paimon_commit_lastCompactionOutputFileSize", "Bytes that the last compaction wrote.", table.last_bytes[1]),
-        ("paimon_cli_sorted_runs_max", "Most sorted runs in one bucket.", standing.most_runs),
+        ("paimon_cli_sorted_runs_max", "Most sorted runs in one bucket.", figures.most_runs),
         ("paimon_cli_oldest_uncompacted_seconds", "Age of the oldest file waiting for a compaction.", age),
         ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions.", table.input_bytes),
         ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions.", table.output_bytes),

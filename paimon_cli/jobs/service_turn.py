@@ -19,7 +19,7 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
 from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
-from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, Standing, States, plan_compaction
+from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import ExpireRequest, clean_orphans, deletion, plan_expire, search_orphans
 from paimon_cli.jobs.table_change import Shield
@@ -73,7 +73,7 @@ class Need:
     def of(cls, table: str, plan: CompactionPlan, trigger: int) -> Need:
         tasks: list[CompactionTask | PostponedRows] = [*plan.tasks, *plan.postponed]
         runs = max((task.runs_before for task in tasks), default=0)
-        since = _NEVER if plan.standing.uncompacted_since is None or not tasks else plan.standing.uncompacted_since
+        since = _NEVER if plan.figures.uncompacted_since is None or not tasks else plan.figures.uncompacted_since
         return cls(trigger - runs, since, sum(task.size for task in tasks), table)
 
 
@@ -90,7 +90,7 @@ class Turn:
     history: SnapshotHistory
     need: Need
     snapshot_id: int | None
-    standing: Standing
+    figures: BucketFigures
     has_compaction: bool
     expires: bool
     cleans_orphans: bool
@@ -155,7 +155,7 @@ def look(
         history=context.snapshots,
         need=Need.of(table, plan, options.compaction_trigger),
         snapshot_id=plan.snapshot_id,
-        standing=plan.standing,
+        figures=plan.figures,
         has_compaction=bool(plan.tasks or plan.postponed),
         expires=upkeep.expires,
         cleans_orphans=cleans_orphans,

@@ -24,11 +24,12 @@ from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_a
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.stage_job import StageFile
 from paimon_cli.jobs.table_change import NewFiles, Summary
-from paimon_cli.jobs.write_request import COMPACTION_AFTER, NO_COMPACTION, overwritten, strategy_of
-from paimon_cli.jobs.writer_order import REFUSE, check_disjoint, in_order, replaced_messages, shared_buckets, superseded_files
+from paimon_cli.jobs.write_request import overwritten, strategy_of
+from paimon_cli.jobs.writer_order import check_disjoint, in_writer_order, replaced_messages, shared_buckets, superseded_files
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
+from paimon_cli.options.choices import CompactionMode, WriterOrder
 from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.storage import delete_all
 
@@ -67,7 +68,7 @@ class Together:
     `given`, or `refuse`d. `identity`: of the committer; default that of the single write, or one that is derived.
     """
 
-    order: str = REFUSE
+    order: str = WriterOrder.REFUSE
     identity: CommitIdentity | None = None
 
     def identity_of(self, writes: Sequence[StagedWrite]) -> CommitIdentity:
@@ -113,8 +114,8 @@ def commit_and_compact(
     """
     done = commit_staged(context, writes, together, engine, progress)
     touched, due = {message.bucket_id for write in writes for message in write.messages}, DueCompaction()
-    if compaction != NO_COMPACTION:
-        number, is_requested = together.identity_of(writes).identifier, compaction == COMPACTION_AFTER
+    if compaction != CompactionMode.NONE:
+        number, is_requested = together.identity_of(writes).identifier, compaction == CompactionMode.AFTER
         due = compact_due(context, touched, engine, progress, strategy_of(context, number), is_requested=is_requested)
     return StageSummary(
         snapshots=done.snapshots + due.snapshots,
@@ -168,7 +169,7 @@ def _published(
     check_disjoint(context, writers, first.data_conflict_check)
     new = NewFiles(context, new_stamp(context))
     with new.deleted_on_failure() if shared_buckets(context, writers) else contextlib.nullcontext():
-        ordered = in_order(context, writers, together.order, new.stamp, engine, progress)
+        ordered = in_writer_order(context, writers, together.order, new.stamp, engine, progress)
     read = [write.staged.read_snapshot_id or 0 for write in writes]
 
     def publish() -> CommitResult:

@@ -24,13 +24,14 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import check_writable_table, identity_of
 from paimon_cli.jobs.write_job import work_of, write_input
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, overwritten, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.staged_commit import StagedCommit, check_records
+from paimon_cli.options.choices import CompactionMode
 from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
-MAX_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 """The largest stage file: as objects it takes up to ten times as much memory."""
 
 
@@ -54,8 +55,8 @@ class StageFile:
             content = storage.read_bytes(path)
         except FileNotFoundError:
             raise NotFound(f"no file {self.name}", "staged commits are written by `paimon-cli write --stage FILE`") from None
-        if len(content) > MAX_BYTES:
-            why = f"it has {len(content):,} bytes, and stage files are read up to {MAX_BYTES:,} bytes"
+        if len(content) > _MAX_BYTES:
+            why = f"it has {len(content):,} bytes, and stage files are read up to {_MAX_BYTES:,} bytes"
             raise DamagedFile(f"{self.name} is too large", why, "write fewer rows or buckets per stage", path=self.name)
         staged = StagedCommit.from_json(content, self.name)
         check_records(staged.messages, self.name)
@@ -84,7 +85,7 @@ def stage_write(
         raise UsageError(f"{file.name} exists", "it may hold a commit that is neither committed nor aborted", "name another file")
     identity = _identity(context, request)
     _refuse_repeated(context, identity)
-    plan = plan_write(context, replace(request, compaction=NO_COMPACTION), identity.user)
+    plan = plan_write(context, replace(request, compaction=CompactionMode.NONE), identity.user)
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, tally = write_input(plan, request, engine, progress)
     messages = written.messages
@@ -132,7 +133,7 @@ def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
     return identity_of(context, request.commit_user, request.commit_id, request.assume_new)
 
 
-def check_table(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
+def check_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
     """Raise `UsageError` if the write was staged for another table, including an earlier table at the same path, and
     `DamagedFile` if it names buckets that a table with fixed buckets cannot have.
     """

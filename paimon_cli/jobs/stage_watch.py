@@ -35,12 +35,12 @@ from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.storage import Storage, remove_empty_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
-DONE, FAILED = "done", "failed"
-_MOVES = {DONE: "committed", FAILED: "failed"}
+_DONE, _FAILED = "done", "failed"
+_MOVES = {_DONE: "committed", _FAILED: "failed"}
 COMPLETE = "_SUCCESS"
 """The file that says that all stage files of a subdirectory are there."""
-TEMPORARY = ".tmp"
-TRY_AGAIN = (StorageUnavailable, CommitUnknown)
+_TEMPORARY = ".tmp"
+_TRY_AGAIN = (StorageUnavailable, CommitUnknown)
 """Errors that say nothing about the checkpoint: it stays, and so do those after it, so that they keep their order."""
 
 CommitFiles = Callable[[], StageSummary]
@@ -106,7 +106,7 @@ class LandingArea:
         storage, root = self._storage()
         found = []
         for entry in sorted(storage.list_directory(root), key=lambda entry: entry.name):
-            if not _counts(entry.name) or entry.name in (DONE, FAILED):
+            if not _counts(entry.name) or entry.name in (_DONE, _FAILED):
                 continue
             if not entry.is_directory:
                 found.append(Checkpoint(entry.name, (entry.name,)))
@@ -114,9 +114,9 @@ class LandingArea:
             names = sorted(inner.name for inner in storage.list_directory(f"{root}/{entry.name}") if not inner.is_directory)
             if COMPLETE in names:
                 found.append(Checkpoint(entry.name, tuple(f"{entry.name}/{name}" for name in names if _counts(name)), True))
-            elif storage.exists(f"{root}/{FAILED}/{entry.name}/{COMPLETE}"):
+            elif storage.exists(f"{root}/{_FAILED}/{entry.name}/{COMPLETE}"):
                 with contextlib.suppress(DamagedFile):  # what is no file stays where it is
-                    self._move_files(tuple(f"{entry.name}/{name}" for name in names), FAILED)  # what a kill has left
+                    self._move_files(tuple(f"{entry.name}/{name}" for name in names), _FAILED)  # what a kill has left
         return found
 
     def move(self, checkpoint: Checkpoint, target: str) -> None:
@@ -125,7 +125,7 @@ class LandingArea:
         The mark of a subdirectory moves to `done` last, and to `failed` first: a part of a failed checkpoint is no checkpoint.
         """
         mark = (f"{checkpoint.name}/{COMPLETE}",) if checkpoint.is_directory else ()
-        self._move_files((*mark, *checkpoint.files) if target == FAILED else (*checkpoint.files, *mark), target)
+        self._move_files((*mark, *checkpoint.files) if target == _FAILED else (*checkpoint.files, *mark), target)
 
     def _move_files(self, names: Sequence[str], target: str) -> None:
         storage, root = self._storage()
@@ -139,7 +139,7 @@ class LandingArea:
 
 
 def _counts(name: str) -> bool:
-    return not (name.startswith((".", "_")) or name.endswith(TEMPORARY))
+    return not (name.startswith((".", "_")) or name.endswith(_TEMPORARY))
 
 
 def _free_place(storage: Storage, path: str, content: bytes) -> str | None:
@@ -176,7 +176,7 @@ class StageWatch:
 
         Then raises the error for which the last round was given up, or `PartialSuccess` if checkpoints have failed.
         """
-        self.area.check((FAILED,) if self.keeps else (DONE, FAILED))
+        self.area.check((_FAILED,) if self.keeps else (_DONE, _FAILED))
         try:
             for number in itertools.count(1):
                 given_up = self._round(is_first=number == 1)
@@ -195,7 +195,7 @@ class StageWatch:
         if self.failed:
             raise PartialSuccess(
                 f"{self.failed:,} of {counted(self.tried, 'checkpoint')} could not be committed",
-                f"they are in {self.area.file(FAILED)}",
+                f"they are in {self.area.file(_FAILED)}",
                 "correct what the log says, then commit them with `stage commit`, or abort them with `stage abort`",
             )
 
@@ -214,7 +214,7 @@ class StageWatch:
                 raise unsafe.refusal from unsafe
             if done is not None:
                 self.on_done(done)
-                if isinstance(done.error, TRY_AGAIN):
+                if isinstance(done.error, _TRY_AGAIN):
                     return done.error
         return None
 
@@ -252,12 +252,12 @@ class StageWatch:
             if done is None:
                 return None
             if done.error is not None:
-                self._move(checkpoint, FAILED)
+                self._move(checkpoint, _FAILED)
             elif self.keeps:
                 self._seen.add(checkpoint.name)
             else:
-                self._move(checkpoint, DONE)
-        except TRY_AGAIN as error:
+                self._move(checkpoint, _DONE)
+        except _TRY_AGAIN as error:
             return CheckpointDone(checkpoint.name, "try again", files=len(checkpoint.files), error=error)
         self.tried += 1
         self.failed += done.error is not None
@@ -281,7 +281,7 @@ class StageWatch:
             if writes:  # all of them have moved if a kill came before the mark of the directory
                 table, rows = writes[0].staged.table, sum(f.row_count for w in writes for m in w.messages for f in m.append.added)
                 summary = self._prepared(writes)()
-        except TRY_AGAIN:
+        except _TRY_AGAIN:
             raise
         except PaimonError as error:
             if isinstance(error, NotFound) and checkpoint not in self.area.checkpoints():

@@ -48,7 +48,7 @@ from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.maintain.mark_done import check_marks_of_writes
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
-from paimon_cli.options.option_catalog import WRITE
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -185,7 +185,7 @@ def in_one_half(context: TableContext, messages: Iterable[CommitMessage], report
 
 def check_writable_table(context: TableContext) -> None:
     """Raise `NotSupported` for tables that this version cannot write, and for column types that their files cannot hold."""
-    context.check(WRITE)
+    context.check(Operation.WRITE)
     if context.options.partition_end_input_to_done:
         check_marks_of_writes(context)
     merge_engine(context.schema, context.options)

@@ -16,7 +16,6 @@ import pyarrow as pa
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
 from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.errors import Refused, UsageError
@@ -40,11 +39,12 @@ from paimon_cli.jobs.table_change import (
     identity_of,
     write_files,
 )
-from paimon_cli.jobs.write_request import COMPACTION_AFTER, INLINE_COMPACTION, NO_COMPACTION, strategy_of
+from paimon_cli.jobs.write_request import strategy_of
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta, FileFilter, file_facts
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
+from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -67,7 +67,7 @@ class UpdateRequest:
     commit_id: int | None = None
     assume_new: bool = False
     max_attempts: int = MAX_ATTEMPTS
-    compaction: str = INLINE_COMPACTION
+    compaction: str = CompactionMode.INLINE
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,7 +119,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     change = RowEdit(parse_predicate(request.where, seen.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     strategy = strategy_of(context, request.commit_id)
-    inline = strategy if request.compaction == INLINE_COMPACTION and compacts_while_changing(context) else None
+    inline = strategy if request.compaction == CompactionMode.INLINE and compacts_while_changing(context) else None
     attempt = functools.partial(_attempt, seen, change, identity, inline, engine, progress)
     summary, attempts = again_on_conflict(seen, attempt, hint, request.max_attempts)
     summary = _compacted(context, request, summary, inline, engine, progress)
@@ -143,8 +143,8 @@ def _compacted(
         return summary
     due, was_inline = DueCompaction(), inline is not None and not summary.is_routed
     hides = context.mode.awaits_compaction and context.options.lookup_wait and summary.compaction_lost is not None
-    if request.compaction != NO_COMPACTION and (hides or not was_inline):
-        strategy, is_requested = strategy_of(context, request.commit_id), request.compaction == COMPACTION_AFTER
+    if request.compaction != CompactionMode.NONE and (hides or not was_inline):
+        strategy, is_requested = strategy_of(context, request.commit_id), request.compaction == CompactionMode.AFTER
         due = compact_due(context, summary.touched, engine, progress, strategy, is_requested=is_requested)
         summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
     return replace(
@@ -157,7 +157,7 @@ def _compacted(
 
 def _already_committed(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
     """Finish a change that an earlier run has committed: if that run died afterwards, its compactions are still due."""
-    due = DueCompaction() if request.compaction == NO_COMPACTION else compact_due(context, None, engine, progress)
+    due = DueCompaction() if request.compaction == CompactionMode.NONE else compact_due(context, None, engine, progress)
     return UpdateSummary(
         already_committed=True,
         snapshots=due.snapshots,
@@ -174,7 +174,7 @@ def _data_check(context: TableContext) -> str:
     An append table needs no check: the commit verifies that the files and vectors that were read are still current.
     """
     own = context.options.commit_data_conflict_check
-    return BUCKET if own == OFF and context.mode.has_keys else own
+    return ConflictCheck.BUCKET if own == ConflictCheck.OFF and context.mode.has_keys else own
 
 
 def _attempt(

@@ -14,16 +14,7 @@ from paimon_cli.invariants.check import INVARIANTS
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import (
-    BY_CODE,
-    CHECKS,
-    FILES,
-    FULL,
-    MERGE_DISORDER,
-    META,
-    WARNING,
-    Violation,
-)
+from paimon_cli.invariants.violation import BY_CODE, CHECK_GROUPS, FILES, FULL, MERGE_DISORDER, META, WARNING, Violation
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
@@ -114,7 +105,7 @@ class VerifyReport:
         depth = LEVELS.index(self.level)
         included = {i.check for i in INVARIANTS if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
         results = []
-        for name in CHECKS:
+        for name in CHECK_GROUPS:
             if name in included:
                 found = [violation.severity for violation in self.violations if violation.check == name]
                 result = "ok" if not found else "WARN" if set(found) == {WARNING} else "ERROR"
@@ -327,6 +318,6 @@ def replay_one(context: TableContext, replay: changelog_checks.Replay) -> list[V
 def check_request(request: VerifyRequest) -> None:
     """Raise `UsageError` for an unknown check or code."""
     for name in request.only:
-        if name not in CHECKS and name not in BY_CODE:
-            hint = f"{did_you_mean(name, (*CHECKS, *BY_CODE))}paimon-cli verify --list"
-            raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", hint)
+        if name not in CHECK_GROUPS and name not in BY_CODE:
+            hint = f"{did_you_mean(name, (*CHECK_GROUPS, *BY_CODE))}paimon-cli verify --list"
+            raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECK_GROUPS)}", hint)

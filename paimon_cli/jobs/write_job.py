@@ -40,16 +40,10 @@ from paimon_cli.jobs.table_change import (
     write_files,
 )
 from paimon_cli.jobs.table_rows import TableRows
-from paimon_cli.jobs.write_request import (
-    NO_COMPACTION,
-    WriteRequest,
-    overwritten,
-    plan_write,
-    replaces_named_partitions,
-    splits_of,
-)
+from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write, replaces_named_partitions, splits_of
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.choices import CompactionMode
 from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -187,14 +181,14 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(WriteSummary.of(engine, done, request.source, seconds), rewrites=times - 1)
     due = DueCompaction()
-    if request.compaction != NO_COMPACTION and _may_hide_rows(context, request, summary):
+    if request.compaction != CompactionMode.NONE and _rows_need_compaction(context, request, summary):
         due = compact_due(context, summary.touched, engine, progress)
         summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
     return replace(summary, waiting_records=waiting_after(context, summary.touched, summary.snapshots, due.snapshots))
 
 
-def _may_hide_rows(context: TableContext, request: WriteRequest, summary: WriteSummary) -> bool:
-    """Whether readers may not see the rows before another compaction of their buckets.
+def _rows_need_compaction(context: TableContext, request: WriteRequest, summary: WriteSummary) -> bool:
+    """Whether readers see the rows only after another compaction of their buckets.
 
     If another job compacted the same files, the compactions of the writers were refused. In an overwrite of a table whose keys
     may be in any partition they compact nothing, because they do not know which partitions they replace.
@@ -232,7 +226,7 @@ class _Attempts:
 
 def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
     """Finish a write that an earlier run has committed: if that run died afterwards, its compactions are still due."""
-    due = DueCompaction() if request.compaction == NO_COMPACTION else compact_due(context, None, engine, progress)
+    due = DueCompaction() if request.compaction == CompactionMode.NONE else compact_due(context, None, engine, progress)
     return WriteSummary(
         already_committed=True,
         snapshots=due.snapshots,

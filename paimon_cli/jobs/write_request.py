@@ -14,14 +14,15 @@ from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile
-from paimon_cli.ingest.own_buckets import REFUSE, Buckets, OwnBuckets
+from paimon_cli.ingest.faults import RejectFile
+from paimon_cli.ingest.own_buckets import Buckets, OwnBuckets
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.choices import CompactionMode, OnError, OtherBuckets
 from paimon_cli.write.write_plan import (
     BucketAssignment,
     CompactionWhileWriting,
@@ -32,8 +33,7 @@ from paimon_cli.write.write_plan import (
     WritePlan,
 )
 
-UPSERT, DELETE = "upsert", "delete"
-NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION, COMPACTION_AFTER = "none", "inline", "async", "after"
+_UPSERT, _DELETE = "upsert", "delete"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class WriteRequest:
     """
 
     source: RowSource
-    op: str = UPSERT
+    op: str = _UPSERT
     op_column: str | None = None
     overwrite: bool = False
     static_partition: PartitionValues | None = None
@@ -57,15 +57,15 @@ class WriteRequest:
     assume_new: bool = False
     read_snapshot: int | None = None
     parallelism: int | None = None
-    compaction: str = INLINE_COMPACTION
+    compaction: str = CompactionMode.INLINE
     missing_are_null: bool = True
-    on_error: str = FAIL
+    on_error: str = OnError.FAIL
     allow_empty: bool = False
     buckets: Buckets | None = None
-    other_buckets: str = REFUSE
+    other_buckets: str = OtherBuckets.REFUSE
 
     def __post_init__(self) -> None:
-        if self.buckets is None and self.other_buckets != REFUSE:
+        if self.buckets is None and self.other_buckets != OtherBuckets.REFUSE:
             raise UsageError("no bucket is named", "--other-buckets needs --bucket", "name the buckets that this writer owns")
         if self.buckets is not None and self.overwrite:
             raise UsageError(
@@ -73,11 +73,11 @@ class WriteRequest:
                 "an overwrite replaces the rows of all buckets of a partition, including the rows of other writers",
                 "leave out one of the two",
             )
-        if self.op not in (UPSERT, DELETE):
-            raise UsageError(f"--op {self.op}", f"choose one of {UPSERT}, {DELETE}")
-        if self.op_column is not None and self.op != UPSERT:
+        if self.op not in (_UPSERT, _DELETE):
+            raise UsageError(f"--op {self.op}", f"choose one of {_UPSERT}, {_DELETE}")
+        if self.op_column is not None and self.op != _UPSERT:
             raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
-        if self.op == DELETE and self.overwrite:
+        if self.op == _DELETE and self.overwrite:
             raise UsageError(
                 "--op delete cannot be combined with --overwrite",
                 "the rows would only delete what the overwrite has replaced already",
@@ -86,7 +86,7 @@ class WriteRequest:
 
     @property
     def reject_file(self) -> RejectFile | None:
-        return RejectFile(self.on_error) if self.on_error not in (FAIL, SKIP) else None
+        return RejectFile(self.on_error) if self.on_error not in (OnError.FAIL, OnError.SKIP) else None
 
 
 def splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
@@ -112,11 +112,11 @@ def plan_write(
         context=context,
         incoming=IncomingRows(
             context.schema,
-            data_file_schema.DELETE if request.op == "delete" else data_file_schema.INSERT,
+            data_file_schema.RowKind.DELETE if request.op == "delete" else data_file_schema.RowKind.INSERT,
             request.op_column,
             request.source,
             kind_filter=RowKindFilter.of(context.schema, context.options),
-            skips_bad_rows=request.on_error != FAIL,
+            skips_bad_rows=request.on_error != OnError.FAIL,
             missing_are_null=request.missing_are_null,
             table=context.layout.argument,
             own_buckets=None if request.buckets is None else OwnBuckets.of(context, request.buckets, request.other_buckets),
@@ -140,13 +140,13 @@ def _compaction(
 ) -> CompactionWhileWriting | None:
     """How the writers compact; None if they do not."""
     moves_rows = context.mode.bucket_mode.moves_keys
-    if request.compaction == NO_COMPACTION or context.leaves_compaction or (request.overwrite and moves_rows):
+    if request.compaction == CompactionMode.NONE or context.leaves_compaction or (request.overwrite and moves_rows):
         return None
     if why_not_compactable(context) is not None:
         return None
     strategy = strategy_of(context, request.commit_id)
     compact_bucket = WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy)
-    return CompactionWhileWriting(compact_bucket, state, request.compaction == ASYNC_COMPACTION)
+    return CompactionWhileWriting(compact_bucket, state, request.compaction == CompactionMode.ASYNC)
 
 
 def _assignment(

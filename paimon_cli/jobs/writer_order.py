@@ -17,16 +17,15 @@ import pyarrow as pa
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.stamped_files import DataFileNames
-from paimon_cli.commit.data_conflict import OFF, PARTITION
 from paimon_cli.errors import BucketsConflict, DataConflict, FilesConflict, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.choices import ConflictCheck, WriterOrder
 from paimon_cli.pieces import PIECES
 
-GIVEN, REFUSE = "given", "refuse"
 MAX_NUMBER = 1 << 62
 """No writer has counted so far; a higher number is not raised any more."""
 
@@ -34,7 +33,7 @@ WriterMessages = tuple[str, tuple[CommitMessage, ...]]
 """The name of a writer's stage file, and its messages."""
 
 
-def in_order(
+def in_writer_order(
     context: TableContext, writers: Sequence[WriterMessages], order: str, stamp: str, engine: Engine, progress: Progress
 ) -> list[tuple[CommitMessage, ...]]:
     """The messages of the writers, so that rows of one bucket have the order of the writers.
@@ -44,7 +43,7 @@ def in_order(
     shared = shared_buckets(context, writers)
     if not shared:
         return [messages for _, messages in writers]
-    if order == REFUSE:
+    if order == WriterOrder.REFUSE:
         bucket_id, (first, second, *_) = next(iter(shared.items()))
         more = f" (and {len(shared) - 1:,} more buckets)" if len(shared) > 1 else ""
         raise UsageError(
@@ -93,9 +92,9 @@ def check_disjoint(context: TableContext, writers: Sequence[WriterMessages], dat
     if context.mode.bucket_mode.indexes_keys:
         why = "each of them gave new keys their buckets without seeing those that the other gave"
         _refuse_shared_place(context, writers, BucketsConflict, why, of_partition=True)
-    if data_conflict_check != OFF:
+    if data_conflict_check != ConflictCheck.OFF:
         why = f"both are under the data conflict check ({data_conflict_check}), and neither has read the rows of the other"
-        _refuse_shared_place(context, writers, DataConflict, why, of_partition=data_conflict_check == PARTITION)
+        _refuse_shared_place(context, writers, DataConflict, why, of_partition=data_conflict_check == ConflictCheck.PARTITION)
 
 
 def _refuse_shared_place(

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from paimon_cli.errors import BadInput, CommitUnknown, StorageUnavailable, UsageError
+from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
     from paimon_cli.lab.lab_table import LabSetting
     from paimon_cli.lab.story import Story
 
-OFF, PARTITION, BUCKET, *_ = DATA_CONFLICT_CHECKS
-BOTH = (OFF, BUCKET)
-WHOLE_BUCKETS = (OFF, PARTITION, BUCKET)
+BOTH = (ConflictCheck.OFF, ConflictCheck.BUCKET)
+WHOLE_BUCKETS = (ConflictCheck.OFF, ConflictCheck.PARTITION, ConflictCheck.BUCKET)
 """The granularities of cases with `has_table=False`."""
 
 

@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.lab.lab_table import Compactor, LabSetting, LabTable, Writer, writers_of
 from paimon_cli.lab.story import CONDITIONAL, RENAMING, ActorCrashed, Story
 from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.options.choices import ConflictCheck
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
@@ -232,7 +232,7 @@ def topology_2(setting: LabSetting) -> list[Story]:
 
 
 def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
-    """Of each two writers, the second one commits just before the put of the first one. Returns the writers that committed."""
+    """Of each pair, the second writer commits just before the put of the first. Returns the writers that committed."""
     committed = []
 
     def commit(writer: Writer) -> None:
@@ -286,7 +286,7 @@ def _disorder(setting: LabSetting, story: Story) -> Story:
     name, winner = last.name[-1], written[visible].name[-1]
     bad = f"{name} committed last and was acknowledged, readers see {winner}'s {visible}: its sequence numbers are higher"
     good = f"{name} wrote its row again after the other commits, and its row wins"
-    if setting.check == OFF:
+    if setting.check == ConflictCheck.OFF:
         good = f"{name} committed last, and its row wins, although its sequence number is lower"
     return table.story.end(visible == newest, good if visible == newest else bad)
 
@@ -341,5 +341,5 @@ def _changes(
 def _judged(table: LabTable, correct: bool, good: str, refused: int, bad: str) -> Story:
     broken = [violation for violation in table.end() if violation.severity == ERROR]
     subject = "1 commit was" if refused == 1 else f"{refused} commits were"
-    again = "" if table.story.checks == (OFF,) else f": {subject} refused, read again and tried again"
+    again = "" if table.story.checks == (ConflictCheck.OFF,) else f": {subject} refused, read again and tried again"
     return table.story.end(correct and not broken, good + again if correct else bad)

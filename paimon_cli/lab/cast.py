@@ -1,6 +1,6 @@
 """The actors of `lab check`: what each kind does, the table that they need, and their jobs.
 
-Most kinds work on paper files. A marker, an assigner or a rescaler needs Parquet files, and then all actors beside it use them.
+Most kinds work on JSON files. A marker, an assigner or a rescaler needs Parquet files, and then all actors beside it use them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from paimon_cli.lab.simulation.actor_jobs import (
     tagger,
     writer,
 )
-from paimon_cli.lab.simulation.paper_files import DELETE, INSERT, BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.publication import COUNTER
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_read_modify_write, real_rescaler, real_writer
+from paimon_cli.metadata.data_file_schema import RowKind
 
-KINDS: Mapping[str, str] = {
+ACTOR_KINDS: Mapping[str, str] = {
     "writer": "writes to a bucket of its own",
     "rival": "writes a key that every rival writes",
     "counter": "reads a counter, adds one and writes it back; retries after a data conflict",
@@ -53,7 +54,7 @@ KINDS: Mapping[str, str] = {
 SHARING = ("rival", "counter", "overwriter", "deleter", "restorer")
 """Kinds that change rows of others, which only the data conflict check makes safe."""
 HAVE_ROUNDS = ("counter", "rival", "twin", "writer")
-MAX_ACTORS = 6
+_MAX_ACTORS = 6
 _NEED_FILES = {"marker", "assigner", "rescaler"}
 _NEED_HISTORY = {"expirer", "tagger", "cleaner"}
 _IMPOSSIBLE = (
@@ -65,11 +66,11 @@ _IMPOSSIBLE = (
 ROWS_PER_DYNAMIC_BUCKET = 2
 NEW_KEY = 50_000
 """The key of all assigners."""
-CHANGED, FIRST_MARKED = 1, 20
+_CHANGED, FIRST_MARKED = 1, 20
 """Of the keys in the shared bucket: the number of the one that all change, and of the first one that a marker replaces."""
 _KEY_TYPE = parse_type("INT NOT NULL")
 _HASHED = 1_000
-"""More keys than a bucket needs for its actors: the shipped hash spreads so many over all buckets."""
+"""More keys than a bucket needs for its actors: the shipped hash spreads that number over all buckets."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,11 @@ class Cast:
 
     def check(self) -> None:
         """Raise `UsageError` for actors that cannot work together, before any of them starts."""
-        unknown = [kind for kind in self.actors if kind not in KINDS]
+        unknown = [kind for kind in self.actors if kind not in ACTOR_KINDS]
         if unknown:
-            raise UsageError(f"unknown actor '{unknown[0]}'", f"actors are {', '.join(KINDS)}")
-        if not 1 <= len(self.actors) <= MAX_ACTORS:
-            raise UsageError(f"{len(self.actors)} actors", f"1 to {MAX_ACTORS} can be interleaved")
+            raise UsageError(f"unknown actor '{unknown[0]}'", f"actors are {', '.join(ACTOR_KINDS)}")
+        if not 1 <= len(self.actors) <= _MAX_ACTORS:
+            raise UsageError(f"{len(self.actors)} actors", f"1 to {_MAX_ACTORS} can be interleaved")
         if self.rounds != 1 and not set(HAVE_ROUNDS) & set(self.actors):
             why = f"only {', '.join(HAVE_ROUNDS)} repeat their work"
             raise UsageError("--rounds does not apply to these actors", why, "remove --rounds")
@@ -118,7 +119,7 @@ class Cast:
 
     @property
     def table_options(self) -> Mapping[str, str]:
-        """What the table of these actors needs. Writers of real files leave compaction to its actors, unless they are told."""
+        """Options that these actors need. With real files, only actors that compact do so: writers are write-only."""
         if not self.has_real_files:
             return {"bucket": str(self._bucket_count)}
         options = {"bucket": str(self._bucket_count), "write-only": "true"}
@@ -146,7 +147,7 @@ class Cast:
         """The bucket that all share, then one for each writer, then that of the twins."""
         return list(self._keys)
 
-    def _shared(self, *numbers: int, value: str = "", kind: int = INSERT) -> BucketRows:
+    def _shared(self, *numbers: int, value: str = "", kind: int = RowKind.INSERT) -> BucketRows:
         """Rows of the shared bucket, by the numbers of their keys."""
         bucket = self._buckets[0]
         return rows(bucket, *(self._keys[bucket][number] for number in numbers), value=value, kind=kind)
@@ -159,11 +160,11 @@ class Cast:
     @property
     def first_rows(self) -> BucketRows:
         """The rows of snapshot 1: the counter, a row that others change, and one for each marker."""
-        return self._shared(0, CHANGED, *range(FIRST_MARKED, FIRST_MARKED + self.actors.count("marker")), value="0")
+        return self._shared(0, _CHANGED, *range(FIRST_MARKED, FIRST_MARKED + self.actors.count("marker")), value="0")
 
     def beginning(self) -> Job:
         """Two writes to the shared bucket. For actors that need files at the top level or a history, it is compacted too."""
-        later = self._shared(CHANGED, CHANGED + 1)
+        later = self._shared(_CHANGED, _CHANGED + 1)
         litter = [litterer()] if "cleaner" in self.actors else []
         if self.has_real_files:
             first, second = real_writer("first", self.first_rows), real_writer("second", later)
@@ -183,7 +184,7 @@ class Cast:
             return self._writer(user, [self._own(1 + of_its_kind, f"{value}{r}") for r in self._rounds])
         if kind == "rival":
             # with different row counts, the rivals assign different sequence numbers to the shared key
-            keys = range(CHANGED + len(self.actors) - number - 1, CHANGED - 1, -1)
+            keys = range(_CHANGED + len(self.actors) - number - 1, _CHANGED - 1, -1)
             return self._writer(user, [self._shared(*keys, value=f"{value}{r}") for r in self._rounds])
         if kind == "twin":
             return self._writer("twin", [self._own(-1, f"t{r}") for r in self._rounds], repeatable=True)
@@ -193,7 +194,7 @@ class Cast:
             own = self._shared(0, value="0")
             return real_writer(user, own, overwrite=True, refusal=UsageError) if self.has_real_files else overwriter(user, own)
         if kind == "deleter":
-            return self._writer(user, [self._shared(CHANGED, kind=DELETE)])
+            return self._writer(user, [self._shared(_CHANGED, kind=RowKind.DELETE)])
         if kind == "restorer":
             return restorer(user, 1, self.first_rows)
         if kind == "tagger":

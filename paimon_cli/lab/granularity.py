@@ -17,8 +17,8 @@ from paimon_cli.lab.lab_table import LabSetting, LabTable, Writer, check_options
 from paimon_cli.lab.story import Story
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 
-COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
-PARTITIONS = 2
+_COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
+_PARTITIONS = 2
 NEARBY = 3
 """A commit draws its keys from a window this many times as large, so key ranges overlap more often than keys collide."""
 
@@ -54,9 +54,9 @@ def compare_granularities(
     shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None] = lambda: None
 ) -> list[GranularityRow]:
     """One row per granularity, `off` first. All of them run the same workload, which the seed determines."""
-    if shape.keys < shape.touched * PARTITIONS:
+    if shape.keys < shape.touched * _PARTITIONS:
         raise UsageError(
-            f"{shape.keys} keys are too few", f"each of {PARTITIONS} partitions needs {shape.touched}", "raise --keys"
+            f"{shape.keys} keys are too few", f"each of {_PARTITIONS} partitions needs {shape.touched}", "raise --keys"
         )
     check_options(setting.options)
     return [_row(shape, replace(setting, check=check), on_round) for check in DATA_CONFLICT_CHECKS]
@@ -69,9 +69,9 @@ Counter = tuple[int, int]
 def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None]) -> GranularityRow:
     generator = random.Random(setting.seed or 0)
     options = {"bucket": str(shape.buckets)}
-    table = LabTable(Story("granularity", (setting.check,)), setting, COLUMNS, "k", options, partition="p")
-    per_partition = shape.keys // PARTITIONS
-    counters = [(p, k) for p in range(PARTITIONS) for k in range(per_partition)]
+    table = LabTable(Story("granularity", (setting.check,)), setting, _COLUMNS, "k", options, partition="p")
+    per_partition = shape.keys // _PARTITIONS
+    counters = [(p, k) for p in range(_PARTITIONS) for k in range(per_partition)]
     Writer(table, "setup").write([{"p": p, "k": k, "v": 0} for p, k in counters])
     writers = writers_of(table, shape.writers)
     for writer in writers:
@@ -80,7 +80,7 @@ def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], No
     for _ in range(shape.rounds):
         touched: dict[str, set[Counter]] = {}
         for writer in writers:
-            partition, window = generator.randrange(PARTITIONS), min(NEARBY * shape.touched, per_partition)
+            partition, window = generator.randrange(_PARTITIONS), min(NEARBY * shape.touched, per_partition)
             first = generator.randrange(per_partition - window + 1)
             touched[writer.name] = {(partition, key) for key in generator.sample(range(first, first + window), shape.touched)}
             writer.read()

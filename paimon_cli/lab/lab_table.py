@@ -19,7 +19,6 @@ from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.datatypes.bucket_functions import bucket_of
@@ -43,8 +42,9 @@ from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.merge_engines import MERGE_ENGINES
-from paimon_cli.options.option_catalog import COMPACT, WRITE
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
 from paimon_cli.options.table_options import TYPED_OPTIONS
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -88,7 +88,7 @@ class LabRandom:
 class LabSetting:
     """The user's choices for a case. `options` are table options, which override those of the case."""
 
-    check: str = OFF
+    check: str = ConflictCheck.OFF
     seed: int | None = None
     writers: int = 2
     rounds: int = 1
@@ -158,7 +158,7 @@ class LabTable:
 
     def _check(self, definition: TableDefinition) -> None:
         check_definition(definition)
-        for operation in (WRITE, COMPACT):
+        for operation in (Operation.WRITE, Operation.COMPACT):
             self.context.check(operation)
         if self.context.mode.hides_level_0:
             why = "the verdict is about the rows that readers see after each commit, and here they wait for a compaction"
@@ -224,7 +224,7 @@ def row_texts(rows: Sequence[Row]) -> str:
     return "; ".join(map(row_text, rows)) or "no rows"
 
 
-class Actor:
+class LabProcess:
     """One process that works on the table: it prepares files, then commits them."""
 
     def __init__(self, table: LabTable, name: str) -> None:
@@ -258,7 +258,7 @@ class Actor:
         return True
 
 
-class Writer(Actor):
+class Writer(LabProcess):
     """Writes rows to level 0. `options`: replace those of the table for this writer."""
 
     def __init__(self, table: LabTable, name: str, options: Mapping[str, str] | None = None) -> None:
@@ -321,7 +321,7 @@ def writers_of(table: LabTable, count: int) -> list[Writer]:
     return [Writer(table, f"writer {letter}") for letter in ascii_uppercase[:count]]
 
 
-class Compactor(Actor):
+class Compactor(LabProcess):
     """Compacts every bucket to the top level."""
 
     def prepare(self) -> int:

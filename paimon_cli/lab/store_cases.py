@@ -19,7 +19,7 @@ from paimon_cli.storage.guarded_storage import GuardedStorage, check_commits
 from paimon_cli.storage.storage import Storage
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
-NO_REMEDY, UNSAFE, ONE_WRITER, LOCK = "no remedy", "--allow-unsafe-commit", "--allow-unsafe-commit, one writer", "lock"
+_NO_REMEDY, _UNSAFE, _ONE_WRITER, _LOCK = "no remedy", "--allow-unsafe-commit", "--allow-unsafe-commit, one writer", "lock"
 LOCK_AND_PUT = "lock and put-if-absent"
 LOCK_SETTINGS = LockSettings("the lock database")
 NAP_SECONDS = LOCK_SETTINGS.acquire_timeout // 1000 + 60
@@ -27,7 +27,7 @@ NAP_SECONDS = LOCK_SETTINGS.acquire_timeout // 1000 + 60
 
 
 @dataclass
-class LockRow:
+class LabLockRow:
     """The row of the lock table: its owner, and when it was inserted."""
 
     clock: LabClock
@@ -39,10 +39,10 @@ class LockRow:
         return (self.clock.now_millis() - self.since) / 1000
 
 
-class LockTable:
+class LabLockTable:
     """The statements of one writer on the lock's row, told as steps. `before_look`: called once, before it looks at the row."""
 
-    def __init__(self, row: LockRow, record: Callable[..., None]) -> None:
+    def __init__(self, row: LabLockRow, record: Callable[..., None]) -> None:
         self._row = row
         self._record = record
         self._is_waiting = False
@@ -89,7 +89,7 @@ class LockTable:
 class LabLock(CommitLock):
     """The shipped lock on the lab's row."""
 
-    def __init__(self, table: LockTable, root: str, clock: Any, random: Any) -> None:
+    def __init__(self, table: LabLockTable, root: str, clock: Any, random: Any) -> None:
         super().__init__(LOCK_SETTINGS, root, clock, random)
         self._table = table
 
@@ -134,7 +134,7 @@ class LabStore(GuardedStorage):
     """The shipped guard of commits on the lab's store. `has_put`: whether that has a conditional put."""
 
     def __init__(self, inner: Storage, root: str, lock: LabLock | None, store: str, random: Any) -> None:
-        super().__init__(inner, root, lock, store in (UNSAFE, ONE_WRITER), random)
+        super().__init__(inner, root, lock, store in (_UNSAFE, _ONE_WRITER), random)
         self._has_put = store in (CONDITIONAL, LOCK_AND_PUT)
 
     @property
@@ -148,9 +148,9 @@ class Guarded:
     def __init__(self, case: str, setting: LabSetting, store: str) -> None:
         self.table = LabTable(Story(case, (setting.check,), store), setting, COLUMNS, "k", {"bucket": "2"})
         self.keys, self.store = self.table.keys_of_buckets(), store
-        self._row = LockRow(self.table.clock)
+        self._row = LabLockRow(self.table.clock)
         self.stores: dict[str, OverwritingStore] = {}
-        self.locks: dict[str, LockTable] = {}
+        self.locks: dict[str, LabLockTable] = {}
         self.acknowledged: dict[int, str] = {}
 
     def writer(self, letter: str) -> Writer:
@@ -160,8 +160,8 @@ class Guarded:
         context = writer.context
         self.stores[letter] = store = OverwritingStore(writer.storage.inner, self.table.story, writer.name)
         clock = WaitingClock(self.table.clock)
-        self.locks[letter] = table = LockTable(self._row, writer.record)
-        lock = LabLock(table, context.url, clock, context.random) if self.store in (LOCK, LOCK_AND_PUT) else None
+        self.locks[letter] = table = LabLockTable(self._row, writer.record)
+        lock = LabLock(table, context.url, clock, context.random) if self.store in (_LOCK, LOCK_AND_PUT) else None
         guarded = LabStore(store, context.url, lock, self.store, context.random)
         writer.context = replace(context, storage=guarded, clock=clock)
         return writer
@@ -193,10 +193,10 @@ class Guarded:
 def remedies(setting: LabSetting) -> list[Story]:
     """Two commits at once on a store without put-if-absent, under each remedy, and on one that has it."""
     verdicts = {
-        NO_REMEDY: "nothing was lost, because nothing was committed: each commit is refused before its first put",
-        UNSAFE: "both commits are there",
-        ONE_WRITER: "the commits of one writer after another are there: with --allow-unsafe-commit keep it so",
-        LOCK: "both commits are there: the second one waited for the lock",
+        _NO_REMEDY: "nothing was lost, because nothing was committed: each commit is refused before its first put",
+        _UNSAFE: "both commits are there",
+        _ONE_WRITER: "the commits of one writer after another are there: with --allow-unsafe-commit keep it so",
+        _LOCK: "both commits are there: the second one waited for the lock",
         CONDITIONAL: "both commits are there: the store refused the second put of the number",
     }
     return [_two_commits(setting, store, good) for store, good in verdicts.items()]
@@ -206,7 +206,7 @@ def _two_commits(setting: LabSetting, store: str, good: str) -> Story:
     guarded = Guarded("no-put-if-absent", setting, store)
     first, second = guarded.writer("A"), guarded.writer("B")
     other = greenlet(lambda: guarded.commit(second))
-    if store != ONE_WRITER:
+    if store != _ONE_WRITER:
         guarded.stores["A"].before_write = guarded.stores["A"].before_put = other.switch
     guarded.commit(first)
     while not other.dead:
@@ -220,8 +220,8 @@ BEFORE_LOOK, AFTER_LOOK = "before its last look at the lock", "between its last 
 def lost_lock(setting: LabSetting) -> list[Story]:
     """The holder of the lock sleeps until it has expired: noticed, too late to be noticed, and harmless with put-if-absent."""
     return [
-        _sleeping_holder(setting, LOCK, BEFORE_LOOK, "A has noticed that it lost the lock, wrote nothing, and can be run again"),
-        _sleeping_holder(setting, LOCK, AFTER_LOOK, "both commits are there"),
+        _sleeping_holder(setting, _LOCK, BEFORE_LOOK, "A has noticed that it lost the lock, wrote nothing, and can be run again"),
+        _sleeping_holder(setting, _LOCK, AFTER_LOOK, "both commits are there"),
         _sleeping_holder(setting, LOCK_AND_PUT, AFTER_LOOK, "both commits are there: the store refused the late put of A"),
     ]
 

@@ -147,14 +147,14 @@ def _race_of_indexes(setting: LabSetting, committer: type[Committer]) -> Story:
     rows = [[{"k": 2, "v": "A"}, {"k": 7, "v": "A"}], [{"k": 7, "v": "B"}]]
     for writer, batch in zip(writers, rows, strict=True):
         writer.prepare(batch)
-        _record_homes(writer)
+        _record_buckets(writer)
     for writer, batch in zip(writers, rows, strict=True):
         while not writer.commit(committer):
             writer.record(
                 "writes its rows again", "from the latest snapshot; if only the index has changed, `write` does so by itself"
             )
             writer.prepare(batch)
-            _record_homes(writer)
+            _record_buckets(writer)
     visible = [row for row in table.rows() if row["k"] == 7]
     is_correct = not [violation for violation in table.end() if violation.severity == ERROR] and len(visible) == 1
     good = "key 7 is in one bucket: the refused writer has found it in the index"
@@ -162,6 +162,6 @@ def _race_of_indexes(setting: LabSetting, committer: type[Committer]) -> Story:
     return table.story.end(is_correct, good if is_correct else bad)
 
 
-def _record_homes(writer: Writer) -> None:
-    homes = "; ".join(f"{message.append.added[0].row_count} to bucket-{message.bucket}" for message in writer.messages)
-    writer.record("has assigned its rows by the hash index", homes)
+def _record_buckets(writer: Writer) -> None:
+    counts = "; ".join(f"{message.append.added[0].row_count} to bucket-{message.bucket}" for message in writer.messages)
+    writer.record("has assigned its rows by the hash index", counts)

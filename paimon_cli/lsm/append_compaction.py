@@ -60,7 +60,7 @@ class AppendPicker:
         packs: list[Pack] = []
         window: deque[DataFileMeta] = deque()
         size = 0
-        for file in in_order(files):
+        for file in in_reading_order(files):
             window.append(file)
             size += file.file_size
             if len(window) >= max(2, self.min_files):
@@ -77,11 +77,11 @@ class AppendPicker:
     def _with_marked(self, packs: list[Pack], files: Sequence[DataFileMeta]) -> list[Pack]:
         """The packs, and each other marked file as a pack of its own, so that rows stay in order."""
         packed = {file.file_name for pack in packs for file in pack}
-        return packs + [(file,) for file in in_order(files) if self._is_marked(file) and file.file_name not in packed]
+        return packs + [(file,) for file in in_reading_order(files) if self._is_marked(file) and file.file_name not in packed]
 
     def whole_bucket(self, files: Sequence[DataFileMeta]) -> list[Pack]:
         """One pack of all files after the leading full-size ones, if most of them are small; otherwise the marked files."""
-        ordered = in_order(files)
+        ordered = in_reading_order(files)
         to_do = (index for index, file in enumerate(ordered) if file.file_size < self.target_size or self._is_marked(file))
         first = next(to_do, len(ordered))
         left = ordered[first:]
@@ -90,6 +90,6 @@ class AppendPicker:
         return self._with_marked(packs, left)
 
 
-def in_order(files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
+def in_reading_order(files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
     """The files of a bucket in the order in which their rows are read."""
     return sorted(files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0))

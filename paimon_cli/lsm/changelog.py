@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import group_starts, order_words, stable_order
 from paimon_cli.lsm.row_difference import differing
-from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, MergeEngine, SortedRows
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.lsm.sorted_rows import LEVEL_COLUMN, EngineAround, MergeEngine, SortedRows
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
@@ -56,7 +56,9 @@ class ChangedKeys:
         if self.compared and pairs.any():
             first, last = numbers[pairs].T
             reported[pairs] = differing(both, first, last, self.compared)[:, np.newaxis]
-        kinds = np.where(pairs[:, np.newaxis], [UPDATE_BEFORE, UPDATE_AFTER], [DELETE, INSERT]).astype(np.int8)
+        kinds = np.where(
+            pairs[:, np.newaxis], [RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER], [RowKind.DELETE, RowKind.INSERT]
+        ).astype(np.int8)
         return _of_kind(both.take(pa.array(numbers[reported])), kinds[reported])
 
 
@@ -68,7 +70,7 @@ def _of_kind(rows: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
 def inserts(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The changelog of rows whose keys are all new: a +I for each row that is not a retraction."""
     added = rows.filter(pa.array((rows.column(VALUE_KIND).to_numpy() & 1) == 0))
-    return _of_kind(added, np.full(added.num_rows, INSERT, np.int8))
+    return _of_kind(added, np.full(added.num_rows, RowKind.INSERT, np.int8))
 
 
 class InputChanges(EngineAround):
@@ -86,7 +88,7 @@ class InputChanges(EngineAround):
 class FullCompactionChanges(EngineAround):
     """Passes the changes that a compaction makes at the top level to `take` (Java FullChangelogMergeFunctionWrapper).
 
-    Rows have a column LEVEL, which merged rows lack. A key whose only row is at the top level is unchanged.
+    Rows have a column `LEVEL_COLUMN`, which merged rows lack. A key whose only row is at the top level is unchanged.
     """
 
     def __init__(self, engine: MergeEngine, take: TakeRows, keys: Sequence[str], max_level: int, changes: ChangedKeys) -> None:
@@ -97,8 +99,8 @@ class FullCompactionChanges(EngineAround):
         self._changes = changes
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        is_top = rows.rows.column(LEVEL).to_numpy()[rows.order] == self._max_level
-        plain = replace(rows, rows=rows.rows.drop_columns([LEVEL]))
+        is_top = rows.rows.column(LEVEL_COLUMN).to_numpy()[rows.order] == self._max_level
+        plain = replace(rows, rows=rows.rows.drop_columns([LEVEL_COLUMN]))
         merged = self.engine.merge(plain)
         before = np.maximum.reduceat(np.where(is_top, rows.order, NO_ROW), rows.starts)
         after = merged_row_numbers(plain, merged, self._keys)

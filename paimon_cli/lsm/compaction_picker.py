@@ -107,7 +107,7 @@ class PickState:
     waits: int = 0
 
 
-UNKNOWN = PickState()
+NEVER_PICKED = PickState()
 """The state of a bucket for which nothing has been picked yet."""
 
 

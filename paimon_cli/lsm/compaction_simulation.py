@@ -12,8 +12,8 @@ from typing import Generic
 import numpy as np
 
 from paimon_cli.datatypes.key_order import Key
-from paimon_cli.lsm.compaction_picker import UNKNOWN, CompactionPicker
-from paimon_cli.lsm.simulated_bucket import Merge, R, Rolling, SimulatedRun, compacted
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker
+from paimon_cli.lsm.simulated_bucket import FiguresT, Merge, Rolling, SimulatedRun, compacted
 from paimon_cli.lsm.universal_compaction import RunSize
 from paimon_cli.metadata.table_mode import KEYED_FILE_SIZE
 from paimon_cli.options.table_options import TableOptions
@@ -95,23 +95,23 @@ OnCommit = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class SimulatedCommit(Generic[R]):
+class SimulatedCommit(Generic[FiguresT]):
     """What one commit adds at `millis` (epoch millis). `flushed`: level-0 runs by bucket; `emptied`: buckets that an overwrite
     empties first.
     """
 
     millis: int
-    flushed: Mapping[Hashable, Sequence[R]]
+    flushed: Mapping[Hashable, Sequence[FiguresT]]
     emptied: frozenset[Hashable] = frozenset()
 
 
 @dataclass(frozen=True)
-class SimulatedWorkload(Generic[R]):
+class SimulatedWorkload(Generic[FiguresT]):
     """Commits to simulate. `begin`: the runs of each bucket before the first commit, newest first, with their levels."""
 
-    commits: Sequence[SimulatedCommit[R]]
-    merge: Merge[R]
-    begin: Mapping[Hashable, Sequence[tuple[int, R]]] = field(default_factory=dict)
+    commits: Sequence[SimulatedCommit[FiguresT]]
+    merge: Merge[FiguresT]
+    begin: Mapping[Hashable, Sequence[tuple[int, FiguresT]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class SimulationResult:
 
 
 def simulate(
-    workload: SimulatedWorkload[R],
+    workload: SimulatedWorkload[FiguresT],
     options: TableOptions,
     hour_of: Callable[[int], int],
     rounds_every: int = 1,
@@ -164,10 +164,10 @@ def simulate(
     return state.result(space)
 
 
-class _Simulation(Generic[R]):
+class _Simulation(Generic[FiguresT]):
     """The current state of the buckets, and what has been counted so far."""
 
-    def __init__(self, workload: SimulatedWorkload[R], options: TableOptions, hour_of: Callable[[int], int]) -> None:
+    def __init__(self, workload: SimulatedWorkload[FiguresT], options: TableOptions, hour_of: Callable[[int], int]) -> None:
         self._merge, self._options, self._hour_of = workload.merge, options, hour_of
         self._commits = len(workload.commits)
         target = options.target_file_size or KEYED_FILE_SIZE
@@ -177,12 +177,12 @@ class _Simulation(Generic[R]):
             bucket_id: [SimulatedRun(level, tuple(run.parts(target) if level else (run,))) for level, run in runs]
             for bucket_id, runs in workload.begin.items()
         }
-        self._states = dict.fromkeys(self._buckets, UNKNOWN)
+        self._states = dict.fromkeys(self._buckets, NEVER_PICKED)
         self._flushed = self._compacted = self._full = self._stalls = 0
         self._depths: list[int] = []
         self._reasons: dict[str, int] = {}
 
-    def take(self, commit: SimulatedCommit[R]) -> None:
+    def take(self, commit: SimulatedCommit[FiguresT]) -> None:
         for bucket_id in commit.emptied:
             self._buckets[bucket_id] = []
         for bucket_id, runs in commit.flushed.items():
@@ -205,7 +205,7 @@ class _Simulation(Generic[R]):
         max_level = max([self._options.num_levels - 1, *(run.level for run in bucket)])
         picker = CompactionPicker.of(self._options, max_level, self._hour_of(now))
         sizes = [RunSize(run.level, run.size) for run in bucket]
-        pick, self._states[bucket_id] = picker.pick(sizes, now, self._states.get(bucket_id, UNKNOWN))
+        pick, self._states[bucket_id] = picker.pick(sizes, now, self._states.get(bucket_id, NEVER_PICKED))
         if pick is None or (pick.run_count == 1 and bucket[0].level == pick.output_level):
             return
         result, written = compacted(bucket[: pick.run_count], pick.output_level, max_level, self._merge, self._rolling)

@@ -11,9 +11,9 @@ import pyarrow as pa
 from paimon_cli.datatypes.key_order import comparable, group_starts, stable_order
 from paimon_cli.lsm.aggregators.collected_values import identity
 from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
-NULL = -1
+_NULL = -1
 
 
 def equality_codes(column: pa.Array) -> list[np.ndarray]:
@@ -27,13 +27,13 @@ def equality_codes(column: pa.Array) -> list[np.ndarray]:
         return [present, *(codes for inner in column.flatten() for codes in equality_codes(inner))]
     if pa.types.is_list(column.type) or pa.types.is_map(column.type):
         return [_codes_of_collections(column)]
-    codes = comparable(column).dictionary_encode().indices.fill_null(NULL).to_numpy(zero_copy_only=False)
-    return [np.where(column.is_valid().to_numpy(zero_copy_only=False), codes, NULL).astype(np.int64)]
+    codes = comparable(column).dictionary_encode().indices.fill_null(_NULL).to_numpy(zero_copy_only=False)
+    return [np.where(column.is_valid().to_numpy(zero_copy_only=False), codes, _NULL).astype(np.int64)]
 
 
 def _codes_of_collections(column: pa.Array) -> np.ndarray:
     """The codes of lists and maps. Arrow cannot compare them, so they are compared as Python objects."""
-    known: dict[Hashable, int] = {None: NULL}
+    known: dict[Hashable, int] = {None: _NULL}
     return np.array([known.setdefault(identity(value, column.type), len(known)) for value in column.to_pylist()], dtype=np.int64)
 
 
@@ -60,11 +60,11 @@ class Difference(WholeRowEngine):
         changed = ~lone & differing(batch, first, last, batch.schema.names)
         kept = np.zeros(batch.num_rows, dtype=bool)
         kept[first[lone]] = kept[last[changed]] = True
-        kinds[first[lone & ~is_new[first]]] = DELETE
+        kinds[first[lone & ~is_new[first]]] = RowKind.DELETE
         if self.both_sides:
-            kinds[first[lone & is_new[first]]] = INSERT
+            kinds[first[lone & is_new[first]]] = RowKind.INSERT
             kept[first[changed]] = True
-            kinds[first[changed]], kinds[last[changed]] = UPDATE_BEFORE, UPDATE_AFTER
+            kinds[first[changed]], kinds[last[changed]] = RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER
         at = batch.schema.get_field_index(VALUE_KIND)
         changes = batch.set_column(at, batch.schema.field(at), pa.array(kinds, pa.int8()))
         return changes.take(pa.array(rows.order[kept[rows.order]]))

@@ -42,17 +42,17 @@ class Figures(Protocol):
         """These rows and those of files with greater keys."""
 
 
-R = TypeVar("R", bound=Figures)
-Merge = Callable[[Sequence[R]], R]
+FiguresT = TypeVar("FiguresT", bound=Figures)
+Merge = Callable[[Sequence[FiguresT]], FiguresT]
 """The result of merging runs."""
 
 
 @dataclass(frozen=True)
-class SimulatedRun(Generic[R]):
+class SimulatedRun(Generic[FiguresT]):
     """A sorted run: its level, and its files in key order."""
 
     level: int
-    files: tuple[R, ...]
+    files: tuple[FiguresT, ...]
 
     @property
     def size(self) -> int:
@@ -60,7 +60,7 @@ class SimulatedRun(Generic[R]):
         return sum(file.size for file in self.files)
 
     @property
-    def whole(self) -> R:
+    def whole(self) -> FiguresT:
         return self.files[0].joined(self.files[1:])
 
 
@@ -74,10 +74,10 @@ class Rolling:
 
 
 def compacted(
-    runs: Sequence[SimulatedRun[R]], output_level: int, max_level: int, merge: Merge[R], rolling: Rolling
-) -> tuple[SimulatedRun[R], int]:
+    runs: Sequence[SimulatedRun[FiguresT]], output_level: int, max_level: int, merge: Merge[FiguresT], rolling: Rolling
+) -> tuple[SimulatedRun[FiguresT], int]:
     """The run that a compaction of `runs` leaves, and the bytes that it writes."""
-    files: dict[str, R] = {}
+    files: dict[str, FiguresT] = {}
     bounds: dict[bytes, Key] = {}
     metas = []
     for run in runs:
@@ -88,7 +88,7 @@ def compacted(
             bounds |= {low: file.low, high: file.high}
             metas.append(_meta(name, file, low, high, run.level, max_level))
     kept, written = dict(files), 0
-    made: list[R] = []
+    made: list[FiguresT] = []
     sections = key_sections(metas, bounds.__getitem__)
     for step in compaction_steps(sections, output_level, max_level, rolling.small_size, rewrite_all=rolling.rewrite_all):
         if isinstance(step, Rewrite):

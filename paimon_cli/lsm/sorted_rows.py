@@ -17,14 +17,14 @@ from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema
 
-LEVEL = "_LEVEL"
+LEVEL_COLUMN = "_LEVEL"
 """The column with the level of a row's file, for merges whose result depends on it."""
 
 
 def with_level(rows: pa.RecordBatch, level: int) -> pa.RecordBatch:
-    """The rows with an additional column LEVEL."""
+    """The rows with an additional column `LEVEL_COLUMN`."""
     levels = pa.array(np.full(rows.num_rows, level, np.int32))
-    return rows.append_column(pa.field(LEVEL, pa.int32(), nullable=False), levels)
+    return rows.append_column(pa.field(LEVEL_COLUMN, pa.int32(), nullable=False), levels)
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class SortedRows:
         return replace(self, order=self.order[kept], starts=np.cumsum(sizes) - sizes)
 
     def lowest_level_above_0(self) -> SortedRows:
-        """Of each key, the rows of level 0 and of the lowest level above 0 that has any. Rows have a column LEVEL."""
-        levels = self.rows.column(LEVEL).to_numpy()[self.order]
+        """Of each key, the rows of level 0 and of the lowest level above 0 that has any. Rows have a column `LEVEL_COLUMN`."""
+        levels = self.rows.column(LEVEL_COLUMN).to_numpy()[self.order]
         if not len(levels) or np.add.reduceat(levels > 0, self.starts, dtype=np.int64).max() <= 1:
             return self
         old = np.where(levels > 0, levels, np.iinfo(levels.dtype).max)
@@ -166,12 +166,12 @@ class EngineAround:
 class LowestLevel(EngineAround):
     """A `MergeEngine` that merges, for each key, the rows of level 0 with those of the lowest level above 0 that has any.
 
-    Rows have a column LEVEL, which merged rows lack.
+    Rows have a column `LEVEL_COLUMN`, which merged rows lack.
     """
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         chosen = rows.lowest_level_above_0()
-        return self.engine.merge(replace(chosen, rows=chosen.rows.drop_columns([LEVEL])))
+        return self.engine.merge(replace(chosen, rows=chosen.rows.drop_columns([LEVEL_COLUMN])))
 
 
 @dataclass(frozen=True)

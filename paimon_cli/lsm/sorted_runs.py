@@ -17,7 +17,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.pieces import PIECES
 
-MOST_BYTES = 1 << 40
+_MOST_BYTES = 1 << 40
 """The weight of larger items, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
 KeyOf = Callable[[bytes], Key]
@@ -205,6 +205,6 @@ def shares(sizes: Iterable[int], least: int, limit: int) -> list[range]:
 
     Items smaller than `least` count as that.
     """
-    weights = np.array([min(max(size, least), MOST_BYTES) for size in sizes], dtype=np.int64)
+    weights = np.array([min(max(size, least), _MOST_BYTES) for size in sizes], dtype=np.int64)
     starts = pack_starts(np.zeros_like(weights), weights, min(int(weights.sum()) // PIECES.least_shares, limit)).tolist()
     return [range(start, end) for start, end in pairwise([*starts, len(weights)])]

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataType, TimestampType
@@ -18,6 +17,7 @@ from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import natural_order
+from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.storage.injected import local_wall_clock
 
 UPDATE_TIME = "update-time"
@@ -101,7 +101,7 @@ def expire_partitions(
 def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_snapshot_id: int | None) -> CommitResult:
     """Drop these partitions. Raises `DataConflict` if another commit wrote to one of them after `read_snapshot_id`."""
     chosen = PartitionSpec.exactly(set(partitions))
-    return Committer(context, PARTITION).overwrite(
+    return Committer(context, ConflictCheck.PARTITION).overwrite(
         [], fresh_identity(context), replaced_partitions=chosen.matches, read_snapshot_id=read_snapshot_id
     )
 

@@ -11,7 +11,7 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta, SimpleStats
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry, ManifestFileMeta, SimpleStats
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -41,8 +41,8 @@ def key_of_file(entry: ManifestEntry) -> FileKey:
 def files_made_dead(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
     """Files deleted by the snapshot's commit and not added again, as an upgrade does; no later snapshot needs them."""
     changes = context.manifests.delta_entries(snapshot)
-    added = {key_of_file(entry) for entry in changes if entry.kind == ADD}
-    return [lean(entry) for entry in changes if entry.kind == DELETE and key_of_file(entry) not in added]
+    added = {key_of_file(entry) for entry in changes if entry.kind == EntryKind.ADD}
+    return [lean(entry) for entry in changes if entry.kind == EntryKind.DELETE and key_of_file(entry) not in added]
 
 
 def lean(entry: ManifestEntry) -> ManifestEntry:
@@ -56,7 +56,7 @@ def changelog_entries(context: TableContext, snapshot: Snapshot) -> list[Manifes
     if snapshot.changelog_manifest_list is None:
         return []
     manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
-    return [lean(entry) for entries in context.manifests.entries(manifests) for entry in entries if entry.kind == ADD]
+    return [lean(entry) for entries in context.manifests.entries(manifests) for entry in entries if entry.kind == EntryKind.ADD]
 
 
 def file_paths(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
@@ -171,7 +171,7 @@ class NeededFiles:
 
     def need_changes(self, context: TableContext, snapshot: Snapshot) -> None:
         """Add the files of this commit and its changelog: together with its predecessor's files, all that a read of it opens."""
-        self._need(entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD)
+        self._need(entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD)
         self._need(changelog_entries(context, snapshot))
         self._need_metadata(context, snapshot)
 
@@ -227,7 +227,7 @@ class NeededFiles:
             elif _has_producer(context, changelog):
                 continue
             else:
-                self._need(entry for entry in context.manifests.delta_entries(changelog) if entry.kind == ADD)
+                self._need(entry for entry in context.manifests.delta_entries(changelog) if entry.kind == EntryKind.ADD)
                 lists = manifest_lists(changelog)
             self.metadata.update(file.path for file in files_of_lists(context, lists))
 

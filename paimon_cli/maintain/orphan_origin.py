@@ -11,7 +11,7 @@ from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.orphans import DATA, INDEX, MANIFEST, TEMPORARY, Candidate
 from paimon_cli.maintain.used_names import UsedNames, stamp_of
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.manifests import decode_manifest
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.redaction import shown_name
@@ -87,7 +87,7 @@ def _commits(context: TableContext, files: Sequence[Candidate]) -> dict[str, Orp
         commit = found.setdefault(match[1], OrphanedCommit(match[1]))
         commit.modified_millis = max(commit.modified_millis, file.modified_millis)
         if file.name.startswith("manifest-") and not file.name.startswith("manifest-list-"):
-            commit.added += [entry for entry in _entries(context, file) if entry.kind == ADD]
+            commit.added += [entry for entry in _entries(context, file) if entry.kind == EntryKind.ADD]
     for snapshot in _cut_off_snapshots(context, files):
         match = _COMMIT.fullmatch(snapshot.delta_manifest_list)
         if match is not None and match[1] in found:

@@ -41,7 +41,7 @@ from paimon_cli.maintain.needed_files import (
     needed_by_other_branches,
     statistics_files,
 )
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import remove_empty_directory
 
@@ -137,7 +137,7 @@ def discarded_versions(
 
 
 def _added(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
-    return [lean(entry) for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD]
+    return [lean(entry) for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD]
 
 
 def needed_up_to(context: TableContext, snapshot_id: int | None = None) -> NeededFiles:

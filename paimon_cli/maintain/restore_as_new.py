@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
@@ -25,6 +24,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
 )
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.pieces import PIECES
 
 
@@ -77,7 +77,7 @@ def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[Buck
         for difference in found:
             _copy_into(context, difference, latest, messages)
         identity = fresh_identity(context)
-        return Committer(context, PARTITION).commit(messages, identity, CommitKind.RESTORE)
+        return Committer(context, ConflictCheck.PARTITION).commit(messages, identity, CommitKind.RESTORE)
 
 
 def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:

@@ -28,7 +28,7 @@ from paimon_cli.maintain.removed_versions import (
 )
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
-from paimon_cli.options.option_catalog import TAG
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
 
@@ -39,7 +39,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     `UsageError` if the name is taken or invalid, `NotFound` if the snapshot does not exist.
     """
     check_tag_name(name)
-    context.check(TAG)
+    context.check(Operation.TAG)
     if context.tags.content(name) is not None:
         at = "" if snapshot_id is None else f" --snapshot {snapshot_id}"
         command = f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}{at}"

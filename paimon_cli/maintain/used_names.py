@@ -13,7 +13,7 @@ from typing import cast
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import manifest_lists
-from paimon_cli.metadata.data_file import ADD, FileIdentity, ManifestFileMeta
+from paimon_cli.metadata.data_file import EntryKind, FileIdentity, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, MAIN_BRANCH, SNAPSHOT_PREFIX, TAG_PREFIX, parse_numbered
 
@@ -144,8 +144,8 @@ class UsedNames:
             entries = [pair for piece in pieces for pair in zip(piece.kinds.tolist(), piece.identities(), strict=True)]
             self._manifests[meta.file_name] = MentionedFiles(
                 tuple(name for _, identity in entries for name in _names_of(identity)),
-                {identity: _names_of(identity) for kind, identity in entries if kind == ADD},
-                frozenset(identity for kind, identity in entries if kind != ADD),
+                {identity: _names_of(identity) for kind, identity in entries if kind == EntryKind.ADD},
+                frozenset(identity for kind, identity in entries if kind != EntryKind.ADD),
             )
 
     def _add_live(self, metas: Sequence[ManifestFileMeta]) -> None:

@@ -82,7 +82,7 @@ def _unzigzag(groups: np.ndarray) -> np.ndarray:
 
 BEGIN, END = "begin", "end"
 """Names of the two columns that give the byte range of each record."""
-ABSENT = np.iinfo(np.int64).min
+NULL_NUMBER = np.iinfo(np.int64).min
 """The number that represents null."""
 
 _MAX_PARTS = 500
@@ -111,7 +111,7 @@ def decode_columns(
     """The wanted columns of all records, in the order of `data` (uint8): concatenated blocks, then `PADDING` zero bytes.
 
     `counts` and `sizes` are the numbers of records and bytes of each block. `wanted` are paths such as `_FILE._LEVEL`: a number
-    gives one column of integers (`ABSENT` for null), anything else two columns of positions in `data`, `PATH.begin` and
+    gives one column of integers (`NULL_NUMBER` for null), anything else two columns of positions in `data`, `PATH.begin` and
     `PATH.end`. A column of nothing but nulls may be missing. Raises `NotColumnar` for a block that does not hold exactly its
     records, and for a schema with types that are not supported here.
     """
@@ -131,7 +131,7 @@ def decode_columns(
         if not absent.any():
             columns[name] = numbers_in(found) if is_number else found + shift
             continue
-        columns[name] = np.full(len(found), ABSENT)
+        columns[name] = np.full(len(found), NULL_NUMBER)
         present = np.flatnonzero(~absent)
         columns[name][present] = numbers_in(found[present]) if is_number else found[present] + shift[present]
     return columns

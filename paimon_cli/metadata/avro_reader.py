@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.avro_writer import (
+    AVRO_MAGIC,
     HEADER,
-    MAGIC,
     SYNC_SIZE,
     AvroSchema,
     RecordSchema,
@@ -60,7 +60,7 @@ def open_container(source: BinaryIO, max_bytes: Callable[[int], int] = max_block
 
     `max_bytes` gives the largest allowed decompressed size of a block for its compressed size, both in bytes.
     """
-    if source.read(len(MAGIC)) != MAGIC:
+    if source.read(len(AVRO_MAGIC)) != AVRO_MAGIC:
         raise ValueError("it does not begin with the magic bytes of an Avro file")
     header = read_value(source, HEADER)
     codec = header.get("avro.codec", b"null").decode()

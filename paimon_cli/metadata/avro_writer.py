@@ -21,7 +21,7 @@ from paimon_cli.pieces import PIECES
 AvroSchema = Any
 """A parsed JSON schema: dict, list (union) or the name of a primitive type."""
 
-CODECS = {
+AVRO_CODECS = {
     "zstd": "zstandard",
     "zstandard": "zstandard",
     "snappy": "snappy",
@@ -34,7 +34,7 @@ CODECS = {
 }
 """Values of the option `file.compression` -> Avro's names of the codecs."""
 
-MAGIC = b"Obj\x01"
+AVRO_MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 HEADER = {"type": "map", "values": "bytes"}
 
@@ -154,7 +154,7 @@ class ContainerWriter:
     def _begin(self, items: bytes) -> None:
         self._marker = hashlib.blake2b(self._schema.text + items, digest_size=SYNC_SIZE).digest()
         header = {"avro.schema": self._schema.text, "avro.codec": self._codec.encode()}
-        self._write(MAGIC + encode_value(HEADER, header) + self._marker)
+        self._write(AVRO_MAGIC + encode_value(HEADER, header) + self._marker)
 
     def _write(self, content: bytes) -> None:
         self._sink.write(content)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+TRUE, FALSE, BYTE, I16, I32, I64, _DOUBLE, BINARY, LIST, _SET, MAP, STRUCT = range(1, 13)
 
 
 class Struct(dict[int, tuple[int, Any]]):
@@ -75,7 +75,7 @@ def _struct(data: bytes, at: int, encoded: Lists = MappingProxyType({})) -> tupl
 def _value(kind: int, data: bytes, at: int) -> tuple[Any, int]:
     if kind == STRUCT:
         return _struct(data, at)
-    if kind in (LIST, SET):
+    if kind in (LIST, _SET):
         return _list(data, at)
     if kind == BINARY:
         return _bytes(data, at)
@@ -83,7 +83,7 @@ def _value(kind: int, data: bytes, at: int) -> tuple[Any, int]:
         return read_number(data, at)
     if kind in (BYTE, TRUE, FALSE):  # as an element of a list, a bool takes one byte
         return data[at], at + 1
-    if kind == DOUBLE:
+    if kind == _DOUBLE:
         return _cut(data, at, 8), at + 8
     raise ValueError(f"unknown Thrift type {kind}")
 
@@ -202,7 +202,7 @@ def _put(out: bytearray, kind: int, value: Any) -> None:
         out += value
     elif kind == STRUCT:
         _put_struct(out, value)
-    elif kind in (LIST, SET):
+    elif kind in (LIST, _SET):
         _put_list(out, *value)
     else:
         out += bytes([value]) if kind in (BYTE, TRUE, FALSE) else bytes(value)
@@ -366,13 +366,13 @@ def skip(data: bytes, at: int, kind: int) -> int:
             elif kind > FALSE:
                 at = skip(data, at, kind)
         return at + 1
-    if kind in (LIST, SET):
+    if kind in (LIST, _SET):
         size, inner, at = list_head(data, at)
         if inner in (TRUE, FALSE, BYTE):
             return at + size
         for _ in range(size):
             at = skip(data, at, inner)
         return at
-    if kind in (BYTE, DOUBLE):
+    if kind in (BYTE, _DOUBLE):
         return at + (1 if kind == BYTE else 8)
     raise ValueError(f"unknown Thrift type {kind}")

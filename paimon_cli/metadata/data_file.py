@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
-ADD, DELETE = 0, 1
+
+class EntryKind:
+    """What a manifest entry says about a file, as stored in `_KIND` (Java FileKind)."""
+
+    ADD = 0
+    DELETE = 1
+
+
 SOURCE_APPEND, SOURCE_COMPACT = 0, 1
 DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
 """Types of index files."""

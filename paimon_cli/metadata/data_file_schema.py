@@ -22,8 +22,15 @@ KEY_PREFIX = "_KEY_"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
 
-INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
-"""The kind of a row, as stored in `_VALUE_KIND` and in byte 0 of a BinaryRow (Java RowKind)."""
+
+class RowKind:
+    """The kind of a row, as stored in `_VALUE_KIND` and in byte 0 of a BinaryRow; plain numbers, for arrays."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
 
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
 """The text of each row kind; its index is the kind's number."""

@@ -32,7 +32,7 @@ from paimon_cli.metadata.compact_thrift import (
     read_number,
     skip,
 )
-from paimon_cli.metadata.parquet_footer import MAGIC, Footer
+from paimon_cli.metadata.parquet_footer import PARQUET_MAGIC, Footer
 
 BLOOM, COLUMN_INDEX, OFFSET_INDEX = 14, 6, 4
 """Field numbers of the offsets of a chunk's Bloom filter and page indexes; the field after each holds the length. The first is in
@@ -74,7 +74,7 @@ def _chunk(codec: int, size: int, pages: list[Number], outside: tuple[Outside, .
     begins = [page.value for page in pages]
     begin = min(begins)
     end = begin + size
-    if not len(MAGIC) <= begin <= max(begins) <= end:
+    if not len(PARQUET_MAGIC) <= begin <= max(begins) <= end:
         raise ValueError("a column chunk lies outside the file")
     return StoredChunk(begin, end, codec, tuple(pages), outside)
 

@@ -169,8 +169,8 @@ def decode_key_hashes(content: bytes, path: str) -> KeyHashes:
     return np.frombuffer(content, ">i4").astype(np.int32)
 
 
-MAGIC, VERSION = 1493475289347502, 1
-EMPTY = -1
+FILE_INDEX_MAGIC, FILE_INDEX_VERSION = 1493475289347502, 1
+_EMPTY = -1
 _HEAD = struct.Struct(">qiii")
 _INT = struct.Struct(">i")
 
@@ -183,12 +183,12 @@ def encode_file_index(columns: Bodies) -> bytes:
     head_length = _HEAD.size + 4
     for column, indexes in columns.items():
         head_length += _name_size(column) + 4 + sum(_name_size(kind) + 8 for kind in indexes)
-    head = bytearray(_HEAD.pack(MAGIC, VERSION, head_length, len(columns)))
+    head = bytearray(_HEAD.pack(FILE_INDEX_MAGIC, FILE_INDEX_VERSION, head_length, len(columns)))
     body = bytearray()
     for column, indexes in columns.items():
         head += _name(column) + _INT.pack(len(indexes))
         for kind, content in indexes.items():
-            start = EMPTY if content is None else head_length + len(body)
+            start = _EMPTY if content is None else head_length + len(body)
             head += _name(kind) + _INT.pack(start) + _INT.pack(len(content or b""))
             body += content or b""
     return bytes(head + _INT.pack(0) + body)
@@ -198,7 +198,7 @@ def decode_file_index(data: bytes) -> dict[str, dict[str, bytes | None]]:
     """The indexes in a file index, the inverse of `encode_file_index`. Raises a `ValueError` that names the malformed part."""
     try:
         magic, version, head_length, count = _HEAD.unpack_from(data)
-        if (magic, version) != (MAGIC, VERSION) or not 0 <= head_length <= len(data):
+        if (magic, version) != (FILE_INDEX_MAGIC, FILE_INDEX_VERSION) or not 0 <= head_length <= len(data):
             raise ValueError(f"magic {magic}, version {version}, head of {head_length} bytes")
         position = _HEAD.size
         columns: dict[str, dict[str, bytes | None]] = {}
@@ -211,7 +211,7 @@ def decode_file_index(data: bytes) -> dict[str, dict[str, bytes | None]]:
                 kind, position = _read_name(data, position)
                 start, length = struct.unpack_from(">ii", data, position)
                 position += 8
-                columns[name][kind] = None if start == EMPTY else _slice(data, start, length)
+                columns[name][kind] = None if start == _EMPTY else _slice(data, start, length)
     except struct.error as error:
         raise ValueError(f"it is cut off: {error}") from error
     return columns

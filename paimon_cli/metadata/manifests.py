@@ -13,12 +13,10 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
-from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.errors import DamagedFile, NotSupported, PaimonError
 from paimon_cli.metadata.avro_reader import damage_errors, damaged, decode_container, read_value, records_of
 from paimon_cli.metadata.avro_writer import (
@@ -47,12 +45,12 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.possible_values import entry_faults, file_faults, index_faults, manifest_faults, refuse
 from paimon_cli.metadata.table_layout import check_plain_names
 
-VERSION, _INDEX_VERSION = 2, 1
+MANIFEST_VERSION, _INDEX_VERSION = 2, 1
 LISTS_PROPERTY = "paimon-cli.manifest-lists"
 _MAX_COPIED, _MAX_DECOMPRESSED = 4096, 1 << 18
 """Limits of `LISTS_PROPERTY`: characters of all its lists together, and bytes that one of them may decompress to."""
 _NO_STATS = SimpleStats()
-"""Statistics of no columns: of a file without statistics, and of the partitions of an unpartitioned table."""
+"""Of a file without statistics."""
 
 
 _STATS = [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", nullable(array(nullable("long"))))]
@@ -194,7 +192,7 @@ def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tup
 
 
 def _entry_record(entry: ManifestEntry) -> dict[str, Any]:
-    return {**_head(VERSION, entry), "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": _record_of(entry.file)}
+    return {**_head(MANIFEST_VERSION, entry), "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": _record_of(entry.file)}
 
 
 def _head(version: int, entry: ManifestEntry | IndexManifestEntry) -> dict[str, Any]:
@@ -236,7 +234,7 @@ def _entries(records: Sequence[dict[str, Any]], path: str) -> list[ManifestEntry
 
 def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -> ManifestEntry:
     _refuse_nulls(_REQUIRED_OF_ENTRY(content), path)
-    _expect_version(content["_VERSION"], VERSION, "manifest", path)
+    _expect_version(content["_VERSION"], MANIFEST_VERSION, "manifest", path)
     partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
     file = _data_file(content["_FILE"], path)
     kind, bucket, total = content["_KIND"], content["_BUCKET"], content["_TOTAL_BUCKETS"]
@@ -273,7 +271,7 @@ def encode_manifest_list(manifests: Sequence[ManifestFileMeta]) -> bytes:
 
 
 def _list_record(meta: ManifestFileMeta) -> dict[str, Any]:
-    return {"_VERSION": VERSION, **_record_of(meta)}
+    return {"_VERSION": MANIFEST_VERSION, **_record_of(meta)}
 
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
@@ -288,7 +286,7 @@ def _list_entries(records: Iterable[dict[str, Any]], path: str) -> list[Manifest
     manifests = []
     for content in records:
         _refuse_nulls(_REQUIRED_OF_MANIFEST(content), path)
-        _expect_version(content["_VERSION"], VERSION, "manifest", path)
+        _expect_version(content["_VERSION"], MANIFEST_VERSION, "manifest", path)
         content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"], path)
         refuse(manifest_faults(content), content, path, content["_FILE_NAME"])
         manifests.append(ManifestFileMeta(*_fields_of(ManifestFileMeta, content)))
@@ -307,7 +305,7 @@ def lists_property(lists: Mapping[str, Sequence[ManifestFileMeta]]) -> dict[str,
     return {LISTS_PROPERTY: json.dumps(copied, separators=(",", ":"))} if copied else {}
 
 
-def noted_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
+def inlined_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
     """The manifest lists copied into the snapshot's properties, by name; empty if the property is missing or malformed."""
     text = (properties or {}).get(LISTS_PROPERTY)
     if text is None:
@@ -358,65 +356,3 @@ def _vector_ranges(listed: list[dict[str, Any] | None] | None, path: str) -> tup
         if item is not None:
             _refuse_nulls(_REQUIRED_OF_RANGE(item), path)
     return tuple(DeletionVectorRange(*_fields_of(DeletionVectorRange, item)) for item in listed if item is not None)
-
-
-def partition_stats(entry_counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
-    """Statistics of the partition columns; `entry_counts` is the number of entries of each partition (a serialised row).
-
-    Raises `DamagedFile` for a partition that cannot be decoded.
-    """
-    if not types:
-        return _NO_STATS
-    try:
-        rows = [(deserialize_row(partition, types), count) for partition, count in entry_counts.items()]
-    except ValueError as error:
-        raise DamagedFile("a manifest holds a damaged partition", str(error)) from error
-    least, greatest, nulls = [], [], []
-    for column in range(len(types)):
-        present = [row[column] for row, _ in rows if row[column] is not None]
-        least.append(min(present, key=_order, default=None))
-        greatest.append(max(present, key=_order, default=None))
-        nulls.append(sum(count for row, count in rows if row[column] is None))
-    return SimpleStats(serialize_row(least, types), serialize_row(greatest, types), tuple(nulls))
-
-
-@dataclass(frozen=True)
-class PartitionRange:
-    """Decoded partition statistics of a manifest: least value, greatest value and null count per column, None if unknown."""
-
-    least: tuple[Any, ...]
-    greatest: tuple[Any, ...]
-    null_counts: tuple[int | None, ...]
-
-    @staticmethod
-    def of(stats: SimpleStats, types: Sequence[DataType]) -> PartitionRange | None:
-        """The decoded statistics; None if they are missing or have another number of columns."""
-        try:
-            least, greatest = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
-        except ValueError:
-            return None
-        nulls = stats.null_counts if stats.null_counts is not None else (None,) * len(types)
-        return PartitionRange(least, greatest, nulls) if len(nulls) == len(types) else None
-
-    def may_hold(self, values: Sequence[Any]) -> bool:
-        """Whether the manifest can have entries of the partition with these values."""
-        return all(map(self._column_may_hold, range(len(values)), values))
-
-    def _column_may_hold(self, column: int, value: Any) -> bool:
-        least, greatest = self.least[column], self.greatest[column]
-        if value is None:
-            return self.null_counts[column] != 0
-        if least is None or greatest is None:
-            return True
-        return bool(_order(least) <= _order(value) <= _order(greatest))
-
-
-def may_hold_any(stats: SimpleStats, types: Sequence[DataType], partitions: Iterable[Sequence[Any]]) -> bool:
-    """Whether a manifest with these statistics can have entries of one of the partitions, given as their column values."""
-    known = PartitionRange.of(stats, types)
-    return any(known is None or known.may_hold(values) for values in partitions)
-
-
-def _order(value: Any) -> Any:
-    """Sort key of a value for pruning: NaN is greater than any number, and -0.0 equals 0.0."""
-    return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value

@@ -28,7 +28,7 @@ from paimon_cli.metadata.compact_thrift import (
     read_number,
 )
 
-MAGIC = b"PAR1"
+PARQUET_MAGIC = b"PAR1"
 TAIL = 8
 """Bytes after the footer: its length (4) and the magic (4)."""
 
@@ -216,9 +216,9 @@ def plain_page(content: bytes, count: int) -> bytes:
 
 def closed(parts: Sequence[bytes], footer: bytes) -> bytes:
     """The bytes of a complete file: magic, these parts, and an encoded footer with its ending."""
-    return b"".join([MAGIC, *parts, footer, ending(footer)])
+    return b"".join([PARQUET_MAGIC, *parts, footer, ending(footer)])
 
 
 def ending(footer: bytes) -> bytes:
     """The last bytes of a file, after its encoded footer: the footer's length and the magic."""
-    return struct.pack("<I", len(footer)) + MAGIC
+    return struct.pack("<I", len(footer)) + PARQUET_MAGIC

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.data_file import ADD, DELETE, DELETION_VECTORS, SOURCE_COMPACT
+from paimon_cli.metadata.data_file import DELETION_VECTORS, SOURCE_COMPACT, EntryKind
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 MAX_LEVEL = 999
@@ -29,7 +29,7 @@ def entry_faults(
 ) -> Faults:
     """Of a manifest entry; `total` is its number of buckets, `low` and `high` are its sequence numbers."""
     return {
-        "_KIND": (kind < ADD) | (kind > DELETE),
+        "_KIND": (kind < EntryKind.ADD) | (kind > EntryKind.DELETE),
         "_BUCKET": (bucket < POSTPONE_BUCKET) | (bucket == -1) | (bucket > _MAX_INT),
         "_TOTAL_BUCKETS": (total < POSTPONE_BUCKET) | (total == 0) | (total > _MAX_INT),
         ("_BUCKET", "_TOTAL_BUCKETS"): (
@@ -79,7 +79,7 @@ def index_faults(entry: Mapping[str, Any]) -> Faults:
     size, rows, ranges = entry["_FILE_SIZE"], entry["_ROW_COUNT"], entry["_DELETIONS_VECTORS_RANGES"]
     vectors = ranges or ()
     return {
-        "_KIND": entry["_KIND"] != ADD,
+        "_KIND": entry["_KIND"] != EntryKind.ADD,
         "_BUCKET": not 0 <= entry["_BUCKET"] <= _MAX_INT,
         "_FILE_SIZE": size < 0,
         "_ROW_COUNT": rows < 0,
@@ -94,7 +94,7 @@ def index_faults(entry: Mapping[str, Any]) -> Faults:
 def refuse(faults: Faults, values: Mapping[str, Any], path: str, name: str) -> None:
     """Raise `DamagedFile` about the record of the file `name` in `path` if it has a fault.
 
-    A contradiction is named if neither of its fields is wrong by itself: it follows from what is, and nobody knows which of two
+    A contradiction is named if neither of its fields is wrong by itself: it follows from what is, and it is unknown which of two
     possible numbers is the false one.
     """
     wrong = [of for of, is_wrong in faults.items() if is_wrong]

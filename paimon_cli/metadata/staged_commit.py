@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.data_file import ADD, CommitMessage, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import CommitMessage, EntryKind, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, encode_index_manifest, encode_manifests
 from paimon_cli.metadata.table_layout import check_plain_names
 
@@ -87,7 +87,7 @@ def _brief(content: Any) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-KIND, VERSION = "paimon-cli/StagedCommit", 2
+KIND, _VERSION = "paimon-cli/StagedCommit", 2
 STAGED, COMMITTED, ABORTED = "staged", "committed", "aborted"
 
 
@@ -116,7 +116,7 @@ class StagedCommit:
 
     def to_json(self) -> str:
         content = record_to_json(self)
-        document = {"kind": KIND, "version": VERSION, "sha256": _digest(content), "content": content}
+        document = {"kind": KIND, "version": _VERSION, "sha256": _digest(content), "content": content}
         return json.dumps(document, indent=1) + "\n"
 
     @staticmethod
@@ -139,9 +139,11 @@ class StagedCommit:
 def check_records(messages: tuple[CommitMessage, ...], path: str) -> None:
     """Raise `DamagedFile` for records that no reader would accept in a manifest: a commit would make the table unreadable."""
     places = [(m, (*m.created_files(), *m.append.removed, *m.compact.removed, *m.compact.added)) for m in messages]
-    entries = [ManifestEntry(ADD, m.partition, m.bucket, m.total_buckets, file) for m, files in places for file in files]
+    entries = [
+        ManifestEntry(EntryKind.ADD, m.partition, m.bucket, m.total_buckets, file) for m, files in places for file in files
+    ]
     created = [(m, m.created_index_files()) for m in messages]
-    indexes = [IndexManifestEntry(ADD, m.partition, m.bucket, file) for m, files in created for file in files]
+    indexes = [IndexManifestEntry(EntryKind.ADD, m.partition, m.bucket, file) for m, files in created for file in files]
     try:
         encoded = [content for content, _ in encode_manifests(entries, 1 << 30)] if entries else []
         encoded_indexes = encode_index_manifest(indexes)
@@ -155,8 +157,8 @@ def check_records(messages: tuple[CommitMessage, ...], path: str) -> None:
 def _content(document: Any) -> Any:
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise ValueError(f"it is not of kind {KIND}")
-    if document.get("version") != VERSION:
-        raise ValueError(f"it has version {document.get('version')!r}, but only version {VERSION} is supported")
+    if document.get("version") != _VERSION:
+        raise ValueError(f"it has version {document.get('version')!r}, but only version {_VERSION} is supported")
     content = document.get("content")
     if document.get("sha256") != _digest(content):
         raise ValueError("its checksum is wrong: it was changed or truncated")

@@ -15,14 +15,14 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options import option_catalog
 from paimon_cli.options.changelog_producers import ChangelogProducer
 from paimon_cli.options.merge_engines import MergeRules
-from paimon_cli.options.option_catalog import COMMIT, COMPACT, OPEN, WRITE
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.table_options import SNAPSHOT_ORDERING, TableOptions
 
 RESCALE = "rescale"
 """The operation that moves rows into another number of buckets."""
 CHANGE_ROWS = "change rows of"
 """The operations `update` and `delete`, worded for messages."""
-LIMITED_WORK = (WRITE, COMPACT, RESCALE, CHANGE_ROWS)
+LIMITED_WORK = (Operation.WRITE, Operation.COMPACT, RESCALE, CHANGE_ROWS)
 """Operations that some kinds of tables do not support."""
 KEYED_FILE_SIZE, APPEND_FILE_SIZE = 128 << 20, 256 << 20
 """Defaults of `target-file-size` in bytes, with a primary key and without."""
@@ -161,7 +161,7 @@ class TableMode:
         elif self.bucket_mode.postpones and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
             why = f"with {SNAPSHOT_ORDERING} postponed rows would be ordered by the snapshot of their compaction, not their own"
             yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"remove the option {SNAPSHOT_ORDERING}")
-        elif self.bucket_mode.moves_keys and self.keeps_deleted_rows and work in (WRITE, CHANGE_ROWS):
+        elif self.bucket_mode.moves_keys and self.keeps_deleted_rows and work in (Operation.WRITE, CHANGE_ROWS):
             why = "with ignore-delete=true a row that moves to another partition could not be deleted from the old one"
             hint = "set ignore-delete=false on a new table, or add the partition columns to the primary key"
             yield Limit("whose primary key lacks partition columns, with ignore-delete=true", why, hint)
@@ -173,4 +173,8 @@ class TableMode:
 
 def gates_of(work: str) -> tuple[str, ...]:
     """The gates of the option catalog that apply to `work`, one of `LIMITED_WORK`."""
-    return (COMPACT, COMMIT) if work == COMPACT else (OPEN, WRITE, COMMIT)
+    return (
+        (Operation.COMPACT, Operation.COMMIT)
+        if work == Operation.COMPACT
+        else (Operation.OPEN, Operation.WRITE, Operation.COMMIT)
+    )

@@ -23,7 +23,7 @@ SITE_FILE = "hive-site.xml"
 _PORT = 9083
 _THRIFT = re.compile(r"thrift://([\w.-]+|\[[\w:.]+\])(?::(\d{1,5}))?/?")
 _CONNECT_MILLIS = 30_000
-CALL_SECONDS, MOST_BYTES, MOST_ITEMS, MOST_STRUCTS = 60, 64 * 2**20, 1_000_000, 1_000_000
+CALL_SECONDS, _MOST_BYTES, MOST_ITEMS, MOST_STRUCTS = 60, 64 * 2**20, 1_000_000, 1_000_000
 """The total time of a call and its answer, and the most bytes, elements of a list, and structs of an answer."""
 _FIRST_SLEEP = 50
 _REFUSED = {"hive.metastore.sasl.enabled": "Kerberos", "hive.metastore.use.SSL": "TLS"}
@@ -82,7 +82,7 @@ class HiveAddress:
 
         failure: Exception = OSError("no address")
         for host, port in self.hosts:
-            exchange = Exchange(CALL_SECONDS, MOST_BYTES)
+            exchange = Exchange(CALL_SECONDS, _MOST_BYTES)
             plain = BoundedTransport(host, port, exchange)
             plain.setTimeout(_CONNECT_MILLIS)
             transport = TBufferedTransport(plain)
@@ -91,7 +91,11 @@ class HiveAddress:
             except (TTransportException, OSError) as error:
                 failure = error
                 continue
-            return ttypes, ThriftHiveMetastore.Client(BoundedProtocol(transport, MOST_BYTES, MOST_ITEMS, MOST_STRUCTS)), transport
+            return (
+                ttypes,
+                ThriftHiveMetastore.Client(BoundedProtocol(transport, _MOST_BYTES, MOST_ITEMS, MOST_STRUCTS)),
+                transport,
+            )
         raise self._unreachable(failure) from failure
 
     @property

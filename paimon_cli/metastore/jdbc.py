@@ -26,12 +26,13 @@ from paimon_cli.metastore.metastore import (
     readable,
 )
 from paimon_cli.storage.catalog_options import DatabaseAddress
+from paimon_cli.storage.directories import MAX_SIMILAR
 from paimon_cli.storage.sql_database import Text, as_stored, checked_text, database_errors, open_database
-from paimon_cli.storage.storage import MAX_SIMILAR, remove_empty_directory
+from paimon_cli.storage.storage import remove_empty_directory
 from paimon_cli.storage.threads import cached_property
 
 CATALOG = "the jdbc catalog"
-LOCATION, EXISTS = "location", "exists"
+LOCATION, _EXISTS = "location", "exists"
 """Properties of a database: its directory, and a marker that records an empty database."""
 
 
@@ -40,7 +41,7 @@ def _column(name: str, length: int = 255, is_key: bool = True) -> Column[Any]:
 
 
 _METADATA = MetaData()
-TABLES = Table("paimon_tables", _METADATA, _column("catalog_key"), _column("database_name"), _column("table_name"))
+_TABLES = Table("paimon_tables", _METADATA, _column("catalog_key"), _column("database_name"), _column("table_name"))
 DATABASE_PROPERTIES = Table(
     "paimon_database_properties",
     _METADATA,
@@ -70,7 +71,9 @@ class JdbcMetastore(Metastore):
 
     def databases(self, on_damage: OnDamage | None = None) -> list[Database]:
         with self._connected() as connection:
-            queries = [select(as_stored(table.c.database_name)).where(self._of(table)) for table in (TABLES, DATABASE_PROPERTIES)]
+            queries = [
+                select(as_stored(table.c.database_name)).where(self._of(table)) for table in (_TABLES, DATABASE_PROPERTIES)
+            ]
             rows = (value for query in queries for value in connection.scalars(query.distinct()))
             names = set(readable(rows, checked_text, on_damage))
             return readable(sorted(names), partial(self._database, connection), on_damage)
@@ -83,7 +86,7 @@ class JdbcMetastore(Metastore):
     def create_database(self, name: str) -> None:
         url = self.open_directory(self.directory_of(name))[1]
         with self._connected() as connection:
-            properties = {EXISTS: "true", LOCATION: url}
+            properties = {_EXISTS: "true", LOCATION: url}
             try:
                 row = {"catalog_key": self._key, "database_name": name}
                 rows = [row | {"property_key": key, "property_value": value} for key, value in properties.items()]
@@ -97,7 +100,7 @@ class JdbcMetastore(Metastore):
             self._expect_database(connection, name)
             if self._views(connection, name):
                 raise UsageError(f"database {name} is not empty", "it has views", "drop them with the engine that created them")
-            for table in (TABLES, DATABASE_PROPERTIES, TABLE_PROPERTIES):
+            for table in (_TABLES, DATABASE_PROPERTIES, TABLE_PROPERTIES):
                 connection.execute(delete(table).where(self._of(table, name)))
         with contextlib.suppress(StorageUnavailable):  # the catalog has forgotten it, and an empty directory does no harm
             remove_empty_directory(storage, root)
@@ -105,7 +108,7 @@ class JdbcMetastore(Metastore):
     def tables(self, database: str, on_damage: OnDamage | None = None) -> list[RegisteredTable]:
         with self._connected() as connection:
             self._expect_database(connection, database)
-            rows = connection.scalars(select(as_stored(TABLES.c.table_name)).where(self._of(TABLES, database)))
+            rows = connection.scalars(select(as_stored(_TABLES.c.table_name)).where(self._of(_TABLES, database)))
             names = sorted(readable(rows, checked_text, on_damage))
         identifiers = [TableIdentifier(database, name) for name in names]
         return readable(identifiers, lambda identifier: RegisteredTable(identifier, self._url(identifier)), on_damage)
@@ -135,7 +138,7 @@ class JdbcMetastore(Metastore):
             raise self.unknown_files(identifier, self._url(identifier))
         with self._connected() as connection:
             try:
-                connection.execute(insert(TABLES).values(**self._row(identifier)))
+                connection.execute(insert(_TABLES).values(**self._row(identifier)))
             except IntegrityError:
                 return False
             self._put_properties(connection, identifier, schema)
@@ -145,7 +148,7 @@ class JdbcMetastore(Metastore):
         """Remove the entry last, so that a drop that was interrupted can be repeated under the same name."""
         delete_files()
         with self._connected() as connection:
-            for table in (TABLES, TABLE_PROPERTIES):
+            for table in (_TABLES, TABLE_PROPERTIES):
                 connection.execute(delete(table).where(self._of(table, *identifier)))
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
@@ -158,7 +161,7 @@ class JdbcMetastore(Metastore):
             if not self._has(connection, new):
                 connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *new)))
             try:
-                for table in (TABLES, TABLE_PROPERTIES):
+                for table in (_TABLES, TABLE_PROPERTIES):
                     named = {"database_name": new.database, "table_name": new.table}
                     connection.execute(update(table).where(self._of(table, *old)).values(**named))
             except IntegrityError:
@@ -204,7 +207,7 @@ class JdbcMetastore(Metastore):
         return {"catalog_key": self._key, "database_name": identifier.database, "table_name": identifier.table}
 
     def _has(self, connection: Connection, identifier: TableIdentifier) -> bool:
-        return connection.execute(select(TABLES).where(self._of(TABLES, *identifier))).first() is not None
+        return connection.execute(select(_TABLES).where(self._of(_TABLES, *identifier))).first() is not None
 
     def _views(self, connection: Connection, database: str) -> list[str]:
         if not inspect(connection).has_table(VIEWS.name):
@@ -213,7 +216,7 @@ class JdbcMetastore(Metastore):
 
     def _expect_database(self, connection: Connection, name: str, wanted: str | None = None) -> None:
         """Raise `NotFound` if there is no such database, in which the table `wanted` is looked for."""
-        for table in (DATABASE_PROPERTIES, TABLES):
+        for table in (DATABASE_PROPERTIES, _TABLES):
             if connection.execute(select(table.c.database_name).where(self._of(table, name)).limit(1)).first() is not None:
                 return
         if not self._views(connection, name):
@@ -221,8 +224,8 @@ class JdbcMetastore(Metastore):
 
     def some_names(self, database: str | None = None) -> Iterable[str]:
         """In one more transaction."""
-        named = TABLES.c.database_name if database is None else TABLES.c.table_name
-        wanted = self._of(TABLES) if database is None else self._of(TABLES, database)
+        named = _TABLES.c.database_name if database is None else _TABLES.c.table_name
+        wanted = self._of(_TABLES) if database is None else self._of(_TABLES, database)
         queries = [select(named).where(wanted).distinct().limit(MAX_SIMILAR)]
         if database is None:
             properties = DATABASE_PROPERTIES

@@ -31,7 +31,7 @@ from paimon_cli.storage.threads import cached_property
 if TYPE_CHECKING:
     from paimon_cli.maintain.mark_done import DonePartition, PartitionMarks
 
-DATABASES, TABLES = "databases", "tables"
+DATABASES, _TABLES = "databases", "tables"
 CHECK_SERVER = "check the server"
 _WRITES = {"put_if_absent", "overwrite", "write_new", "open_output", "delete", "delete_directory"}
 _OF_VERSIONS = ("schema", "snapshot", "tag", "branch")
@@ -68,7 +68,7 @@ class RestMetastore(Metastore):
     def some_names(self, database: str | None = None) -> Iterable[str]:
         if database is None:
             return self._client.first_page(DATABASES, items="databases", kind=str)
-        return self._client.first_page(DATABASES, database, TABLES, items="tables", kind=str)
+        return self._client.first_page(DATABASES, database, _TABLES, items="tables", kind=str)
 
     def create_database(self, name: str) -> None:
         self._client.post(DATABASES, content={"name": name, "options": {}})
@@ -87,7 +87,7 @@ class RestMetastore(Metastore):
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         try:
-            found = self._client.get(DATABASES, identifier.database, TABLES, identifier.table)
+            found = self._client.get(DATABASES, identifier.database, _TABLES, identifier.table)
         except NotFound:
             self._database_of(*identifier)
             raise self.no_table(identifier) from None
@@ -112,21 +112,21 @@ class RestMetastore(Metastore):
             self.table(identifier)
             return False
         except NotFound:
-            self._client.post(DATABASES, identifier.database, TABLES, content={"identifier": name, "schema": definition})
+            self._client.post(DATABASES, identifier.database, _TABLES, content={"identifier": name, "schema": definition})
             return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
         """Ask the server to drop the table and its files; `delete_files` is not called."""
-        self._client.delete(DATABASES, identifier.database, TABLES, identifier.table)
+        self._client.delete(DATABASES, identifier.database, _TABLES, identifier.table)
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
         self.table(old)
         names = [{"database": name.database, "object": name.table} for name in (old, new)]
-        self._client.post(TABLES, "rename", content={"source": names[0], "destination": names[1]})
+        self._client.post(_TABLES, "rename", content={"source": names[0], "destination": names[1]})
 
     def change_schema(self, identifier: TableIdentifier, changes: Sequence[Mapping[str, Any]]) -> None:
         try:
-            self._client.post(DATABASES, identifier.database, TABLES, identifier.table, content={"changes": list(changes)})
+            self._client.post(DATABASES, identifier.database, _TABLES, identifier.table, content={"changes": list(changes)})
         except NoClearAnswer as error:
             raise CommitUnknown(
                 f"the schema of {identifier} may or may not have been changed",
@@ -149,7 +149,7 @@ class RestMetastore(Metastore):
 
         def send_event(done: DonePartition) -> None:
             content = {"specs": [dict(done.values)]}
-            self._client.post(DATABASES, database, TABLES, name, "partitions", "mark", content=content)
+            self._client.post(DATABASES, database, _TABLES, name, "partitions", "mark", content=content)
 
         return {MARK_EVENT: send_event}
 
@@ -251,7 +251,7 @@ class RestStorage(WrappedStorage):
         self.check_commits()
         assert self._identifier is not None
         database, table = self._identifier
-        return DATABASES, database, TABLES, f"{table}$branch_{branch}" if branch else table
+        return DATABASES, database, _TABLES, f"{table}$branch_{branch}" if branch else table
 
     @cached_property
     def _table_id(self) -> str | None:

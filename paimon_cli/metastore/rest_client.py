@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REQUEST_SECONDS, MOST_BYTES = 60, 64 * 2**20
+_REQUEST_SECONDS, _MOST_BYTES = 60, 64 * 2**20
 """The total time of a request and its answer, and the most bytes of an answer."""
 LISTING_SECONDS, MOST_PAGES, MOST_ITEMS = 600, 10_000, 1_000_000
 """The total time of a listing, and how long it may be."""
@@ -210,7 +210,7 @@ class RestClient:
         with importing("a rest catalog needs urllib3", "rest"):
             from paimon_cli.storage.web_client import Bounds, WebClient
 
-        return WebClient(self._server, Bounds(REQUEST_SECONDS, MOST_BYTES))
+        return WebClient(self._server, Bounds(_REQUEST_SECONDS, _MOST_BYTES))
 
 
 def part(content: Mapping[str, Any], name: str, kind: type[T]) -> T | None:

@@ -32,7 +32,17 @@ SETTINGS_PREFIXES = ("engine.", *USER_PREFIXES)
 """Keys that are settings of paimon-cli, not options of the catalog."""
 METASTORE = "metastore"
 FILESYSTEM, JDBC, HIVE, REST = "filesystem", "jdbc", "hive", "rest"
-FLAG, ENVIRONMENT, IN_PROFILE, FILE, USER, DEFAULT = "flag", "environment", "profile", "file", "user", "default"
+
+
+class Origin:
+    """Where the value of a setting comes from."""
+
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    PROFILE = "profile"
+    FILE = "file"
+    USER = "user"
+    DEFAULT = "default"
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ class CatalogSettings:
     @property
     def flags(self) -> str:
         """The flags of this call that name the catalog, each after a space and without secrets, for commands in hints."""
-        words = flags_of({key: self.values[key] for key, (origin, _) in self.sources.items() if origin == FLAG})
+        words = flags_of({key: self.values[key] for key, (origin, _) in self.sources.items() if origin == Origin.FLAG})
         return "".join(f" {shlex.quote(word)}" for word in words)
 
     def rows(self) -> list[SettingRow]:
@@ -157,24 +167,24 @@ def read_settings(
     for section in (listed, *profiles.values()):
         _refuse_permissions(section, path, user_file)
     given = dict(options or {})
-    profile, source = given.pop(PROFILE, None), (FLAG, "--profile")
+    profile, source = given.pop(PROFILE, None), (Origin.FLAG, "--profile")
     if profile is None:
-        profile, source = variables.get(PROFILE_VARIABLE), (ENVIRONMENT, PROFILE_VARIABLE)
+        profile, source = variables.get(PROFILE_VARIABLE), (Origin.ENVIRONMENT, PROFILE_VARIABLE)
     if not profile:
-        profile, source = listed.get(PROFILE), (FILE, CATALOG_FILE)
+        profile, source = listed.get(PROFILE), (Origin.FILE, CATALOG_FILE)
     chosen = _profile(profile, profiles, path)
     layers = [
-        ({METASTORE: FILESYSTEM}, (DEFAULT, None)),
-        (of_user, (USER, user_file)),
-        (listed, (FILE, CATALOG_FILE)),
-        (chosen, (IN_PROFILE, f"{CATALOG_FILE}, {PROFILES}.{profile}")),
+        ({METASTORE: FILESYSTEM}, (Origin.DEFAULT, None)),
+        (of_user, (Origin.USER, user_file)),
+        (listed, (Origin.FILE, CATALOG_FILE)),
+        (chosen, (Origin.PROFILE, f"{CATALOG_FILE}, {PROFILES}.{profile}")),
     ]
     named = variables.get(WAREHOUSE_VARIABLE)
-    from_environment = ({"warehouse": named} if named else {}, (ENVIRONMENT, WAREHOUSE_VARIABLE))
-    layers.insert(3 if source[0] == FLAG else 4, from_environment)
+    from_environment = ({"warehouse": named} if named else {}, (Origin.ENVIRONMENT, WAREHOUSE_VARIABLE))
+    layers.insert(3 if source[0] == Origin.FLAG else 4, from_environment)
     layers.append(({PROFILE: profile} if profile else {}, source))
-    layers.append((given, (FLAG, "--option")))
-    layers.append(({"warehouse": warehouse} if warehouse else {}, (FLAG, "--warehouse")))
+    layers.append((given, (Origin.FLAG, "--option")))
+    layers.append(({"warehouse": warehouse} if warehouse else {}, (Origin.FLAG, "--warehouse")))
     values: dict[str, str] = {}
     sources: dict[str, tuple[str, str | None]] = {}
     for layer, origin in layers:

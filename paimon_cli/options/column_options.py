@@ -17,7 +17,7 @@ FOLLOWS = "follows"
 """The option changes with the column: it names the column's new name, or loses the column that was dropped."""
 REFUSES = "refuses"
 """The column cannot be renamed or dropped as long as the option names it."""
-LISTED, WORDS, NESTED, NOTHING = "listed", "words", "nested", "nothing"
+_LISTED, _WORDS, _NESTED, _NOTHING = "listed", "words", "nested", "nothing"
 """What the value of an option names: columns separated by commas; columns among other words; fields of the rows inside the column
 that the key names; no columns."""
 
@@ -31,7 +31,7 @@ class ColumnOption:
     """An option that names columns. Its key is written as in the catalog of options: `<column>` stands for a column."""
 
     key: str
-    value: str = LISTED
+    value: str = _LISTED
     renamed: str = FOLLOWS
     dropped: str = REFUSES
 
@@ -56,10 +56,10 @@ COLUMN_OPTIONS = (
     ColumnOption("chain-table.chain-partition-keys"),
     ColumnOption("orc.bloom.filter.columns", dropped=FOLLOWS),
     ColumnOption("orc.column.encoding.direct", dropped=FOLLOWS),
-    ColumnOption("orc.encrypt", WORDS, REFUSES),
-    ColumnOption("orc.mask", WORDS, REFUSES),
+    ColumnOption("orc.encrypt", _WORDS, REFUSES),
+    ColumnOption("orc.mask", _WORDS, REFUSES),
     *(
-        ColumnOption(key, LISTED, REFUSES)
+        ColumnOption(key, _LISTED, REFUSES)
         for key in (
             "blob-field",
             "blob-descriptor-field",
@@ -74,20 +74,20 @@ COLUMN_OPTIONS = (
         )
     ),
     ColumnOption("file-index.<kind>.columns", dropped=FOLLOWS),
-    ColumnOption("file-index.<kind>.<column>.<setting>", NOTHING, dropped=FOLLOWS),
+    ColumnOption("file-index.<kind>.<column>.<setting>", _NOTHING, dropped=FOLLOWS),
     *(
-        ColumnOption(f"fields.<column>.{name}", NESTED, dropped=FOLLOWS)
+        ColumnOption(f"fields.<column>.{name}", _NESTED, dropped=FOLLOWS)
         for name in ("nested-key", "nested-sequence-field", "ts-field")
     ),
     *(
-        ColumnOption(f"fields.<column>.{name}", NOTHING, dropped=FOLLOWS)
+        ColumnOption(f"fields.<column>.{name}", _NOTHING, dropped=FOLLOWS)
         for name in (
             *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode", "map.storage-layout"),
             "map.shared-shredding.max-columns",
         )
     ),
-    ColumnOption("fields.<column>.<setting>", NOTHING, dropped=FOLLOWS),
-    ColumnOption("parquet.<setting>#<column><path>", NOTHING, dropped=FOLLOWS),
+    ColumnOption("fields.<column>.<setting>", _NOTHING, dropped=FOLLOWS),
+    ColumnOption("parquet.<setting>#<column><path>", _NOTHING, dropped=FOLLOWS),
 )
 """All of them; where two match a key, the first one counts."""
 
@@ -121,7 +121,7 @@ def named_columns(key: str, value: str) -> tuple[str, ...]:
     if (found := column_option(key)) is None:
         return ()
     option, at = found
-    return (*map(_column, names(key[at])), *(map(_column, names(value)) if option.value == LISTED else ()))
+    return (*map(_column, names(key[at])), *(map(_column, names(value)) if option.value == _LISTED else ()))
 
 
 def renamed_in_options(options: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, str]:
@@ -135,7 +135,7 @@ def _renamed(key: str, value: str, renamed: Mapping[str, str]) -> tuple[str, str
     option, at = found
     if any(_column(name) in renamed for name in names(key[at])):
         key = key[: at.start] + _list_renamed(key[at], renamed) + key[at.stop :]
-    if option.value == LISTED and any(_column(name) in renamed for name in names(value)):
+    if option.value == _LISTED and any(_column(name) in renamed for name in names(value)):
         value = _list_renamed(value, renamed)
     return key, value
 
@@ -163,7 +163,7 @@ def without_column(options: Mapping[str, str], column: str) -> dict[str, str]:
         option, at = found
         if column in map(_column, names(key[at])):
             continue
-        if option.value == LISTED and column in map(_column, names(value)):
+        if option.value == _LISTED and column in map(_column, names(value)):
             value = ",".join(name for name in names(value) if _column(name) != column)
             if not value:
                 continue
@@ -176,7 +176,7 @@ def holders(options: Mapping[str, str], column: str, change: str) -> Iterator[st
     for key, value in options.items():
         if (found := column_option(key)) is None or getattr(found[0], change) != REFUSES:
             continue
-        if column in named_columns(key, value) or (found[0].value == WORDS and column in _WORD_BREAKS.split(value)):
+        if column in named_columns(key, value) or (found[0].value == _WORDS and column in _WORD_BREAKS.split(value)):
             yield key
 
 
@@ -184,7 +184,7 @@ def nested_holders(options: Mapping[str, str], path: tuple[str, ...]) -> Iterato
     """The keys of the options that name the field at this path, inside the rows of a column."""
     for key, value in options.items():
         found = column_option(key)
-        if found is not None and found[0].value == NESTED and path[0] == key[found[1]] and path[-1] in names(value):
+        if found is not None and found[0].value == _NESTED and path[0] == key[found[1]] and path[-1] in names(value):
             yield key
 
 

@@ -125,28 +125,32 @@ def nearest_key(key: str, cutoff: float) -> str | None:
     return found[0] if found else None
 
 
-OPEN = "open"
-"""Any access to the files of a table."""
-SCAN = "scan"
-"""Reading rows."""
-WRITE = "write"
-"""Writing rows to new data files."""
-COMPACT = "compact"
-"""Rewriting data files."""
-COMMIT = "commit"
-"""Publishing a snapshot."""
-TAG = "tag"
-"""Creating a tag."""
+class Operation:
+    """What an option may forbid."""
+
+    OPEN = "open"
+    """Any access to the files of a table."""
+    SCAN = "scan"
+    """Reading rows."""
+    WRITE = "write"
+    """Writing rows to new data files."""
+    COMPACT = "compact"
+    """Rewriting data files."""
+    COMMIT = "commit"
+    """Publishing a snapshot."""
+    TAG = "tag"
+    """Creating a tag."""
+
 
 _MESSAGES = {
-    OPEN: "table {} has the option {}",
-    SCAN: "cannot read table {} with {}",
-    WRITE: "cannot write table {} with {}",
-    COMPACT: "cannot compact table {} with {}",
-    COMMIT: "cannot commit to table {} with {}",
-    TAG: "cannot tag table {} with {}",
+    Operation.OPEN: "table {} has the option {}",
+    Operation.SCAN: "cannot read table {} with {}",
+    Operation.WRITE: "cannot write table {} with {}",
+    Operation.COMPACT: "cannot compact table {} with {}",
+    Operation.COMMIT: "cannot commit to table {} with {}",
+    Operation.TAG: "cannot tag table {} with {}",
 }
-_OVERRIDABLE = (SCAN, COMMIT, TAG)
+_OVERRIDABLE = (Operation.SCAN, Operation.COMMIT, Operation.TAG)
 """Operations for which a dynamic option may reset the option to its default, because the data files do not depend on it."""
 
 

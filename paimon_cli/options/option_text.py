@@ -278,13 +278,13 @@ def per_level(value: str) -> dict[int, str]:
     return found
 
 
-SHOWN = 200
+MAX_QUOTED = 200
 """The most characters of a text of the user that a message quotes."""
 
 
 def shortened(text: str) -> str:
     """The text, or its beginning and an ellipsis if it is too long to be quoted whole."""
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+    return text if len(text) <= MAX_QUOTED else f"{text[: MAX_QUOTED - 3]}..."
 
 
 def printable(text: str) -> str:

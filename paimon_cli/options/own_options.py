@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from paimon_cli.options.choices import ConflictCheck, values_of
 from paimon_cli.options.option_text import TypedOption, one_of
 
 T = TypeVar("T")
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
 """Paimon's writers never check whether the rows that they replace have changed meanwhile."""
-DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
+DATA_CONFLICT_CHECKS = values_of(ConflictCheck)
 """Its values: the unit that concurrent commits must not both write to. Later ones cause fewer conflicts, but read more."""
 
 

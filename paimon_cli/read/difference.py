@@ -19,7 +19,7 @@ from paimon_cli.history.waiting_records import files_that_wait
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import natural_order
 from paimon_cli.pieces import PIECES
@@ -197,7 +197,7 @@ def _appended(context: TableContext, old: Buckets, new: Buckets) -> Rows:
     removed, added = (_rows_of(context, side, shared) for side in (old, new))
     if removed is not None and added is not None:
         removed, added = unmatched(removed, added)
-    for kind, rows in ((DELETE, removed), (INSERT, added)):
+    for kind, rows in ((RowKind.DELETE, removed), (RowKind.INSERT, added)):
         for batch in [] if rows is None else rows.to_batches():
             yield batch.add_column(0, pa.field(VALUE_KIND, pa.int8()), pa.repeat(pa.scalar(kind, pa.int8()), batch.num_rows))
 

@@ -9,7 +9,7 @@ from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot, Tag
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import plain_number, read_option
@@ -210,7 +210,7 @@ def changelog_level(context: TableContext) -> int:
 
 
 def _added_entries(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
-    return [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD]
+    return [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD]
 
 
 def _added_or_overwritten(context: TableContext, snapshot: Snapshot, predicate: Predicate | None) -> Iterable[Split]:
@@ -224,7 +224,7 @@ def _added_or_overwritten(context: TableContext, snapshot: Snapshot, predicate: 
 def _added_files(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
     buckets: dict[BucketId, BucketFiles] = {}
     for entry in entries:
-        if entry.kind == ADD:
+        if entry.kind == EntryKind.ADD:
             bucket_id = entry.bucket_id
             bucket = buckets.get(bucket_id) or BucketFiles(*bucket_id, entry.total_buckets, ())
             buckets[bucket_id] = replace(bucket, files=(*bucket.files, entry.file))

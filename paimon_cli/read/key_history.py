@@ -10,7 +10,7 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
@@ -105,8 +105,8 @@ def _added_files(context: TableContext, predicate: Predicate) -> tuple[list[_Add
         if snapshot is None:
             continue
         delta = context.manifests.delta_entries(snapshot)
-        until.update((entry.identity, number) for entry in delta if entry.kind != ADD)
-        added = [entry for entry in delta if entry.kind == ADD]
+        until.update((entry.identity, number) for entry in delta if entry.kind != EntryKind.ADD)
+        added = [entry for entry in delta if entry.kind == EntryKind.ADD]
         if is_first:
             new = {entry.identity for entry in added}
             earlier = (e for e in context.manifests.live_entries(snapshot) if e.identity not in new)

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from paimon_cli.bucket.column_statistics import GROUP_BOUNDS, footer_statistics, leaf_numbers
 from paimon_cli.bucket.data_file_reader import KeepsGroup
 from paimon_cli.bucket.file_indexes import FileIndexes, is_consulted
-from paimon_cli.casts.column_cast import keeps_buckets, keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.datatypes.column_cast import keeps_buckets, keeps_values, same_type
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.file_table import FileTable

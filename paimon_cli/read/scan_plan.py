@@ -20,7 +20,7 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import no_key_range, pack_starts, section_starts
-from paimon_cli.metadata.avro_columns import ABSENT
+from paimon_cli.metadata.avro_columns import NULL_NUMBER
 from paimon_cli.metadata.data_file import DataFileMeta, KeepPartition, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
@@ -326,4 +326,4 @@ def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _I
     if not sorts:
         return np.argsort(buckets.of[rows], kind="stable")
     created = table.numbers("creation_times")[rows]
-    return np.lexsort((np.where(created == ABSENT, 0, created), table.numbers("min_sequences")[rows], buckets.of[rows]))
+    return np.lexsort((np.where(created == NULL_NUMBER, 0, created), table.numbers("min_sequences")[rows], buckets.of[rows]))

@@ -122,7 +122,7 @@ def parse_order(text: str, schema: TableSchema) -> RowOrder:
     return RowOrder(text, sort_keys(text, schema))
 
 
-def in_order(batches: Iterable[pa.RecordBatch], order: RowOrder, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+def rows_in_order(batches: Iterable[pa.RecordBatch], order: RowOrder, limit: int | None = None) -> Iterator[pa.RecordBatch]:
     """The rows in this order, at most `limit`. Memory is bounded, however many rows there are."""
     if limit is None:
         yield from _sorted(batches, order)

@@ -14,24 +14,24 @@ from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.options.option_text import parse_duration, plain_number
 from paimon_cli.sql.literals import epoch_nanos
 
-SNAPSHOT_ID, TAG, VERSION, WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"
-MILLIS, TIMESTAMP, MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
+_SNAPSHOT_ID, _TAG, _VERSION, _WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"
+_MILLIS, _TIMESTAMP, _MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
 BETWEEN, BETWEEN_TIMES = "incremental-between", "incremental-between-timestamp"
 BETWEEN_MODE = "incremental-between-scan-mode"
 TAG_TO_SNAPSHOT = "incremental-between-tag-to-snapshot"
-COMPACTED = "compacted-full"
+_COMPACTED = "compacted-full"
 
 _BY_CREATION = ("from-file-creation-time", "from-creation-timestamp")
-_POSITIONS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK, MILLIS, TIMESTAMP)
-_BY_VERSION, _BY_TIME, _INCREMENTS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK), (MILLIS, TIMESTAMP), (BETWEEN, BETWEEN_TIMES)
-POSITION_OPTIONS = (MODE, *_POSITIONS, *_INCREMENTS)
+_POSITIONS = (_SNAPSHOT_ID, _TAG, _VERSION, _WATERMARK, _MILLIS, _TIMESTAMP)
+_BY_VERSION, _BY_TIME, _INCREMENTS = (_SNAPSHOT_ID, _TAG, _VERSION, _WATERMARK), (_MILLIS, _TIMESTAMP), (BETWEEN, BETWEEN_TIMES)
+POSITION_OPTIONS = (_MODE, *_POSITIONS, *_INCREMENTS)
 """Options that say what a read of a table shows."""
 _NEEDED: dict[str, tuple[str, ...]] = {
     "default": (),
     "latest-full": (),
     "full": (),
     "latest": (),
-    COMPACTED: (),
+    _COMPACTED: (),
     "from-timestamp": _BY_TIME,
     "from-snapshot": _BY_VERSION,
     "from-snapshot-full": _BY_VERSION,
@@ -60,22 +60,22 @@ def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
 
     Raises `UsageError` if options contradict each other.
     """
-    mode = options.get(MODE, "default").strip().lower()
+    mode = options.get(_MODE, "default").strip().lower()
     if mode in _BY_CREATION:
-        raise NotSupported(f"{MODE}={mode}", "reads cannot start at the creation time of a file", f"leave {MODE} out")
+        raise NotSupported(f"{_MODE}={mode}", "reads cannot start at the creation time of a file", f"leave {_MODE} out")
     if mode not in _NEEDED:
-        raise UsageError(f"{MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
+        raise UsageError(f"{_MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
     given = [key for key in (*_POSITIONS, *_INCREMENTS) if key in options]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other", "a read starts at one position", "set only one of them")
     needed = _NEEDED[mode]
     if needed and not given:
-        raise UsageError(f"{MODE}={mode} needs a starting position", hint=f"set one of {', '.join(needed)}")
+        raise UsageError(f"{_MODE}={mode} needs a starting position", hint=f"set one of {', '.join(needed)}")
     if given and mode != "default" and given[0] not in needed:
-        raise UsageError(f"{MODE}={mode} cannot be combined with {given[0]}", "the mode follows from it", f"leave {MODE} out")
+        raise UsageError(f"{_MODE}={mode} cannot be combined with {given[0]}", "the mode follows from it", f"leave {_MODE} out")
     if given:
         return ScanOption(given[0], options[given[0]])
-    return ScanOption(MODE, COMPACTED) if mode == COMPACTED else None
+    return ScanOption(_MODE, _COMPACTED) if mode == _COMPACTED else None
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -102,7 +102,7 @@ def travel(
         option = chosen_option(context.options.raw)
         if option is None:
             return context, _latest(context)
-        if option.key == MODE:
+        if option.key == _MODE:
             return context, newest_compacted(context)
         snapshot = _by_option(context, option)
     return (context if snapshot is None else context.at_schema(snapshot.schema_id)), snapshot
@@ -136,17 +136,17 @@ def newest_compacted(context: TableContext) -> Snapshot | None:
 
 
 def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
-    if option.key == SNAPSHOT_ID:
+    if option.key == _SNAPSHOT_ID:
         return snapshot_or_tagged(context, option.number)
-    if option.key == TAG:
+    if option.key == _TAG:
         return context.tags.get(option.value).snapshot
-    if option.key == MILLIS:
+    if option.key == _MILLIS:
         return _as_of(context, option.number, option.value)
-    if option.key == TIMESTAMP:
+    if option.key == _TIMESTAMP:
         return _as_of(context, parse_moment(option.value), option.value)
-    if option.key == WATERMARK:
+    if option.key == _WATERMARK:
         return _at_watermark(context, option.number)
-    if option.key == VERSION:
+    if option.key == _VERSION:
         return _version(context, option)
     what = "this version does not support incremental reads through an option"
     raise NotSupported(f"{option.key}={option.value}", what, "`snapshots diff --rows` shows what changed between two snapshots")

@@ -17,7 +17,7 @@ import numpy as np
 from paimon_cli.bucket.data_file_reader import check_row_count, file_format
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
-from paimon_cli.casts.column_cast import same_type
+from paimon_cli.datatypes.column_cast import same_type
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType, RowType
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
@@ -37,7 +37,7 @@ GLOB_CHARACTERS = frozenset("{}[]*?\\")
 MAX_WORD_BYTES = 512 << 20
 """The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
 MAX_BELIEVED_ROWS = 1 << 24
-"""A manifest that says that a file has more rows is compared with the file, before there is a bitmap for so many: 2 MB."""
+"""A manifest that gives a file more rows is compared with the file before a bitmap of that size (2 MB) is allocated."""
 MAX_TWINS = 8
 """The most files with bitmaps and the same size: each takes a scan of its own. Further ones are read by Python workers."""
 MAX_MERGED_ROWS = 16_000_000

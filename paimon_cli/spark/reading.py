@@ -38,7 +38,7 @@ from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.jobs.spark.tasks import called_by_spark
-from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.spark.native_files import NativeFile, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 MAX_LITERAL_FILES = 8
 MAX_LITERAL_ROWS = 4_000_000
 """Up to these limits, bitmaps become literals of the query, which saves the 0.1 s that a broadcast takes."""
-SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
-METADATA = "_metadata"
-SIZE_OF_FILE, PLACE_IN_FILE = f"{METADATA}.file_size", f"{METADATA}.row_index"
+_SIZE, POSITION, _WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
+_METADATA = "_metadata"
+SIZE_OF_FILE, PLACE_IN_FILE = f"{_METADATA}.file_size", f"{_METADATA}.row_index"
 AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
@@ -144,7 +144,7 @@ def _has_positions(spark: SparkSession, files: Sequence[NativeFile]) -> bool:
 
     Version 2 of the source has not, and a column called `_metadata` hides them.
     """
-    if any(name is not None and name.lower() == METADATA for file in files for name in file.old_names):
+    if any(name is not None and name.lower() == _METADATA for file in files for name in file.old_names):
         return False
     return "parquet" in str(spark.conf.get(V1_SOURCES)).lower().replace(" ", "").split(",")
 
@@ -193,7 +193,7 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
     with _listed_by_driver(spark, paths):
         rows = spark.read.schema(schema).options(**options).parquet(*paths)
     if files[0].has_retractions:
-        rows = rows.where(f"{VALUE_KIND} IN ({INSERT}, {UPDATE_AFTER})")
+        rows = rows.where(f"{VALUE_KIND} IN ({RowKind.INSERT}, {RowKind.UPDATE_AFTER})")
     if files[0].hidden is not None:
         rows = _without_hidden(spark, rows, files)
     if not files[0].has_retractions and old_names == tuple(column.name for column in fields):
@@ -239,10 +239,10 @@ def _without_hidden(spark: SparkSession, rows: DataFrame, files: Sequence[Native
         cases = (f"WHEN {file.size} THEN {_literal(bits)}" for file, bits in zip(files, words, strict=True))
         return rows.where(_is_shown(f"CASE {SIZE_OF_FILE} {' '.join(cases)} END", PLACE_IN_FILE))
     sizes = pa.array([file.size for file in files], pa.int64())
-    table = pa.table({SIZE: sizes, WORDS: pa.array(words, pa.list_(pa.int64()))})
-    placed = rows.selectExpr("*", f"{SIZE_OF_FILE} AS {SIZE}", f"{PLACE_IN_FILE} AS {POSITION}")
-    joined = placed.join(spark.createDataFrame(table).hint("broadcast"), SIZE, "left")
-    return joined.where(_is_shown(WORDS, POSITION)).drop(SIZE, POSITION, WORDS)
+    table = pa.table({_SIZE: sizes, _WORDS: pa.array(words, pa.list_(pa.int64()))})
+    placed = rows.selectExpr("*", f"{SIZE_OF_FILE} AS {_SIZE}", f"{PLACE_IN_FILE} AS {POSITION}")
+    joined = placed.join(spark.createDataFrame(table).hint("broadcast"), _SIZE, "left")
+    return joined.where(_is_shown(_WORDS, POSITION)).drop(_SIZE, POSITION, _WORDS)
 
 
 def _is_shown(words: str, position: str) -> str:

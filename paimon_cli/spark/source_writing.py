@@ -42,11 +42,12 @@ from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS, called_by_spark
 from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, expiry_noticed, identity_of
 from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED, commit_rows
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.maintain.mark_done import mark_written
 from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.choices import CompactionMode
 from paimon_cli.options.option_text import counted
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
@@ -63,7 +64,7 @@ ROWS_OF_TASK = 1 << 28
 QUERY = "sql.streaming.queryId"
 """Local property of the tasks of a micro-batch: the id of the query, which the checkpoint preserves across restarts."""
 BATCH = "streaming.sql.batchId"
-BATCH_DIGITS, MAX_DIGITS = 12, 20
+BATCH_DIGITS, _MAX_DIGITS = 12, 20
 """Hex digits of a file stamp that identify the batch, and all its digits: one names the process, 7 identify the attempt."""
 OF_TASKS, OF_COMMIT = "0", "1"
 
@@ -110,7 +111,7 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
     context = table.context
     check_writable_table(context)
     rows = FrameRows(options.timezone)
-    request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
+    request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compaction=CompactionMode.NONE, **arguments)
     plan = plan_write(context, request, request.commit_user or context.random.uuid())
     check_columns(plan, schema)
     return plan, request, table
@@ -325,7 +326,7 @@ def _stamp(batch: str, made_by: str, plan: WritePlan) -> str:
     These are few, so that two attempts of some batch may have the same. Temporary files are deleted by their stamp, so files of
     the commit, which are not to be deleted with them, differ in the digit `made_by`.
     """
-    return f"{batch}{made_by}{plan.file_stamp}"[:MAX_DIGITS] if batch else plan.file_stamp
+    return f"{batch}{made_by}{plan.file_stamp}"[:_MAX_DIGITS] if batch else plan.file_stamp
 
 
 def _given(messages: Iterable[WriterCommitMessage | None]) -> list[TaskMessage]:

@@ -33,7 +33,7 @@ SNAPSHOT, COMMITTED = "snapshot", "committed"
 NOTHING_READ = -1
 """The offset before the first batch, which contains all rows of the table."""
 NOT_OF_STREAMS = (*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS)
-ADDED = pa.array(["+I", "+U"])
+_ADDED = pa.array(["+I", "+U"])
 
 
 class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -160,7 +160,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_whole_table = isinstance(partition.value, RowScan) and partition.value.request.increment is None
         for rows in read_partition(partition, _with_kind(self._schema)):
             if is_whole_table or not shows_kinds:
-                rows = rows.filter(pc.is_in(rows.column(ROW_KIND), ADDED))
+                rows = rows.filter(pc.is_in(rows.column(ROW_KIND), _ADDED))
             yield rows.select(self._schema.names)
 
     def _record(self, table: Table, begin: int) -> None:

@@ -25,13 +25,14 @@ from paimon_cli.api.arguments import checks_call
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
-from paimon_cli.ingest.faults import FAIL, SKIP, Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
 from paimon_cli.jobs.spark.session_engine import SessionEngine
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
+from paimon_cli.options.choices import OnError
 from paimon_cli.spark.source_writing import QUERY
 from paimon_cli.spark.spark_types import arrow_timezone
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame
@@ -72,8 +73,8 @@ def write(
     if frame.isStreaming:
         hint = 'rows.writeStream.format("paimon"), or call this function for each batch in foreachBatch'
         raise UsageError("the DataFrame is a stream", "only a query can write it", hint)
-    on_error = write.get("on_error", FAIL)
-    if isinstance(on_error, str) and on_error.lower() not in (FAIL, SKIP):
+    on_error = write.get("on_error", OnError.FAIL)
+    if isinstance(on_error, str) and on_error.lower() not in (OnError.FAIL, OnError.SKIP):
         why = "its rows cannot be read again, as files are, to list the bad cells"
         hint = "on_error='skip' leaves rows with bad cells out; the result counts them"
         raise NotSupported(f"on_error={on_error!r} for a DataFrame", why, hint)

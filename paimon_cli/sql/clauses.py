@@ -21,7 +21,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
 from paimon_cli.sql.expression_sql import ASSIGNMENT, ExpressionReader, SqlText, is_column, sql_of
-from paimon_cli.sql.expressions import NUMERIC, WHOLE, ColumnValue, Expression, SortKey, as_kind, can_become, kind_of
+from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Expression, SortKey, ValueKind, as_kind, can_become, kind_of
 
 
 class BadRow(Exception):
@@ -54,7 +54,7 @@ class SetItem:
     def _evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         t = self.column.type
         values = as_kind(self.expression.evaluate(batch), kind_of(t))
-        if kind_of(t) == WHOLE:
+        if kind_of(t) == ValueKind.WHOLE:
             return values.cast(pa.int64())
         if isinstance(t, DecimalType) and values.type.scale > t.scale:
             values = pc.round(values, t.scale, round_mode="half_towards_infinity")
@@ -118,7 +118,7 @@ def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> SetItem:
     expression = reader.expression(right, column.type)
     kind, wanted = expression.kind, kind_of(column.type)
     if not can_become(kind, wanted):
-        hint = "round(...), floor(...) and ceil(...) return integers" if wanted == WHOLE and kind in NUMERIC else ""
+        hint = "round(...), floor(...) and ceil(...) return integers" if wanted == ValueKind.WHOLE and kind in NUMERIC else ""
         what = f"cannot set column '{column.name}' ({type_to_sql(column.type)}) to a value of type {kind}"
         raise UsageError(f"{what}: {sql.shown}", hint=hint)
     assignment = SetItem(column, expression, sql_of(right))

@@ -9,7 +9,17 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import UsageError
 
-WORD, QUOTED, STRING, NUMBER, SIGN, END = "word", "quoted name", "string", "number", "sign", "end"
+
+class TokenKind:
+    """Kinds of tokens, as messages name them."""
+
+    WORD = "word"
+    QUOTED = "quoted name"
+    STRING = "string"
+    NUMBER = "number"
+    SIGN = "sign"
+    END = "end"
+
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
@@ -33,10 +43,10 @@ class Token:
     end: int
 
     def is_word(self, *words: str) -> bool:
-        return self.kind == WORD and self.text.upper() in words
+        return self.kind == TokenKind.WORD and self.text.upper() in words
 
     def is_sign(self, *signs: str) -> bool:
-        return self.kind == SIGN and self.text in signs
+        return self.kind == TokenKind.SIGN and self.text in signs
 
 
 class SqlTokens:
@@ -54,7 +64,7 @@ class SqlTokens:
 
     def take(self) -> Token:
         token = self.peek
-        if token.kind != END:
+        if token.kind != TokenKind.END:
             self._next += 1
         return token
 
@@ -72,13 +82,13 @@ class SqlTokens:
 
     def name(self, meaning: str) -> str:
         token = self.take()
-        if token.kind not in (WORD, QUOTED) or not token.text:
+        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or not token.text:
             raise self.unexpected(meaning, token)
         return token.text
 
     def string(self, meaning: str) -> str:
         token = self.take()
-        if token.kind != STRING:
+        if token.kind != TokenKind.STRING:
             raise self.unexpected(f"{meaning} in single quotes", token)
         return token.text
 
@@ -95,7 +105,7 @@ class SqlTokens:
         found = token or self.peek
         line = self.source.count("\n", 0, found.start) + 1
         column = found.start - (self.source.rfind("\n", 0, found.start) + 1) + 1
-        shown = "the end" if found.kind == END else f"'{self.source[found.start : found.end]}'"
+        shown = "the end" if found.kind == TokenKind.END else f"'{self.source[found.start : found.end]}'"
         return UsageError(f"cannot read {self._what}", f"expected {expected} but found {shown} at line {line}, column {column}")
 
     def _split(self) -> list[Token]:
@@ -107,21 +117,21 @@ class SqlTokens:
             if match.lastgroup != "space":
                 tokens.append(_token(match))
             position = match.end()
-        return [*tokens, Token(END, "", position, position)]
+        return [*tokens, Token(TokenKind.END, "", position, position)]
 
     def _character(self, position: int) -> Token:
-        return Token(SIGN, self.source[position], position, position + 1)
+        return Token(TokenKind.SIGN, self.source[position], position, position + 1)
 
 
 def _token(match: re.Match[str]) -> Token:
     group, start, end = str(match.lastgroup), match.start(), match.end()
     text = match[group]
     if group == "tick":
-        return Token(QUOTED, text.replace("``", "`"), start, end)
+        return Token(TokenKind.QUOTED, text.replace("``", "`"), start, end)
     if group == "double":
-        return Token(QUOTED, text.replace('""', '"'), start, end)
+        return Token(TokenKind.QUOTED, text.replace('""', '"'), start, end)
     if group == "string":
-        return Token(STRING, text.replace("''", "'"), start, end)
+        return Token(TokenKind.STRING, text.replace("''", "'"), start, end)
     return Token(group, text, start, end)
 
 
@@ -186,7 +196,7 @@ def _path(tokens: SqlTokens) -> tuple[str, ...]:
 
 
 def _expect_end(tokens: SqlTokens) -> None:
-    if tokens.peek.kind != END:
+    if tokens.peek.kind != TokenKind.END:
         raise tokens.unexpected("NOT NULL, DEFAULT value, COMMENT 'text' or the end of the column")
 
 
@@ -221,7 +231,7 @@ def read_declaration(tokens: SqlTokens, name: str) -> SqlColumn:
 def _default(tokens: SqlTokens) -> str | None:
     """The literal as text, which is how schemas store defaults. DEFAULT NULL is the same as no default."""
     token = tokens.take()
-    if token.kind not in (NUMBER, STRING, WORD):
+    if token.kind not in (TokenKind.NUMBER, TokenKind.STRING, TokenKind.WORD):
         raise tokens.unexpected("a value (strings in single quotes)", token)
     if token.is_word("NULL"):
         return None
@@ -232,10 +242,10 @@ def _default(tokens: SqlTokens) -> str | None:
 def _type_text(tokens: SqlTokens) -> str:
     """The source text of the type, which ends at a constraint, or at the comma or parenthesis of the enclosing list."""
     first = last = tokens.peek
-    if first.kind != WORD:
+    if first.kind != TokenKind.WORD:
         raise tokens.unexpected("a type")
     depth = 0
-    while (token := tokens.peek).kind != END:
+    while (token := tokens.peek).kind != TokenKind.END:
         if depth == 0 and (token.is_sign(",", ")", ";") or token.is_word(*_AFTER_TYPE)):
             break
         depth += token.is_sign("<", "(") - token.is_sign(">", ")")

@@ -17,7 +17,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import shortened
 from paimon_cli.sql.expressions import BoundsOf, ColumnBounds, ColumnValue, Expression, bounds_of_term, with_common_type
 
-COMPARISONS: dict[str, Callable[..., pa.Array]] = {
+_COMPARISONS: dict[str, Callable[..., pa.Array]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
     "<": pc.less,
@@ -117,7 +117,7 @@ class Compare(_TermCondition):
     negated: bool = False
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
-        compared = COMPARISONS[self.op](_values(self.term, batch), self.scalar)
+        compared = _COMPARISONS[self.op](_values(self.term, batch), self.scalar)
         return pc.invert(compared) if self.negated else compared
 
     def _may_hold(self, bounds: ColumnBounds) -> bool:
@@ -246,7 +246,7 @@ class Related:
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         try:
             left, right = with_common_type([self.left.evaluate(batch), self.right.evaluate(batch)], self.kind)
-            compared = COMPARISONS[self.op](left, right)
+            compared = _COMPARISONS[self.op](left, right)
         except pa.ArrowInvalid as problem:
             hint = "exclude such rows with AND, which evaluates it only where the other conditions hold: b <> 0 AND a / b > 1"
             raise UsageError(f"{shortened(self.text)} cannot be evaluated for every row", str(problem), hint) from problem

@@ -16,17 +16,16 @@ from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, BYTES, DOUBLE, STRIN
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import SHOWN, did_you_mean, shortened
+from paimon_cli.options.option_text import MAX_QUOTED, did_you_mean, shortened
 from paimon_cli.sql.expressions import (
     NUMERIC,
-    TEXT,
-    WHOLE,
     Arithmetic,
     Coalesce,
     ColumnValue,
     Constant,
     Expression,
     Function,
+    ValueKind,
     can_become,
 )
 from paimon_cli.sql.literals import Literal, integer, units_of
@@ -39,7 +38,7 @@ NOT_PLAIN_IN_A_SHELL = frozenset('"$`\\!')
 """Characters that are not what they are in double quotes of a shell."""
 """Levels of nesting, for which Python's stack is large enough wherever an expression is used; characters of a long text in
 messages."""
-REQUIRED = re.compile(r"Required keyword: '\w+' missing")
+_REQUIRED = re.compile(r"Required keyword: '\w+' missing")
 
 TYPED_TEXTS = {
     **{name: name for name in ("DATE", "TIME", "TIMESTAMP")},
@@ -114,7 +113,7 @@ class SqlText:
         first = problem.errors[0]
         at = f"'{first['highlight']}'"
         position = (first["col"] or 0) - len(self.prefix) - len(first["highlight"] or "") + 1
-        if REQUIRED.match(first["description"] or ""):
+        if _REQUIRED.match(first["description"] or ""):
             return f"something is missing after {at}" if not first["end_context"] else f"something is missing at {at}"
         if (first["description"] or "").startswith("Expecting"):
             return f"{first['description'].split()[-1]} is missing after {at}"
@@ -180,13 +179,13 @@ ASSIGNMENT, CONDITION = "assignment", "condition"
 MAY_HOLD_TEXTS = (ASSIGNMENT, CONDITION)
 TAKES_TEXTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Like)
 """Nodes that compare their left side with values, or assign one to it."""
-SUPPORTED = (
+_SUPPORTED = (
     "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
     "round, floor or ceil"
 )
 
 TEMPORAL_ROOTS = TIMESTAMP_ROOTS | {"DATE", "TIME"}
-MAX_DIGITS = 38
+_MAX_DIGITS = 38
 LARGEST_WHOLE = 2**63 - 1
 
 
@@ -211,21 +210,21 @@ class ExpressionReader:
         if type(node) in OPERATORS:
             return self._arithmetic(node, OPERATORS[type(node)])
         if isinstance(node, exp.DPipe):
-            return self._text_function("concat", list(node.flatten()), node, TEXT)
+            return self._text_function("concat", list(node.flatten()), node, ValueKind.TEXT)
         if isinstance(node, exp.Concat):
-            return self._text_function("concat", node.expressions, node, TEXT)
+            return self._text_function("concat", node.expressions, node, ValueKind.TEXT)
         if type(node) in TEXT_FUNCTIONS:
-            return self._text_function(TEXT_FUNCTIONS[type(node)], [node.this], node, TEXT)
+            return self._text_function(TEXT_FUNCTIONS[type(node)], [node.this], node, ValueKind.TEXT)
         if isinstance(node, exp.Length):
-            return self._text_function("length", [node.this], node, WHOLE)
+            return self._text_function("length", [node.this], node, ValueKind.WHOLE)
         if type(node) in ROUNDINGS and not (node.args.get("decimals") or node.args.get("to")):
-            return Function(ROUNDINGS[type(node)], (self._operand(node.this, node),), WHOLE)
+            return Function(ROUNDINGS[type(node)], (self._operand(node.this, node),), ValueKind.WHOLE)
         if isinstance(node, exp.Abs):
             operand = self._operand(node.this, node)
             return Function("abs", (operand,), operand.kind)
         if isinstance(node, exp.Coalesce):
             return self._coalesce([node.this, *node.expressions], wanted, node)
-        raise self.sql.refused(node, SUPPORTED)
+        raise self.sql.refused(node, _SUPPORTED)
 
     def column(self, node: exp.Expr) -> ColumnValue:
         """Resolve a column, or a field of a nested column such as `a.b`. Raises `UsageError` for unknown names."""
@@ -275,7 +274,7 @@ class ExpressionReader:
         if not isinstance(place, TAKES_TEXTS) or not any(value is node for value in values):
             return False
         try:
-            return self.expression(place.this, STRING).kind == TEXT and bool(list(place.this.find_all(exp.Column)))
+            return self.expression(place.this, STRING).kind == ValueKind.TEXT and bool(list(place.this.find_all(exp.Column)))
         except UsageError:
             return False
 
@@ -300,7 +299,7 @@ class ExpressionReader:
 
     def _arithmetic(self, node: exp.Expr, op: str) -> Expression:
         found = Arithmetic(op, self._operand(node.this, node), self._operand(node.args["expression"], node))
-        if op == "%" and found.kind != WHOLE:
+        if op == "%" and found.kind != ValueKind.WHOLE:
             raise UsageError(f"cannot compute {self.sql.part(node)}", "% expects integers")
         return found
 
@@ -313,7 +312,7 @@ class ExpressionReader:
     def _text_function(self, name: str, nodes: Sequence[exp.Expr], whole: exp.Expr, kind: str) -> Expression:
         arguments = tuple(self.expression(node, STRING) for node in nodes)
         for node, argument in zip(nodes, arguments, strict=True):
-            if argument.kind != TEXT:
+            if argument.kind != ValueKind.TEXT:
                 raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is not a string")
         return Function(name, arguments, kind)
 
@@ -333,7 +332,7 @@ def text_in_quotes(text: str) -> str:
 
 def in_double_quotes(sql: str) -> str:
     """The SQL if a shell leaves it as it is in double quotes, and if it is short enough to be quoted; else nothing."""
-    return sql if len(sql) < SHOWN and not set(sql) & NOT_PLAIN_IN_A_SHELL else ""
+    return sql if len(sql) < MAX_QUOTED and not set(sql) & NOT_PLAIN_IN_A_SHELL else ""
 
 
 def is_column(node: exp.Expr) -> bool:
@@ -379,7 +378,7 @@ def _constant_number(value: Decimal) -> Constant:
     scale = -int(exponent)
     if scale == 0 and abs(value) <= LARGEST_WHOLE:
         return Constant(int(value), BIGINT)
-    if scale >= 0 and max(len(digits), scale) <= MAX_DIGITS:
+    if scale >= 0 and max(len(digits), scale) <= _MAX_DIGITS:
         return Constant(value, DecimalType(max(len(digits), scale, 1), scale))
     if math.isinf(float(value)):
         raise UsageError(f"{value} is out of range for every numeric type")

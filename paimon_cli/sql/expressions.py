@@ -27,8 +27,18 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 
-WHOLE, DECIMAL, FLOATING, TEXT, BINARY = "integer", "decimal", "floating-point number", "string", "binary"
-NUMERIC = (WHOLE, DECIMAL, FLOATING)
+
+class ValueKind:
+    """Kinds of values that expressions compute with. Other types are named as in SQL."""
+
+    WHOLE = "integer"
+    DECIMAL = "decimal"
+    FLOATING = "floating-point number"
+    TEXT = "string"
+    BINARY = "binary"
+
+
+NUMERIC = (ValueKind.WHOLE, ValueKind.DECIMAL, ValueKind.FLOATING)
 """Each of these kinds converts implicitly to those after it."""
 
 WIDE_WHOLE = pa.decimal256(19, 0)
@@ -38,7 +48,7 @@ QUOTIENT_DIGITS = 12
 
 
 class Expression(Protocol):
-    """A value computed from a row. `kind` is one of the constants above, or the SQL name of any other type."""
+    """A value computed from a row. `kind` is one of `ValueKind`, or the SQL name of any other type."""
 
     @property
     def kind(self) -> str: ...
@@ -53,15 +63,15 @@ class Expression(Protocol):
 def kind_of(t: DataType) -> str:
     """The kind of a type, regardless of its width."""
     if t.root in INTEGER_ROOTS:
-        return WHOLE
+        return ValueKind.WHOLE
     if isinstance(t, DecimalType):
-        return DECIMAL
+        return ValueKind.DECIMAL
     if t.root in FLOATING_ROOTS:
-        return FLOATING
+        return ValueKind.FLOATING
     if isinstance(t, StringType):
-        return TEXT
+        return ValueKind.TEXT
     if isinstance(t, BinaryType):
-        return BINARY
+        return ValueKind.BINARY
     return type_to_sql(t.with_nullable(True)) if isinstance(t, NestedType) else t.root
 
 
@@ -76,11 +86,11 @@ def as_kind(values: pa.Array, kind: str) -> pa.Array:
     The integers that `round` returns for a decimal stay decimals, because they may be wider than int64.
     """
     t = values.type
-    if kind == WHOLE:
+    if kind == ValueKind.WHOLE:
         return values if pa.types.is_decimal(t) else values.cast(pa.int64())
-    if kind == DECIMAL:
+    if kind == ValueKind.DECIMAL:
         return values.cast(pa.decimal256(t.precision, t.scale) if pa.types.is_decimal(t) else WIDE_WHOLE)
-    if kind != FLOATING:
+    if kind != ValueKind.FLOATING:
         return values
     # Arrow casts decimals by multiplying with an inexact power of ten, but finds the number nearest to a text
     numbers = values.cast(pa.string()) if pa.types.is_decimal(t) else values
@@ -148,12 +158,12 @@ class Arithmetic:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         left, right = (as_kind(side.evaluate(batch), self.kind) for side in (self.left, self.right))
-        if self.kind == WHOLE:
+        if self.kind == ValueKind.WHOLE:
             left, right = _whole_operands(left, right, exact=self.op in "+-*")
-        elif self.op == "/" and self.kind == DECIMAL:
+        elif self.op == "/" and self.kind == ValueKind.DECIMAL:
             left = _with_digits(left, QUOTIENT_DIGITS)
         result = _OPERATORS[self.op](left, right)
-        if self.kind == FLOATING and bool(np.any(_infinite(result) & ~_infinite(left) & ~_infinite(right))):
+        if self.kind == ValueKind.FLOATING and bool(np.any(_infinite(result) & ~_infinite(left) & ~_infinite(right))):
             raise pa.ArrowInvalid("overflow")
         return result
 
@@ -171,7 +181,7 @@ class Function:
     kind: str
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        return FUNCTIONS[self.name]([argument.evaluate(batch) for argument in self.arguments])
+        return _FUNCTIONS[self.name]([argument.evaluate(batch) for argument in self.arguments])
 
     def columns(self) -> Iterator[str]:
         for argument in self.arguments:
@@ -215,7 +225,7 @@ def with_common_type(values: list[pa.Array], kind: str) -> list[pa.Array]:
     shaped = [as_kind(value, kind) for value in values]
     if not any(pa.types.is_decimal(value.type) for value in shaped):
         return shaped
-    shaped = [as_kind(value, DECIMAL) for value in shaped]
+    shaped = [as_kind(value, ValueKind.DECIMAL) for value in shaped]
     types = [value.type for value in shaped]
     scale = max(t.scale for t in types)
     common = _decimal(max(t.precision - t.scale for t in types) + scale, scale)
@@ -231,7 +241,7 @@ def _decimal(precision: int, scale: int) -> pa.DataType:
 def _whole_operands(left: pa.Array, right: pa.Array, *, exact: bool) -> list[pa.Array]:
     """Both operands as int64; as decimals if one is a decimal and the operator is `exact`: its results stay whole."""
     if exact and pa.types.is_decimal(left.type) | pa.types.is_decimal(right.type):
-        return [as_kind(side, DECIMAL) for side in (left, right)]
+        return [as_kind(side, ValueKind.DECIMAL) for side in (left, right)]
     return [side.cast(pa.int64()) for side in (left, right)]
 
 
@@ -272,7 +282,7 @@ _OPERATORS: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
     "/": pc.divide_checked,
     "%": _remainder,
 }
-FUNCTIONS: dict[str, Callable[[list[pa.Array]], pa.Array]] = {
+_FUNCTIONS: dict[str, Callable[[list[pa.Array]], pa.Array]] = {
     "concat": lambda arguments: pc.binary_join_element_wise(*arguments, ""),
     "upper": lambda arguments: pc.utf8_upper(arguments[0]),
     "lower": lambda arguments: pc.utf8_lower(arguments[0]),

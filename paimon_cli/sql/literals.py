@@ -34,7 +34,7 @@ BITS = {**INTEGER_BITS, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ"
 NANOS_OF_DAY = 86_400 * 10**9
 ONE_DIGIT = re.compile(r"(?<=^\d{4}-)(?=\d-)|(?<=^\d{4}-\d-)(?=\d(?:[T ]|$))|(?<=^\d{4}-\d\d-)(?=\d(?:[T ]|$))")
 """Where a month or day of one digit, as CSV files have it, lacks its zero."""
-ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
+_ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,14 @@ def _nanos(literal: Literal, t: DataType) -> int:
         return parse_time(text) * 10**6
     if literal.keyword == "DATE":
         return parse_date(text) * NANOS_OF_DAY
-    if ZONE.match(text) and t.root != "TIMESTAMP_LTZ":
+    if _ZONE.match(text) and t.root != "TIMESTAMP_LTZ":
         raise ValueError("a time zone, but the column has none")
     return epoch_nanos(text)
 
 
 def epoch_nanos(text: str) -> int:
     """Parse `YYYY-MM-DD[THH:MM[:SS[.f]][Z|+HH:MM]]` to nanoseconds since the epoch; UTC is the default. Raises `ValueError`."""
-    zone = ZONE.match(text)
+    zone = _ZONE.match(text)
     moment = parse_timestamp(zone[1] if zone else text)
     return moment.millis * 10**6 + moment.nano_of_milli - (_offset_minutes(zone[2]) * 60 * 10**9 if zone else 0)
 

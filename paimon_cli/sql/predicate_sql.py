@@ -18,7 +18,7 @@ from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRIN
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import SHOWN
+from paimon_cli.options.option_text import MAX_QUOTED
 from paimon_cli.sql.conditions import Always, And, Compare, Condition, Fails, IsNan, IsNull, Like, OneOf, Or, Related
 from paimon_cli.sql.expression_sql import (
     CONDITION,
@@ -30,18 +30,20 @@ from paimon_cli.sql.expression_sql import (
     literal_of,
     text_in_quotes,
 )
-from paimon_cli.sql.expressions import FLOATING, NUMERIC, TEXT, ColumnValue, Constant, Expression, Function
+from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Constant, Expression, Function, ValueKind
 from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
 
-COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 TYPED_FUNCTIONS = {"lower": STRING, "upper": STRING, "length": BIGINT}
 """Functions whose result, for a column argument, is compared exactly, like the column itself."""
 QUOTES = "write strings, dates and times in single quotes: "
-SUPPORTED = "conditions are = != < <= > >= <=> IN BETWEEN LIKE IS NULL, IS [NOT] DISTINCT FROM, isnan(..), combined by AND OR NOT"
+_SUPPORTED = (
+    "conditions are = != < <= > >= <=> IN BETWEEN LIKE IS NULL, IS [NOT] DISTINCT FROM, isnan(..), combined by AND OR NOT"
+)
 NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
-CONDITIONS = (*COMPARISONS, *NULL_SAFE, exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is, exp.IsNan, exp.Like, exp.Escape)
+CONDITIONS = (*_COMPARISONS, *NULL_SAFE, exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is, exp.IsNan, exp.Like, exp.Escape)
 """Nodes that are TRUE, FALSE or NULL. Columns and literals may be that, too."""
 
 _WITHOUT_QUOTES = re.compile(
@@ -75,7 +77,7 @@ def _parsed(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
 
 def _with_quotes(sql: str, schema: TableSchema) -> str:
     """The comparison of a column with texts whose quotes a shell took, which need not be SQL; empty if it is not that."""
-    found = _WITHOUT_QUOTES.fullmatch(sql) if len(sql) < SHOWN else None
+    found = _WITHOUT_QUOTES.fullmatch(sql) if len(sql) < MAX_QUOTED else None
     if found is None or schema.find(found["column"]) is None or _CONJUNCTION.search(sql):
         return ""
     texts = [text.strip() for text in (found["text"] or found["texts"]).split("," if found["texts"] else "\0")]
@@ -106,8 +108,8 @@ class _Reader:
         if isinstance(node, (exp.And, exp.Or)):
             parts = tuple(self.condition(part, negated) for part in node.flatten())
             return And(parts) if isinstance(node, exp.And) != negated else Or(parts)
-        if type(node) in COMPARISONS:
-            return self._comparison(node.this, COMPARISONS[type(node)], node.args["expression"], node, negated)
+        if type(node) in _COMPARISONS:
+            return self._comparison(node.this, _COMPARISONS[type(node)], node.args["expression"], node, negated)
         if isinstance(node, NULL_SAFE):
             return self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
@@ -128,7 +130,7 @@ class _Reader:
             return Always(bool(node.this) != negated)
         if is_column(node):
             return self._boolean_column(node, negated)
-        raise self._sql.refused(node, SUPPORTED)
+        raise self._sql.refused(node, _SUPPORTED)
 
     def _comparison(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
         """Compare a column with a literal exactly, in the column's type, so that the comparison can prune; others by kind."""
@@ -264,11 +266,11 @@ class _Reader:
             term, _ = self._term(node.this)
             found = self._comparison(node.this, "=", node.expression, node, negated)
             return Or((found, IsNull(term))) if negated else found
-        raise self._sql.refused(node, SUPPORTED)
+        raise self._sql.refused(node, _SUPPORTED)
 
     def _is_nan(self, node: exp.IsNan, negated: bool) -> Condition:
         term = self._values.expression(node.this, DOUBLE)
-        if term.kind != FLOATING:
+        if term.kind != ValueKind.FLOATING:
             raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(node.this)} is not a FLOAT or DOUBLE")
         return IsNan(term, negated)
 
@@ -285,8 +287,8 @@ class _Reader:
             raise self._sql.refused(node.expression, "LIKE expects a pattern in single quotes, such as 'a%'")
         if pattern.value is None:
             return Always(False)
-        if term.kind != TEXT or not isinstance(pattern.value, str):
-            wrong = node.expression if term.kind == TEXT else node.this
+        if term.kind != ValueKind.TEXT or not isinstance(pattern.value, str):
+            wrong = node.expression if term.kind == ValueKind.TEXT else node.this
             raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(wrong)} is not a string")
         regex, prefix = _regex(pattern.value, escape)
         return Like(term, regex, prefix, negated != bool(node.args.get("negate")))

@@ -1,4 +1,4 @@
-"""The largest files that are read whole. A larger one is refused before it is in memory, whoever reads it.
+"""The largest files that are read whole. A larger one is refused before it is in memory, by every reader.
 
 No file is read whole for a look at a table that was given up (`time_bounds`).
 """

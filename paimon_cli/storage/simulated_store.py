@@ -16,10 +16,29 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.object_stores import StoreSettings
 
-GET, HEAD, PUT, CREATE, LIST, LIST_BELOW, DELETE = "get", "head", "put", "create", "list", "list below", "delete"
-"""Requests. CREATE is a put that succeeds only if the object does not exist; LIST_BELOW includes objects of subdirectories."""
-BROKEN, CONFLICT, EXISTS, DENIED, BUSY = 0, 409, 412, 403, 503
-"""Statuses of failed requests. BROKEN: the connection broke after the request was sent."""
+
+class RequestKind:
+    """CREATE is a put that succeeds only if the object does not exist; LIST_BELOW includes objects of subdirectories."""
+
+    GET = "get"
+    HEAD = "head"
+    PUT = "put"
+    CREATE = "create"
+    LIST = "list"
+    LIST_BELOW = "list below"
+    DELETE = "delete"
+
+
+class Status:
+    """Statuses of failed requests. BROKEN: the connection broke after the request was sent."""
+
+    BROKEN = 0
+    CONFLICT = 409
+    EXISTS = 412
+    DENIED = 403
+    BUSY = 503
+
+
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
@@ -49,7 +68,7 @@ class ListedPage(NamedTuple):
 
 
 class RequestFailed(Exception):
-    """A request that failed with an HTTP status, or `BROKEN`."""
+    """A request that failed with an HTTP status, or `Status.BROKEN`."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -57,9 +76,9 @@ class RequestFailed(Exception):
 
     def error(self, url: str) -> Exception:
         """The error that obstore raises."""
-        if self.status in (CONFLICT, EXISTS):
+        if self.status in (Status.CONFLICT, Status.EXISTS):
             return AlreadyExistsError(f"Object at location {url} already exists: status {self.status}")
-        if self.status == BROKEN:
+        if self.status == Status.BROKEN:
             return GenericError(f"Generic S3 error: error sending request for {url}: the connection broke")
         return GenericError(f"Generic S3 error: Server returned non-2xx status code: {self.status}: {url}")
 
@@ -96,24 +115,24 @@ class SimulatedClient:
         self._serve = serve
 
     def get(self, key: str) -> _Content:
-        return _Content(self._asked(GET, key))
+        return _Content(self._asked(RequestKind.GET, key))
 
     def get_range(self, key: str, *, start: int, end: int) -> bytes:
-        content: bytes = self._asked(GET, key)
+        content: bytes = self._asked(RequestKind.GET, key)
         return content[start:end]
 
     def head(self, key: str) -> dict[str, int]:
-        return {"size": self._asked(HEAD, key)}
+        return {"size": self._asked(RequestKind.HEAD, key)}
 
     def put(self, key: str, data: bytes, *, mode: str = "overwrite", use_multipart: bool = False) -> None:
-        self._asked(CREATE if mode == "create" else PUT, key, bytes(data))
+        self._asked(RequestKind.CREATE if mode == "create" else RequestKind.PUT, key, bytes(data))
 
     def delete(self, keys: str | Sequence[str]) -> None:
         for key in [keys] if isinstance(keys, str) else keys:
-            self._asked(DELETE, key)
+            self._asked(RequestKind.DELETE, key)
 
     def list_with_delimiter(self, prefix: str | None) -> dict[str, list[Any]]:
-        entries = [entry for page in self._pages(LIST, prefix or "") for entry in page]
+        entries = [entry for page in self._pages(RequestKind.LIST, prefix or "") for entry in page]
         below = f"{prefix}/" if prefix else ""
         return {
             "common_prefixes": [below + entry.name for entry in entries if entry.is_directory],
@@ -122,7 +141,7 @@ class SimulatedClient:
 
     def list(self, prefix: str | None, *, chunk_size: int) -> Iterator[list[dict[str, Any]]]:
         below = f"{prefix}/" if prefix else ""
-        for page in self._pages(LIST_BELOW, prefix or ""):
+        for page in self._pages(RequestKind.LIST_BELOW, prefix or ""):
             yield [_listed(below, entry) for entry in page]
 
     def _pages(self, kind: str, prefix: str) -> Iterator[Sequence[Entry]]:

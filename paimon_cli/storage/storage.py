@@ -6,10 +6,8 @@ The functions use a capability where the store has it, and otherwise fall back t
 
 from __future__ import annotations
 
-import contextlib
 import enum
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, runtime_checkable
@@ -244,10 +242,6 @@ def publish_snapshot(storage: Storage, path: str, data: bytes, base_uuid: str | 
     return storage.put_if_absent(path, data)
 
 
-MAX_SIMILAR = 10_000
-"""The most entries of a directory among which a mistyped name is looked for."""
-
-
 def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
     """At most `limit` of the direct entries; cheap on stores that list in pages."""
     if isinstance(storage, ListsInPages):
@@ -255,54 +249,9 @@ def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
     return storage.list_directory(path)[:limit]
 
 
-MAX_EXAMINED = 100
-"""The most entries of a directory that are examined to see what it is."""
-
-
-def first_named(storage: Storage, prefixes: Mapping[str, str]) -> str | None:
-    """The path of an entry whose name begins with the prefix of its directory; None if no directory has one."""
-    for directory, prefix in prefixes.items():
-        for entry in first_entries(storage, directory, MAX_EXAMINED):
-            if entry.name.startswith(prefix):
-                return entry.path
-    return None
-
-
-NO_DIRECTORY, LEADS_NOWHERE = "there is no such directory", "it is a link whose target does not exist"
-
-
-def why_missing(storage: Storage, path: str) -> str | None:
-    """Why there is no directory at a path, in words; None if there is one, or if the store does not answer."""
-    if not storage.is_remote and os.path.islink(path) and not os.path.exists(path):
-        return LEADS_NOWHERE
-    with contextlib.suppress(StorageUnavailable):
-        return None if storage.exists(path) or first_entries(storage, path, 1) else NO_DIRECTORY
-    return None
-
-
-def ancestors(path: str) -> Iterator[str]:
-    """The parent directories of a path or URL, nearest first; of a local path also those of its target if it is a link."""
-    scheme, separator, rest = path.rpartition("://")
-    for start in [rest] if separator else dict.fromkeys((path, os.path.realpath(path))):
-        parent = start.rpartition("/")[0]
-        while parent:
-            yield f"{scheme}{separator}{parent}"
-            parent = parent.rpartition("/")[0]
-
-
 def remove_empty_directory(storage: Storage, path: str) -> bool:
     """Remove a directory; returns False if it is not empty, or if the store has no real directories."""
     return isinstance(storage, HasDirectories) and storage.remove_empty_directory(path)
-
-
-def remove_empty_directories(storage: Storage, path: str) -> None:
-    """Remove a directory and those below it, as far as they contain no files; object stores have none."""
-    if storage.is_remote or not isinstance(storage, HasDirectories):
-        return
-    for entry in storage.list_directory(path):
-        if entry.is_directory:
-            remove_empty_directories(storage, entry.path)
-    storage.remove_empty_directory(path)
 
 
 def link_target(storage: Storage, path: str) -> str | None:

@@ -13,8 +13,8 @@ from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
 
-LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}
-_TRUSTED = LOCAL | {"memory"}
+_LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}
+_TRUSTED = _LOCAL | {"memory"}
 """Schemes whose storage always supports exclusive creation, so that no probe is needed."""
 
 
@@ -29,8 +29,8 @@ def storage_for_url(
     """
     options = options or {}
     scheme = _scheme_of(url)
-    root = _local_root(scheme, url) if scheme in LOCAL else without_login(url).rstrip("/")
-    storage = ConfinedStorage(root) if confined and scheme in LOCAL else _storage(scheme, url, options)
+    root = _local_root(scheme, url) if scheme in _LOCAL else without_login(url).rstrip("/")
+    storage = ConfinedStorage(root) if confined and scheme in _LOCAL else _storage(scheme, url, options)
     has_lock = "lock.enabled" in options or "metastore" in options
     if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
         return storage, root
@@ -53,7 +53,7 @@ def _scheme_of(url: str) -> str:
 
 def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
     """Import the storage of a scheme lazily, so that local tables do not load the client libraries of object stores."""
-    if scheme in LOCAL:
+    if scheme in _LOCAL:
         return LocalStorage()
     if scheme == "memory":
         from paimon_cli.storage.memory_storage import MemoryStorage

@@ -1,8 +1,8 @@
 """Bounds the time of a look at one table, where a command looks at many: a table that is slow or hangs costs its own time only.
 
-A look runs in a thread that nobody waits for once its time is up, because a call that hangs in a file system or a library cannot
-be interrupted. A look that was given up ends before the next file that it would read whole or directory that it would list, or
-with the process.
+A look runs in a thread, for which the caller no longer waits once its time is up, because a call that hangs in a file system or
+a library cannot be interrupted. A look that was given up ends before the next file that it would read whole or directory that it
+would list, or with the process.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import Storage, WrappedStorage, open_sized
 from paimon_cli.storage.storage_for_url import storage_for_url
 
-PREFIX = "paimon-cli-"
-LOCK = ".in-use"
+_PREFIX = "paimon-cli-"
+IN_USE = ".in-use"
 
 
 class ScratchDirectory:
@@ -38,14 +38,14 @@ class ScratchDirectory:
     def __init__(self, purpose: str, parent: str | None = None) -> None:
         directory = Path(parent or tempfile.gettempdir())
         _remove_abandoned(directory)
-        self.path = directory / f"{PREFIX}{purpose}-{SystemRandom().uuid()}"
+        self.path = directory / f"{_PREFIX}{purpose}-{SystemRandom().uuid()}"
         hidden = self.path.with_name(f".{self.path.name}")
         lock = contextlib.ExitStack()
         self._removal = weakref.finalize(
             self, _remove, (hidden, self.path), lock, os.getpid()
         )  # first, as a signal may end it anywhere
         hidden.mkdir(0o700)
-        _hold(hidden / LOCK, lock)
+        _hold(hidden / IN_USE, lock)
         hidden.rename(self.path)  # other processes test the lock of directories with this name; it is held by now
 
     def remove(self) -> None:
@@ -141,7 +141,7 @@ def _remove(paths: Iterable[Path], lock: contextlib.ExitStack, owner: int) -> No
 def _remove_abandoned(directory: Path) -> None:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+            if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):  # in use, another user's, without a lock, or removed by another process
                     _remove_if_free(Path(entry.path))
 
@@ -149,7 +149,7 @@ def _remove_abandoned(directory: Path) -> None:
 def _remove_if_free(directory: Path) -> None:
     if directory.stat().st_uid != os.getuid():
         return
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    lock = os.open(directory / IN_USE, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(directory, ignore_errors=True)

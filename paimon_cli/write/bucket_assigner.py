@@ -20,7 +20,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.pieces import PIECES
 
-MAX_BUCKETS = 2**15 - 1
+_MAX_BUCKETS = 2**15 - 1
 """Bucket numbers are below this, because Java stores them in 16 signed bits."""
 
 
@@ -44,7 +44,7 @@ class Limits:
     @property
     def end(self) -> int:
         """The highest allowed bucket number, plus one."""
-        return MAX_BUCKETS if self.max_buckets is None else min(self.max_buckets, MAX_BUCKETS)
+        return _MAX_BUCKETS if self.max_buckets is None else min(self.max_buckets, _MAX_BUCKETS)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class OpenBuckets:
             return self._next
         if self._limits.max_buckets is None:
             raise UsageError(
-                f"the partition would need more than {MAX_BUCKETS:,} buckets",
+                f"the partition would need more than {_MAX_BUCKETS:,} buckets",
                 f"dynamic-bucket.target-row-num={self._limits.target_rows} makes them too small",
                 f"raise it: paimon-cli alter {self._limits.table} set dynamic-bucket.target-row-num=2000000",
             )

@@ -1,7 +1,7 @@
 """Decides where rows go in a table whose primary key does not contain all partition columns, so that keys can move.
 
 All rows of the write are collected, and sorted by key on local disk if they do not fit into memory. Then their keys are looked up
-in the whole table (`bucket/key_homes`), portion by portion. If the key of a row lives in another partition, the merge engine
+in the whole table (`bucket/key_locations`), portion by portion. If the key of a row lives in another partition, the merge engine
 decides (Java ExistingProcessor):
 
 - The newest row wins: the old row is deleted, and the new row goes to its own partition.
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from paimon_cli.bucket.key_homes import KeyHomes, whole_key
+from paimon_cli.bucket.key_locations import KeyLocations, whole_key
 from paimon_cli.bucket.spilled_runs import OpenRun, SpillDirectory, SpilledRun, merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.bucket_hash import hash_rows
@@ -33,7 +33,7 @@ from paimon_cli.lsm.key_search import ABSENT, Flags, SortedKeys
 from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.options.merge_engines import MergeResult
 from paimon_cli.pieces import PIECES
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
@@ -47,20 +47,20 @@ Value = TypeVar("Value", np.int64, np.int32)
 class KeyPlacement:
     """Decides where the rows of a write go, for all keys or for one `share` of them."""
 
-    def __init__(self, context: TableContext, homes: KeyHomes, share: Share) -> None:
+    def __init__(self, context: TableContext, locations: KeyLocations, share: Share) -> None:
         self._context = context
-        self._homes = homes
+        self._locations = locations
         self._share = share
         self._key = whole_key(context.schema)
         self._partitioner = UnawareRouter(context.schema)
         self._partitions = _Numbering()
-        self._home_partitions = np.array([self._partitions.of(b.partition) for b in homes.buckets], np.int64)
-        self._home_buckets = np.array([bucket.bucket for bucket in homes.buckets], np.int32)
+        self._known_partitions = np.array([self._partitions.of(b.partition) for b in locations.buckets], np.int64)
+        self._known_buckets = np.array([bucket.bucket for bucket in locations.buckets], np.int32)
         self._open: dict[int, OpenBuckets] = {}
         self._placing = {
             MergeResult.NEWEST: self._following_rows,
             MergeResult.OLDEST: self._first_rows,
-            MergeResult.COMBINED: self._at_home,
+            MergeResult.COMBINED: self._where_it_was,
         }
 
     def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -97,15 +97,15 @@ class KeyPlacement:
         keys = SortedKeys.of(rows, self._key)
         starts = np.flatnonzero(np.append(True, ~keys.equal_at(np.arange(len(keys) - 1), keys.slice(1, len(keys)))))
         distinct = rows if len(starts) == rows.num_rows else rows.take(pa.array(starts))
-        homes = self._homes.of(distinct)
-        known = homes != ABSENT
-        home_partitions = np.full(len(starts), ABSENT, np.int64)
-        home_buckets = np.full(len(starts), ABSENT, np.int32)
-        home_partitions[known] = self._home_partitions[homes[known]]
-        home_buckets[known] = self._home_buckets[homes[known]]
+        locations = self._locations.of(distinct)
+        known = locations != ABSENT
+        old_partitions = np.full(len(starts), ABSENT, np.int64)
+        old_buckets = np.full(len(starts), ABSENT, np.int32)
+        old_partitions[known] = self._known_partitions[locations[known]]
+        old_buckets[known] = self._known_buckets[locations[known]]
         own = np.concatenate([self._partitions_of(batch) for batch in batches])[order]
         kinds = np.concatenate([batch.column(VALUE_KIND).to_numpy() for batch in batches])[order]
-        return KeyVersions(order, distinct, starts, own, (kinds & 1).astype(bool), home_partitions, home_buckets)
+        return KeyVersions(order, distinct, starts, own, (kinds & 1).astype(bool), old_partitions, old_buckets)
 
     def _partitions_of(self, batch: pa.RecordBatch) -> Rows:
         routed = self._partitioner.route(batch)
@@ -122,33 +122,33 @@ class KeyPlacement:
         """
         rows = np.arange(len(v.partitions))
         last_add = np.maximum.accumulate(np.where(v.are_retractions, ABSENT, rows))
-        without_add = v.home_partitions
+        without_add = v.old_partitions
         if self._context.mode.changelog_producer.records_input:
             without_add = np.where(without_add == ABSENT, v.partitions[v.starts], without_add)
         partitions = np.where(last_add >= v.starts[v.keys], v.partitions[last_add], without_add[v.keys])
-        is_new = partitions != v.shifted(partitions, v.home_partitions)
+        is_new = partitions != v.shifted(partitions, v.old_partitions)
         entering = np.flatnonzero(is_new)
         stays = v.keys[entering] * len(self._partitions.names) + partitions[entering]
         _, first, stay = np.unique(stays, return_index=True, return_inverse=True)
         first = entering[first]  # the first row of each key in each partition
-        is_home = partitions[first] == v.home_partitions[v.keys[first]]
-        chosen = self._choose(v, partitions, first[~is_home])[first]
-        chosen[is_home] = v.home_buckets[v.keys[first[is_home]]]
+        is_known = partitions[first] == v.old_partitions[v.keys[first]]
+        chosen = self._choose(v, partitions, first[~is_known])[first]
+        chosen[is_known] = v.old_buckets[v.keys[first[is_known]]]
         buckets = np.full(len(rows), ABSENT, np.int32)
         buckets[entering] = chosen[stay]
         last_new = np.maximum.accumulate(np.where(is_new, rows, ABSENT))
-        return partitions, np.where(last_new >= v.starts[v.keys], buckets[last_new], v.home_buckets[v.keys])
+        return partitions, np.where(last_new >= v.starts[v.keys], buckets[last_new], v.old_buckets[v.keys])
 
-    def _at_home(self, v: KeyVersions) -> tuple[Rows, Buckets]:
+    def _where_it_was(self, v: KeyVersions) -> tuple[Rows, Buckets]:
         """If rows are combined: all rows of a key go where its first row went."""
-        is_new = v.home_partitions == ABSENT
-        partitions = np.where(is_new, v.partitions[v.starts], v.home_partitions)[v.keys]
+        is_new = v.old_partitions == ABSENT
+        partitions = np.where(is_new, v.partitions[v.starts], v.old_partitions)[v.keys]
         chosen = self._choose(v, partitions, v.starts[is_new])
-        return partitions, np.where(is_new, chosen[v.starts], v.home_buckets)[v.keys]
+        return partitions, np.where(is_new, chosen[v.starts], v.old_buckets)[v.keys]
 
     def _first_rows(self, v: KeyVersions) -> tuple[Rows, Buckets]:
         """If the oldest row wins: rows of new keys keep their partition, only the first one gets a bucket."""
-        return v.partitions, self._choose(v, v.partitions, v.starts[v.home_partitions == ABSENT])
+        return v.partitions, self._choose(v, v.partitions, v.starts[v.old_partitions == ABSENT])
 
     def _choose(self, v: KeyVersions, partitions: Rows, new: Rows) -> Buckets:
         """A bucket for each of the rows `new`, whose keys are new in their partition; `ABSENT` for other rows."""
@@ -168,7 +168,7 @@ class KeyPlacement:
         Numbers of keys are estimated from the metadata of files: rows minus twice the deletes.
         """
         if partition not in self._open:
-            buckets = [self._homes.buckets[index] for index in np.flatnonzero(self._home_partitions == partition)]
+            buckets = [self._locations.buckets[index] for index in np.flatnonzero(self._known_partitions == partition)]
             counts = {bucket.bucket: max(0, sum(map(_kept_rows, bucket.files))) for bucket in buckets}
             self._open[partition] = OpenBuckets(counts, Limits.of(self._context), self._share)
         return self._open[partition]
@@ -177,7 +177,7 @@ class KeyPlacement:
         self, v: KeyVersions, batches: Sequence[pa.RecordBatch], partitions: Rows, buckets: Buckets
     ) -> Iterator[pa.RecordBatch]:
         """A -D row for each bucket that a key leaves, with the values of the row that moves it."""
-        before = v.shifted(partitions, v.home_partitions)
+        before = v.shifted(partitions, v.old_partitions)
         leaving = np.flatnonzero((partitions != before) & (before != ABSENT))
         if len(leaving) == 0:
             return
@@ -190,8 +190,8 @@ class KeyPlacement:
         ]
         rows = self._moved(pa.concat_batches(taken), before[leaving])
         at = rows.schema.get_field_index(VALUE_KIND)
-        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.full(len(leaving), DELETE, np.int8)))
-        yield with_buckets(rows, v.shifted(buckets, v.home_buckets)[leaving])
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.full(len(leaving), RowKind.DELETE, np.int8)))
+        yield with_buckets(rows, v.shifted(buckets, v.old_buckets)[leaving])
 
     def _moved(self, batch: pa.RecordBatch, partitions: Rows) -> pa.RecordBatch:
         """The rows with the values of other partitions. `partitions`: the number of the new partition of each row."""
@@ -209,7 +209,7 @@ class KeyVersions:
     """Rows sorted by key and then by arrival, with what decides where they go.
 
     Per row: `order`, its position in the order of arrival; `partitions`, the number of the partition in its columns;
-    `are_retractions`. Per key: `distinct`, the key; `starts`, its first row; `home_partitions`, `home_buckets`, where it lives,
+    `are_retractions`. Per key: `distinct`, the key; `starts`, its first row; `old_partitions`, `old_buckets`, where it lives,
     `ABSENT` for a new key.
     """
 
@@ -218,8 +218,8 @@ class KeyVersions:
     starts: Rows
     partitions: Rows
     are_retractions: Flags
-    home_partitions: Rows
-    home_buckets: Buckets
+    old_partitions: Rows
+    old_buckets: Buckets
 
     @cached_property
     def keys(self) -> Rows:

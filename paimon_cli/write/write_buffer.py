@@ -18,7 +18,7 @@ from paimon_cli.lsm.changelog import InputChanges
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
-from paimon_cli.metadata.data_file_schema import DELETE, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.pieces import PIECES
 
 
@@ -127,7 +127,7 @@ class WriteBuffer:
     def refuse_impossible_retractions(self, rows: pa.RecordBatch) -> None:
         """Raise the error that the merge engine would raise for retractions among the rows, which are merged only later."""
         kinds = rows.column(VALUE_KIND).to_numpy()
-        for kind in (UPDATE_BEFORE, DELETE):
+        for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE):
             found = np.flatnonzero(kinds == kind)
             if len(found):
                 row = rows.slice(int(found[0]), 1)

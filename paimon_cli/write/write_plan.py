@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.hash_index import HashIndexes
-from paimon_cli.bucket.key_homes import KeyHomes
+from paimon_cli.bucket.key_locations import KeyLocations
 from paimon_cli.bucket.postponed_files import postponed_options
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.errors import UsageError
@@ -129,7 +129,7 @@ class LookupAssignment(BucketAssignment):
 
     def placed(self, context: TableContext, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         share = Share() if self.assigner is None else Share(self.assigner, self.assigners)
-        return KeyPlacement(context, KeyHomes(context, self.buckets), share).placed(batches)
+        return KeyPlacement(context, KeyLocations(context, self.buckets), share).placed(batches)
 
     def router(self, context: TableContext, file_stamp: str) -> Router:
         return AssignedRouter(context.schema)

@@ -27,8 +27,9 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.write_job import WriteSummary, run_write
-from paimon_cli.jobs.write_request import ASYNC_COMPACTION, INLINE_COMPACTION, WriteRequest
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.choices import CompactionMode
 from scripts.bench.measure import MACHINE, MIN_ROUNDS, Comparison, report
 
 COLUMNS = {"k": "BIGINT NOT NULL", "v": "STRING", "w": "DOUBLE"}
@@ -77,7 +78,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--buckets", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    parser.add_argument("--only", choices=(ASYNC_COMPACTION, INLINE_COMPACTION))
+    parser.add_argument("--only", choices=(CompactionMode.ASYNC, CompactionMode.INLINE))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="paimon-cli-bench-") as folder:
         writes = Writes(Path(folder), arguments.rows, arguments.buckets)
@@ -86,7 +87,7 @@ def main() -> int:
             writes.write(arguments.only)
         else:
             name = f"compact async against inline, {arguments.rows:,} rows, {arguments.buckets} buckets"
-            subject, floor = (lambda: writes.write(ASYNC_COMPACTION)), (lambda: writes.write(INLINE_COMPACTION))
+            subject, floor = (lambda: writes.write(CompactionMode.ASYNC)), (lambda: writes.write(CompactionMode.INLINE))
             report([Comparison(name, subject, floor, reset=writes.empty_table)], arguments.rounds)
         for way, done in writes.summaries.items():
             figures = {"stalls": done.stalls, "stall_seconds": done.stall_seconds, "seconds": done.seconds}

@@ -18,7 +18,7 @@ from pathlib import Path
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, DataFileMeta, ManifestEntry, ManifestFileMeta, SimpleStats
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, EntryKind, ManifestEntry, ManifestFileMeta, SimpleStats
 from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
@@ -56,7 +56,7 @@ class MetadataTable:
         added = [self._entry(bucket, f"data-{stamp}-{bucket}.parquet") for bucket in range(self._files)]
         self._commits.append(added)
         gone = self._commits.popleft() if len(self._commits) > self._live_commits else []
-        delta = self._manifest(f"manifest-{stamp}-0", [replace(entry, kind=DELETE) for entry in gone] + added)
+        delta = self._manifest(f"manifest-{stamp}-0", [replace(entry, kind=EntryKind.DELETE) for entry in gone] + added)
         if len(self._base) >= MERGED_AT:
             live = [entry for entries in list(self._commits)[:-1] for entry in entries] + gone
             self._base = [self._manifest(f"manifest-{stamp}-1", live)]
@@ -78,12 +78,12 @@ class MetadataTable:
         stats = SimpleStats(low, high, (0,))
         file = DataFileMeta(name, 0, ROWS, low, high, stats, SimpleStats(), 0, ROWS - 1, 0, 0, (), self._now, 0, None, 0)
         self._write(self._layout.data_file("", bucket, name), b"")
-        return ManifestEntry(ADD, EMPTY_ROW, bucket, self._files, file)
+        return ManifestEntry(EntryKind.ADD, EMPTY_ROW, bucket, self._files, file)
 
     def _manifest(self, name: str, entries: list[ManifestEntry]) -> ManifestFileMeta:
         ((content, _),) = encode_manifests(entries, sys.maxsize)
         self._write(self._layout.manifest(name), content)
-        added = sum(entry.kind == ADD for entry in entries)
+        added = sum(entry.kind == EntryKind.ADD for entry in entries)
         return ManifestFileMeta(name, len(content), added, len(entries) - added, SimpleStats(), 0, 0, self._files - 1, 0, 0)
 
     def _list(self, name: str, manifests: list[ManifestFileMeta]) -> int:

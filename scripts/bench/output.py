@@ -21,7 +21,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.row_text import CsvRows, JsonRows
-from paimon_cli.read.selection import in_order, parse_order
+from paimon_cli.read.selection import parse_order, rows_in_order
 from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 
 BATCH_ROWS = 1 << 16
@@ -78,7 +78,7 @@ def comparisons(rows: int) -> Iterator[Comparison]:
     order = parse_order("city DESC, price", schema)
 
     def sort() -> int:
-        return sum(batch.num_rows for batch in in_order(batches, order))
+        return sum(batch.num_rows for batch in rows_in_order(batches, order))
 
     def arrow_sort() -> int:
         return table.take(pc.sort_indices(table, [("city", "descending"), ("price", "ascending")])).num_rows

@@ -11,8 +11,9 @@ from pathlib import Path
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.metadata.data_file import ADD, DataFileMeta, ManifestEntry, ManifestFileMeta, SimpleStats
-from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests, partition_stats
+from paimon_cli.metadata.data_file import DataFileMeta, EntryKind, ManifestEntry, ManifestFileMeta, SimpleStats
+from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests
+from paimon_cli.metadata.partition_ranges import partition_stats
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
@@ -64,7 +65,9 @@ def day_entries(number: int, files: range) -> Iterator[ManifestEntry]:
         low, level = file * _ROWS, 0 if place % _LEVEL_0 == _LEVEL_0 - 1 else 5
         high = low + (_ROWS - 1 if level else -1)
         low -= 0 if level else 2 * _ROWS
-        yield ManifestEntry(ADD, partition, place * BUCKETS // len(files), BUCKETS, _file(number, file, low, high, level))
+        yield ManifestEntry(
+            EntryKind.ADD, partition, place * BUCKETS // len(files), BUCKETS, _file(number, file, low, high, level)
+        )
 
 
 def _file(day: int, file: int, low: int, high: int, level: int) -> DataFileMeta:

@@ -39,7 +39,7 @@ from scripts.mutation.session import ROOT, Session, say, with_tests
 
 ROOMS = (
     *("commit", "history", "lsm", "bucket", "compact", "maintain", "write", "storage", "jobs", "read", "metadata"),
-    *("invariants", "metastore", "catalog", "api", "ingest", "inspect", "datatypes", "casts", "sql", "options", "cli"),
+    *("invariants", "metastore", "catalog", "api", "ingest", "inspect", "datatypes", "sql", "options", "cli"),
 )
 """All but the room `lab`, which is itself a test, and `spark`, all of whose tests need Spark."""
 PLANTED = "planted bugs"
@@ -73,7 +73,7 @@ def _in_turn(lists: Sequence[Sequence[Any]]) -> Iterator[Any]:
 
 
 def rooms_of(day: int, count: int) -> list[str]:
-    """So many rooms; each gets its turn after some days."""
+    """The number of rooms; each gets its turn after some days."""
     return [ROOMS[(day * count + place) % len(ROOMS)] for place in range(count)]
 
 

@@ -106,7 +106,7 @@ class Done:
 
 
 def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_schedules: int, seed: int) -> Iterator[Task]:
-    """Complete searches first, since they take longest, then so many random schedules of each kind."""
+    """Complete searches first, since they take longest, then this many random schedules of each kind."""
     yield from _complete()
     for number in range(10):
         yield Task("simulation: same schedule twice", seed=seed + number, schedules=1_000)

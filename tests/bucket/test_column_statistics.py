@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.column_statistics import UNKNOWN, ColumnStatistics, footer_statistics, leaf_numbers, truncated
+from paimon_cli.bucket.column_statistics import NO_STATISTICS, ColumnStatistics, footer_statistics, leaf_numbers, truncated
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import DamagedFile
@@ -35,7 +35,7 @@ def test_modes(low: object, high: object, mode: str, expected: tuple[object, obj
 
 
 def test_mode_none_has_no_statistics() -> None:
-    assert truncated(ColumnStatistics("a", "b", 3), "none") == UNKNOWN
+    assert truncated(ColumnStatistics("a", "b", 3), "none") == NO_STATISTICS
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_leaves_are_distinguished_by_position_not_by_path(tmp_path: Path) -> Non
     footer, leaves = pq.read_metadata(tmp_path / "f.parquet"), leaf_numbers(schema)
     assert leaves == {"a.w": 3, "z": 5} and footer.num_columns == 6
     assert footer_statistics(footer, leaves["a.w"], parse_type("INT"), False) == ColumnStatistics(5, 5, 0)
-    assert footer_statistics(footer, leaves.get("element"), parse_type("INT"), False) == UNKNOWN
+    assert footer_statistics(footer, leaves.get("element"), parse_type("INT"), False) == NO_STATISTICS
 
 
 def test_a_chunk_of_another_type_than_its_column_is_damage(tmp_path: Path) -> None:

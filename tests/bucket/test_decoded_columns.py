@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.data_file_reader import check_decoded
+from paimon_cli.bucket.decoding import check_decoded
 
 BINARIES: dict[str, list[bytes | None]] = {
     "ascii": [b"a", b"", None, b"longer than twelve bytes"],

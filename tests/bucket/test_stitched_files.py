@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.data_file_reader import DECODE_ERRORS
+from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.bucket.parquet_chunks import footer_bytes, read_footer
 from paimon_cli.bucket.parquet_pages import PagedColumns, decoded_together
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups, own_frame
@@ -21,7 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.compact_thrift import Struct, decode, encode
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import FooterFrame
-from paimon_cli.metadata.parquet_footer import MAGIC
+from paimon_cli.metadata.parquet_footer import PARQUET_MAGIC
 from paimon_cli.pieces import PIECES
 from tests.tables import make_table
 
@@ -157,7 +157,7 @@ def test_fields_that_are_not_known_stay(context: TableContext) -> None:
 
 def with_footer(source: io.BytesIO, footer: bytes) -> io.BytesIO:
     body = source.getvalue()[: -8 - len(footer_bytes(source))]
-    return io.BytesIO(body + footer + len(footer).to_bytes(4, "little") + MAGIC)
+    return io.BytesIO(body + footer + len(footer).to_bytes(4, "little") + PARQUET_MAGIC)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_gaps_between_chunks_are_not_copied(context: TableContext) -> None:
     fields = decode(footer)
     (group,) = fields.elements(4)
     begins = [min(chunk.required(3).value(11) or 1 << 60, chunk.required(3).required(9)) for chunk in group.elements(1)]
-    out = bytearray(MAGIC)
+    out = bytearray(PARQUET_MAGIC)
     for chunk, begin in zip(group.elements(1), begins, strict=True):
         metadata = chunk.required(3)
         out += b"gap"
@@ -247,7 +247,7 @@ def test_gaps_between_chunks_are_not_copied(context: TableContext) -> None:
             if field in metadata:
                 metadata[field] = (6, metadata.required(field) + distance)
     encoded = encode(fields)
-    spread = io.BytesIO(bytes(out) + encoded + len(encoded).to_bytes(4, "little") + MAGIC)
+    spread = io.BytesIO(bytes(out) + encoded + len(encoded).to_bytes(4, "little") + PARQUET_MAGIC)
     assert read(spread).equals(read(source))
     made = stitched(context, [spread, spread])
     assert read(made).equals(pa.concat_tables([read(source)] * 2)) and b"gap" not in made.getvalue()

@@ -115,7 +115,7 @@ def test_the_service(run: Run, warehouse: str, tmp_path: Path) -> None:
 
 
 def test_pipes_in_the_place_of_metadata(run: Run, tmp_path: Path) -> None:
-    """Opening one would wait for its writer; whoever may create files in a table can put one there."""
+    """Opening one would wait for its writer; anyone who may create files in a table can put one there."""
     three_tables(tmp_path)
     for path in ("schema/schema-0", "snapshot/LATEST", "snapshot/snapshot-2"):
         named = tmp_path / "shop.db" / "slow" / path

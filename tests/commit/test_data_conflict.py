@@ -12,25 +12,26 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import BUCKET, WrittenKeys, WrittenRanges, _disjoint, check_of_homes, check_of_messages
+from paimon_cli.commit.data_conflict import WrittenKeys, WrittenRanges, _disjoint, check_of_locations, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
-    ADD,
     DELETION_VECTORS,
     EMPTY_ROW,
     BucketId,
     CommitMessage,
     DataFileMeta,
     DeletionVectorRange,
+    EntryKind,
     FileChanges,
     IndexFileMeta,
     ManifestEntry,
 )
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
 from tests.rivals import RivalStorage
@@ -188,7 +189,7 @@ def test_only_rows_that_wait_for_a_bucket_count_as_a_whole(
         CommitMessage(EMPTY_ROW, 1 - max(bucket, 0), 2, append=FileChanges(added=(data_file("beside", 100, 109),))),
     ]
     written = granularity(context, messages)
-    entry = ManifestEntry(ADD, EMPTY_ROW, bucket, 2, data_file("rival", 10, 20))
+    entry = ManifestEntry(EntryKind.ADD, EMPTY_ROW, bucket, 2, data_file("rival", 10, 20))
     assert written.meets(entry) == clash
 
 
@@ -361,10 +362,10 @@ def test_only_commits_of_the_same_identity_are_our_own(tmp_path: Path) -> None:
     append(context, "ours", who=CommitIdentity("job", 1))
     latest = context.snapshots.latest()
     messages = [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("mine"),)))]
-    check_of_messages(context, CommitIdentity("job", 1), messages, None, BUCKET)(latest)
+    check_of_messages(context, CommitIdentity("job", 1), messages, None, ConflictCheck.BUCKET)(latest)
     for other in (CommitIdentity("job", 2), CommitIdentity("other", 1)):
         with pytest.raises(DataConflict):
-            check_of_messages(context, other, messages, None, BUCKET)(latest)
+            check_of_messages(context, other, messages, None, ConflictCheck.BUCKET)(latest)
 
 
 def test_jobs_that_share_a_user_but_have_no_identifiers_are_unrelated(tmp_path: Path) -> None:
@@ -494,7 +495,7 @@ def test_index_manifests_are_read_only_if_they_differ(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(ManifestReader, "index_manifest", noted)
     messages = [CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=2)]
-    check_of_messages(table, ME, messages, 2, BUCKET)(table.snapshots.latest())
+    check_of_messages(table, ME, messages, 2, ConflictCheck.BUCKET)(table.snapshots.latest())
     assert seen == []
 
 
@@ -519,7 +520,7 @@ def test_rows_that_lose_their_marks_are_back_in_another_bucket(tmp_path: Path) -
     latest = context.snapshots.latest()
     for bucket in (0, 1):
         mine = CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=2)
-        check = check_of_homes(context, ME, [mine])
+        check = check_of_locations(context, ME, [mine])
         if bucket == 1:
             check(latest)
         else:
@@ -545,7 +546,7 @@ def test_of_messages_that_read_the_table_at_different_times_the_oldest_counts(
     ]
     if looked_up:
         messages = [replace(message, read_snapshot_id=2, keys_read_at=message.read_snapshot_id or 0) for message in messages]
-    check = check_of_homes(context, ME, messages)
+    check = check_of_locations(context, ME, messages)
     if reads == (2, 2):
         check(context.snapshots.latest())
     else:

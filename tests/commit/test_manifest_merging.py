@@ -11,7 +11,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.history.file_table import FileTable
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges, ManifestEntry
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, EntryKind, FileChanges, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.pieces import PIECES
@@ -26,9 +26,15 @@ def entry(kind: int, name: str, level: int = 0) -> ManifestEntry:
 
 
 def test_a_fold_drops_pairs_and_keeps_deletes_of_older_files() -> None:
-    entries = [entry(ADD, "a"), entry(ADD, "b"), entry(DELETE, "a"), entry(ADD, "a", 5), entry(DELETE, "older")]
+    entries = [
+        entry(EntryKind.ADD, "a"),
+        entry(EntryKind.ADD, "b"),
+        entry(EntryKind.DELETE, "a"),
+        entry(EntryKind.ADD, "a", 5),
+        entry(EntryKind.DELETE, "older"),
+    ]
     table = FileTable.of([ManifestTable.of(entries)])
-    assert table.net().entries() == [entry(ADD, "b"), entry(ADD, "a", 5), entry(DELETE, "older")]
+    assert table.net().entries() == [entry(EntryKind.ADD, "b"), entry(EntryKind.ADD, "a", 5), entry(EntryKind.DELETE, "older")]
 
 
 def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) -> None:
@@ -92,7 +98,7 @@ def compactions(tmp_path: Path, options: dict[str, str]) -> tuple[list[int], int
         assert {name.partition("@")[0] for name in live_names(context)} == {file.file_name for file in newest.values()}
         assert snapshot.total_record_count == 10 * len(newest)
     entries = [e for batch in context.manifests.entries(context.manifests.manifests_of(snapshot)) for e in batch]
-    return counts, sum(e.kind == DELETE for e in entries)
+    return counts, sum(e.kind == EntryKind.DELETE for e in entries)
 
 
 def test_minor_merges_of_compacted_tables(tmp_path: Path) -> None:

@@ -43,10 +43,9 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
-    ADD,
-    DELETE,
     EMPTY_ROW,
     CommitMessage,
+    EntryKind,
     FileChanges,
     IndexFileMeta,
     IndexManifestEntry,
@@ -69,7 +68,7 @@ SPACES = count()
 DAYS = [partition(f"2024-01-{day:02}") for day in range(1, 5)]
 
 
-def paper_table(options: dict[str, str] | None = None, *, partitioned: bool = True, **storage: MemoryStorage) -> TableContext:
+def bare_table(options: dict[str, str] | None = None, *, partitioned: bool = True, **storage: MemoryStorage) -> TableContext:
     """A table in memory, on a clock whose time passes only in `sleep`."""
     clock = SteppingClock()
     space = storage.get("storage") or MemoryStorage(f"rules-{next(SPACES)}", clock)
@@ -130,19 +129,19 @@ def test_every_part_of_a_message_is_committed(reads: tuple[int | None, int | Non
     messages = [full_message(number, read) for number, read in enumerate(reads)]
     assert append_changes(messages, CommitKind.WRITE) == SnapshotChanges(
         "OVERWRITE",
-        entries(DELETE, messages, "append.removed") + entries(ADD, messages, "append.added"),
-        entries(ADD, messages, "append.changelog"),
-        indexes(ADD, messages, "append.added_indexes"),
-        indexes(DELETE, messages, "append.removed_indexes"),
+        entries(EntryKind.DELETE, messages, "append.removed") + entries(EntryKind.ADD, messages, "append.added"),
+        entries(EntryKind.ADD, messages, "append.changelog"),
+        indexes(EntryKind.ADD, messages, "append.added_indexes"),
+        indexes(EntryKind.DELETE, messages, "append.removed_indexes"),
         check_files=True,
         read_snapshot_id=oldest,
     )
     assert compact_changes(messages) == SnapshotChanges(
         "COMPACT",
-        entries(DELETE, messages, "compact.removed") + entries(ADD, messages, "compact.added"),
-        entries(ADD, messages, "compact.changelog"),
-        indexes(ADD, messages, "compact.added_indexes"),
-        indexes(DELETE, messages, "compact.removed_indexes"),
+        entries(EntryKind.DELETE, messages, "compact.removed") + entries(EntryKind.ADD, messages, "compact.added"),
+        entries(EntryKind.ADD, messages, "compact.changelog"),
+        indexes(EntryKind.ADD, messages, "compact.added_indexes"),
+        indexes(EntryKind.DELETE, messages, "compact.removed_indexes"),
         check_files=True,
         read_snapshot_id=oldest,
     )
@@ -169,12 +168,12 @@ def _kind(*messages: CommitMessage, kind: CommitKind = CommitKind.WRITE) -> tupl
 @pytest.mark.parametrize("part", ["entries", "changelog", "new_indexes", "deleted_indexes"])
 def test_changes_are_empty_only_without_any_part(part: str) -> None:
     empty = SnapshotChanges("APPEND", ())
-    one: dict[str, Any] = {part: (ManifestEntry(ADD, DAYS[0], 0, 2, data_file("a")),)}
+    one: dict[str, Any] = {part: (ManifestEntry(EntryKind.ADD, DAYS[0], 0, 2, data_file("a")),)}
     assert empty.is_empty and not replace(empty, **one).is_empty
 
 
 def test_an_overwrite_removes_the_live_files_of_its_partitions() -> None:
-    context = paper_table()
+    context = bare_table()
     committer = Committer(context)
     for day in (0, 1):
         for bucket in (0, 1):
@@ -192,14 +191,16 @@ def test_an_overwrite_removes_the_live_files_of_its_partitions() -> None:
     only_compact = CommitMessage(DAYS[0], 0, 2, compact=FileChanges(added=(data_file("c"),)), read_snapshot_id=3)
     found = overwrite_changes(context, [new, only_compact], {DAYS[1]}.__contains__, latest)
     assert [(e.kind, e.partition, e.bucket, e.total_buckets, e.file.file_name) for e in found.entries] == [
-        (DELETE, DAYS[1], 0, 2, "f10"),
-        (DELETE, DAYS[1], 1, 2, "f11"),
-        (ADD, DAYS[1], 0, 3, "new"),
+        (EntryKind.DELETE, DAYS[1], 0, 2, "f10"),
+        (EntryKind.DELETE, DAYS[1], 1, 2, "f11"),
+        (EntryKind.ADD, DAYS[1], 0, 3, "new"),
     ]
-    assert [(e.kind, e.partition, e.bucket, e.index_file.file_name) for e in found.new_indexes] == [(ADD, DAYS[1], 0, "i")]
+    assert [(e.kind, e.partition, e.bucket, e.index_file.file_name) for e in found.new_indexes] == [
+        (EntryKind.ADD, DAYS[1], 0, "i")
+    ]
     assert sorted((e.kind, e.partition, e.bucket, e.index_file.file_name) for e in found.deleted_indexes) == [
-        (DELETE, DAYS[1], 0, "i10"),
-        (DELETE, DAYS[1], 1, "i11"),
+        (EntryKind.DELETE, DAYS[1], 0, "i10"),
+        (EntryKind.DELETE, DAYS[1], 1, "i11"),
     ]
     assert (found.kind, found.check_files, found.replaces_partitions, found.read_snapshot_id) == ("OVERWRITE", True, True, 2)
     assert overwrite_changes(context, [new], lambda _: True, None).deleted_indexes == ()
@@ -211,7 +212,7 @@ def test_an_overwrite_removes_the_live_files_of_its_partitions() -> None:
 
 
 def test_all_fields_of_a_snapshot() -> None:
-    context = paper_table()
+    context = bare_table()
     clock = context.clock
     assert isinstance(clock, SteppingClock)
     message = CommitMessage(
@@ -279,7 +280,7 @@ def test_nothing_of_a_lost_attempt_is_left() -> None:
 
     space = f"rules-{next(SPACES)}"
     steps: list[Step] = []
-    context = paper_table({"manifest.merge-min-count": "2"}, storage=Rivals(space))
+    context = bare_table({"manifest.merge-min-count": "2"}, storage=Rivals(space))
     context = replace(context, trace=StepTrace(context.clock, steps.append))
     message = CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("mine"),), added_indexes=(index("i"),)))
     result = Committer(context).commit([message], ME)
@@ -318,7 +319,7 @@ def test_five_puts_without_an_answer_are_enough() -> None:
             return super().put_if_absent(path, data)
 
     storage = Silent(f"rules-{next(SPACES)}")
-    context = paper_table({"commit.min-retry-wait": "10 ms"}, storage=storage)
+    context = bare_table({"commit.min-retry-wait": "10 ms"}, storage=storage)
     with pytest.raises(CommitUnknown, match=r"the storage gave no clear answer and does not show the snapshot file\nhint: "):
         publish(context, Snapshot(1, 0, "base", "delta", "me", 1, "APPEND", 0, 0, 0))
     clock = context.clock
@@ -327,7 +328,7 @@ def test_five_puts_without_an_answer_are_enough() -> None:
 
 
 def test_time_is_counted_from_the_first_attempt() -> None:
-    context = paper_table({"commit.timeout": "7 s", "commit.max-retries": "3"})
+    context = bare_table({"commit.timeout": "7 s", "commit.max-retries": "3"})
     attempts = RetryPolicy(context)
     assert (attempts.attempts, attempts.elapsed_millis) == (0, 0)
     context.clock.sleep(1.5)
@@ -342,8 +343,8 @@ def check_line(context: TableContext, meta: ManifestFileMeta) -> list[ManifestEn
     """Check that the list entry of a manifest agrees with its content."""
     inside = context.manifests.manifest(meta.file_name)
     assert meta.file_size == context.storage.file_size(context.layout.manifest(meta.file_name))
-    assert meta.num_added_files == sum(entry.kind == ADD for entry in inside)
-    assert meta.num_deleted_files == sum(entry.kind == DELETE for entry in inside)
+    assert meta.num_added_files == sum(entry.kind == EntryKind.ADD for entry in inside)
+    assert meta.num_deleted_files == sum(entry.kind == EntryKind.DELETE for entry in inside)
     buckets, levels = [entry.bucket for entry in inside], [entry.file.level for entry in inside]
     assert (meta.min_bucket, meta.max_bucket) == (min(buckets), max(buckets))
     assert (meta.min_level, meta.max_level) == (min(levels), max(levels))
@@ -362,7 +363,7 @@ def plain_merge(
     target = options.manifest_target_file_size
     changing = [meta for meta in metas if meta.num_deleted_files > 0 or meta.file_size < target]
     if sum(meta.file_size for meta in changing) >= options.manifest_full_compaction_threshold_size:
-        hit = {entry.partition for meta in metas for entry in inside[meta.file_name] if entry.kind == DELETE}
+        hit = {entry.partition for meta in metas for entry in inside[meta.file_name] if entry.kind == EntryKind.DELETE}
         values = [context.partition_values(day) for day in hit]
 
         def meets(meta: ManifestFileMeta) -> bool:
@@ -409,7 +410,7 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
         "manifest.full-compaction-threshold-size": f"{dice.choice([1, 9000, 30_000, 10**7])} b",
         "manifest.merge-min-count": str(dice.choice([1, 2, 3, 5, 30])),
     }
-    context = paper_table(options)
+    context = bare_table(options)
     writer = MetadataWriter(replace(context, options=context.options.with_overrides({"manifest.target-file-size": "1 gb"})))
     alive: list[ManifestEntry] = []
     metas: list[ManifestFileMeta] = []
@@ -421,9 +422,9 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
             replace(data_file(f"f{number}-{n}", level=dice.randint(0, 5)), schema_id=dice.randint(0, 3))
             for n in range(dice.choice([0, 1, 1, 2, 3, 12]))
         ]
-        new = [ManifestEntry(ADD, dice.choice([day, dice.choice(DAYS)]), dice.randint(0, 3), 4, file) for file in files]
+        new = [ManifestEntry(EntryKind.ADD, dice.choice([day, dice.choice(DAYS)]), dice.randint(0, 3), 4, file) for file in files]
         alive = [entry for entry in alive if entry not in gone] + new
-        for meta in writer.manifests([*(replace(entry, kind=DELETE) for entry in gone), *new]):
+        for meta in writer.manifests([*(replace(entry, kind=EntryKind.DELETE) for entry in gone), *new]):
             metas.append(meta)
             inside[meta.file_name] = check_line(context, meta)
     expected = plain_merge(context, metas, inside)
@@ -452,7 +453,7 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("seed", range(40))
 def test_overlapping_key_ranges(seed: int) -> None:
     dice = random.Random(seed)
-    context = paper_table(partitioned=False)
+    context = bare_table(partitioned=False)
 
     def some_file() -> tuple[int, int]:
         low = dice.randint(-300, 300)
@@ -472,25 +473,29 @@ def test_overlapping_key_ranges(seed: int) -> None:
     for bucket, ours in ((0, new + deleted), (1, other), (2, [])):
         for low in range(-310, 410, 7):
             high = low + dice.choice([0, 0, 3, 50])
-            theirs = ManifestEntry(ADD, EMPTY_ROW, bucket, 2, data_file("x", low, high))
+            theirs = ManifestEntry(EntryKind.ADD, EMPTY_ROW, bucket, 2, data_file("x", low, high))
             assert written.meets(theirs) == any(mine[0] <= high and low <= mine[1] for mine in ours)
     for part in ("added_indexes", "removed_indexes", "changelog"):
         change: dict[str, Any] = {part: (data_file("c", 0, 1),) if part == "changelog" else (index("i"),)}
         whole = WrittenRanges(context, [replace(messages[2], append=replace(messages[2].append, **change))])
-        assert whole.meets(ManifestEntry(ADD, EMPTY_ROW, 1, 2, data_file("x", 900, 900)))
-        assert not whole.meets(ManifestEntry(ADD, EMPTY_ROW, 0, 2, data_file("x", 900, 900)))
+        assert whole.meets(ManifestEntry(EntryKind.ADD, EMPTY_ROW, 1, 2, data_file("x", 900, 900)))
+        assert not whole.meets(ManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, 2, data_file("x", 900, 900)))
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_changes_that_fit(seed: int) -> None:
     """They delete live files, add new ones, and keep the key ranges within a level disjoint."""
     dice = random.Random(seed)
-    context = paper_table({"bucket": "2"}, partitioned=False)
+    context = bare_table({"bucket": "2"}, partitioned=False)
 
     def some_file(name: str) -> ManifestEntry:
         low = dice.randint(0, 60)
         return ManifestEntry(
-            ADD, EMPTY_ROW, dice.randint(0, 1), 2, data_file(name, low, low + dice.choice([0, 4]), dice.choice([0, 1, 5]))
+            EntryKind.ADD,
+            EMPTY_ROW,
+            dice.randint(0, 1),
+            2,
+            data_file(name, low, low + dice.choice([0, 4]), dice.choice([0, 1, 5])),
         )
 
     base: list[ManifestEntry] = []
@@ -501,18 +506,18 @@ def test_changes_that_fit(seed: int) -> None:
             base.append(one)
     messages = [CommitMessage(EMPTY_ROW, entry.bucket, 2, append=FileChanges(added=(entry.file,))) for entry in base]
     latest = Committer(context).commit(messages, ME).snapshots[-1]
-    listed = [replace(entry, kind=DELETE) for entry in dice.sample(base, dice.randint(0, len(base)))]
+    listed = [replace(entry, kind=EntryKind.DELETE) for entry in dice.sample(base, dice.randint(0, len(base)))]
     listed += [some_file(f"new{number}") for number in range(dice.randint(0, 2))]
     trouble = dice.choice(["none", "none", "unknown", "again", "twice", "moved"])
     if trouble == "unknown":
-        listed.append(replace(some_file("never"), kind=DELETE))
+        listed.append(replace(some_file("never"), kind=EntryKind.DELETE))
     elif trouble == "again":
         listed.append(dice.choice(base))
     elif trouble == "twice" and listed:
-        listed.append(replace(dice.choice(listed), kind=dice.choice([ADD, DELETE])))
+        listed.append(replace(dice.choice(listed), kind=dice.choice([EntryKind.ADD, EntryKind.DELETE])))
     elif trouble == "moved":
         listed.append(replace(base[0], file=base[0].file.upgraded(4)))
-    gone, new = ([entry for entry in listed if entry.kind == kind] for kind in (DELETE, ADD))
+    gone, new = ([entry for entry in listed if entry.kind == kind] for kind in (EntryKind.DELETE, EntryKind.ADD))
     names = [entry.identity for entry in listed]
     left = [entry for entry in base if entry.identity not in {one.identity for one in gone}]
     fits = len(set(names)) == len(names)
@@ -540,11 +545,11 @@ def reach(entry: ManifestEntry) -> tuple[int, int]:
 
 
 def test_keys_in_lower_levels_are_where_the_oracle_reads_them() -> None:
-    assert reach(ManifestEntry(ADD, EMPTY_ROW, 0, 2, data_file("x", 3, 57))) == (3, 57)
+    assert reach(ManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, 2, data_file("x", 3, 57))) == (3, 57)
 
 
 def test_counts_of_one_partition_must_agree() -> None:
-    context = paper_table()
+    context = bare_table()
     check_bucket_counts(context, [(DAYS[0], 2), (DAYS[1], 3), (DAYS[0], -1), (DAYS[0], 2), (DAYS[1], 0)])
     for first, second in pairwise((2, 3, 1)):
         with pytest.raises(FilesConflict, match=f"dt=2024-01-01.*|files for {first} and for {second}"):
@@ -552,14 +557,14 @@ def test_counts_of_one_partition_must_agree() -> None:
 
 
 def test_the_snapshot_that_removed_a_file() -> None:
-    context = paper_table()
+    context = bare_table()
     committer = Committer(context)
     file = data_file("a")
     committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(file, data_file("b"))))], ME)
     committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(removed=(file,)))], CommitIdentity("thief"))
     committer.commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(removed=(data_file("b"),)))], ME)
     latest = context.snapshots.latest()
-    entry = ManifestEntry(DELETE, DAYS[0], 0, 2, file)
+    entry = ManifestEntry(EntryKind.DELETE, DAYS[0], 0, 2, file)
     for read, expected in ((None, 2), (1, 2), (2, None), (3, None), (0, 2)):
         found = removing_snapshot(context, latest, entry, read)
         assert (found.id if found else None) == expected
@@ -571,7 +576,7 @@ def test_the_snapshot_that_removed_a_file() -> None:
 
 
 def test_files_that_exist_for_messages_only() -> None:
-    context = paper_table()
+    context = bare_table()
     message = replace(
         full_message(1, None),
         compact=replace(
@@ -591,7 +596,7 @@ def test_files_that_exist_for_messages_only() -> None:
 
 
 def test_files_that_came_since_a_message_was_begun() -> None:
-    context = paper_table()
+    context = bare_table()
     committer = Committer(context)
     for number in range(1, 5):
         message = CommitMessage(
@@ -624,7 +629,7 @@ def test_files_that_came_since_a_message_was_begun() -> None:
 
 def past(dice: random.Random) -> tuple[TableContext, list[Snapshot]]:
     """Snapshots of some users, newest last; some of them record the users of earlier commits."""
-    context = paper_table()
+    context = bare_table()
     first, listed = dice.choice([1, 1, 3]), []
     for number in range(first, first + dice.randint(1, 6)):
         user = dice.choice(["me", "you", "she"])
@@ -764,7 +769,7 @@ def test_users_that_are_handed_on(seed: int) -> None:
 
 @pytest.mark.parametrize(("others", "is_found"), [(31, True), (32, True), (33, False)])
 def test_commits_that_are_never_repeated_search_only_recent_snapshots(others: int, is_found: bool) -> None:
-    context = paper_table()
+    context = bare_table()
     noted = CommitUsers(1, {"me": 7})
     for number in range(2, 3 + others):
         properties = {PROPERTY: noted.to_text()} if number == 2 else None
@@ -778,7 +783,7 @@ def test_commits_that_are_never_repeated_search_only_recent_snapshots(others: in
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
-    context = paper_table()
+    context = bare_table()
     notes = {PROPERTY: CommitUsers(1, {"you": 7}).to_text()} if is_recorded else None
     for number in range(2, 40):
         others = Snapshot(number, 0, "none", "none", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=notes)
@@ -799,7 +804,7 @@ def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
 
 def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With new files under new names: those of the first attempt were deleted."""
-    context = paper_table()
+    context = bare_table()
     Committer(context).commit([CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("old"),)))], ME)
     calls = []
 
@@ -836,7 +841,7 @@ def test_why_an_earlier_commit_cannot_be_ruled_out(users: CommitUsers | str | No
         for number in range(MAX_NAMED_USERS):
             users = users.with_commit(f"user-{number}", 1)
     assert not isinstance(users, str)
-    context = paper_table()
+    context = bare_table()
     properties = None if users is None else {PROPERTY: users.to_text()}
     for number in (5, 6):
         snapshot = Snapshot(number, 0, "base", "delta", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=properties)

@@ -1,4 +1,4 @@
-"""What commits meet seldom: storages that let nothing go, indexes of tables without buckets, hints and identities."""
+"""Rare paths of commits: storages that delete nothing, indexes of tables without buckets, hints and identities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paimon_cli.commit.committer import Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import Conflict, DamagedFile, DataConflict, FilesConflict, Refused, StorageUnavailable
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileChanges, IndexFileMeta, IndexManifestEntry
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, EntryKind, FileChanges, IndexFileMeta, IndexManifestEntry
 from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, make_table, manifest_files, partition
@@ -77,13 +77,13 @@ def test_a_bucket_has_one_index_of_a_type_or_many_vectors_where_there_are_no_buc
     context = replace(context, options=context.options.with_overrides({"bucket": bucket}))
     many = not keys and bucket == "-1" and index_type == "DELETION_VECTORS"
     others = [
-        index(ADD, "other", "OTHER"),
-        index(ADD, "elsewhere", index_type, 1),
-        index(ADD, "day", index_type, 0, partition("x")),
+        index(EntryKind.ADD, "other", "OTHER"),
+        index(EntryKind.ADD, "elsewhere", index_type, 1),
+        index(EntryKind.ADD, "day", index_type, 0, partition("x")),
     ]
-    previous = [index(ADD, "old", index_type), *others]
-    new = SnapshotChanges("APPEND", (), new_indexes=(index(ADD, "new", index_type),))
-    added = [index(ADD, "new", index_type)]
+    previous = [index(EntryKind.ADD, "old", index_type), *others]
+    new = SnapshotChanges("APPEND", (), new_indexes=(index(EntryKind.ADD, "new", index_type),))
+    added = [index(EntryKind.ADD, "new", index_type)]
     if index_type == "HASH":
         assert apply_index_changes(context, previous, new) == [*added, *others]
     elif many:
@@ -91,7 +91,7 @@ def test_a_bucket_has_one_index_of_a_type_or_many_vectors_where_there_are_no_buc
     else:  # the vectors of the other file would be lost
         with pytest.raises(FilesConflict, match="index file old of bucket-0"):
             apply_index_changes(context, previous, new)
-    gone = replace(new, deleted_indexes=(index(DELETE, "old", index_type),))
+    gone = replace(new, deleted_indexes=(index(EntryKind.DELETE, "old", index_type),))
     assert sorted(e.index_file.file_name for e in apply_index_changes(context, previous, gone)) == [
         "day",
         "elsewhere",
@@ -100,7 +100,7 @@ def test_a_bucket_has_one_index_of_a_type_or_many_vectors_where_there_are_no_buc
     ]
     for name, there in (("stranger", previous), ("old", others)):
         with pytest.raises(FilesConflict, match=f"index file {name} of bucket-0"):
-            apply_index_changes(context, there, replace(new, deleted_indexes=(index(DELETE, name, index_type),)))
+            apply_index_changes(context, there, replace(new, deleted_indexes=(index(EntryKind.DELETE, name, index_type),)))
 
 
 def test_conflicts_name_the_file_and_the_reason(tmp_path: Path) -> None:

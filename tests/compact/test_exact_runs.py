@@ -17,7 +17,7 @@ from paimon_cli.errors import DamagedFile, FilesConflict, NotSupported
 from paimon_cli.history import table_context
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.compaction_picker import UNKNOWN, Rewrite
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, Rewrite
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, CommitMessage, FileChanges
 from paimon_cli.storage.injected import Step, StepTrace
 from tests.commit import commit_tables
@@ -61,10 +61,10 @@ def test_compactions_are_refused_by_their_own_gates(monkeypatch: pytest.MonkeyPa
 def test_a_task_is_made_of_little(tmp_path: Path) -> None:
     files = (data_file("a"), replace(data_file("b"), file_size=7))
     task = CompactionTask(EMPTY_ROW, 1, 2, files, 5, 5, True, "r", "a", 2, 1, 3)
-    assert (task.file_stamp, task.rewrite_all, task.state, task.memory) == ("", False, UNKNOWN, None)
+    assert (task.file_stamp, task.rewrite_all, task.state, task.memory) == ("", False, NEVER_PICKED, None)
     assert (task.bucket_size, task.oldest_size, task.size, task.bucket_id) == (0, 0, 1007, (EMPTY_ROW, 1))
     left = SkippedBucket(EMPTY_ROW, 1, 4, "why")
-    assert (left.state, left.files, left.size, left.runs_before, left.bucket_id) == (UNKNOWN, 0, 0, 4, (EMPTY_ROW, 1))
+    assert (left.state, left.files, left.size, left.runs_before, left.bucket_id) == (NEVER_PICKED, 0, 0, 4, (EMPTY_ROW, 1))
 
 
 def written(folder: Path, **options: str) -> tuple[TableContext, list[Step], BucketFiles]:

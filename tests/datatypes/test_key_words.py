@@ -14,7 +14,7 @@ from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.datatypes.key_order import comparable_key, key_words, ranks
-from paimon_cli.metadata.manifest_table import ByteRanges
+from paimon_cli.metadata.byte_ranges import ByteRanges
 
 SPECIAL = [0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1.5, -1.5]
 TEXTS = ["", "a", "a\0", "aaaaaaa", "aaaaaaaa", "aaaaaaab", "aaaaaaaaaaaaaaaaab", "é", "漢字漢字漢字", "b" * 30]

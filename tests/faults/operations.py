@@ -30,7 +30,6 @@ from paimon_cli.jobs.stage_job import StageFile, stage_write
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
-from paimon_cli.jobs.writer_order import GIVEN
 from paimon_cli.maintain.branches import fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
@@ -40,6 +39,7 @@ from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_targ
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import OVERWRITE
+from paimon_cli.options.choices import WriterOrder
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage
@@ -140,7 +140,7 @@ def stage_several_and_commit(actor: Actor) -> None:
             request = WriteRequest(rows_of, op_column="_op", commit_user=f"{USER}-{number}", commit_id=IDENTIFIER)
             stage_write(context, request, file, LocalEngine(), NoProgress())
         writes.append(StagedWrite(file, file.read()))
-    commit_staged(context, writes, Together(GIVEN, CommitIdentity(USER, IDENTIFIER)), LocalEngine(), NoProgress())
+    commit_staged(context, writes, Together(WriterOrder.GIVEN, CommitIdentity(USER, IDENTIFIER)), LocalEngine(), NoProgress())
 
 
 def write_anonymously(actor: Actor) -> None:

@@ -15,7 +15,7 @@ from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, rollback, used_names
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.write.write_plan import WritePlan
@@ -75,7 +75,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
     "files of a refused commit stay": ("write", lambda: mock.patch.object(commit_messages, "delete_created_files", lambda *_: 0)),
     "manifests of a failed commit stay": ("write", lambda: mock.patch.object(MetadataWriter, "discard", lambda *_: None)),
     "a failing hint fails the commit": (
-        "write", lambda: mock.patch.object(committer, "announce", hint_is_part_of_the_commit),
+        "write", lambda: mock.patch.object(committer, "write_latest_hint", hint_is_part_of_the_commit),
     ),
     "a failed look at the history is a refusal": (
         "write", lambda: mock.patch.object(snapshot_publish, "_is_in_history", failed_look_is_a_refusal),
@@ -109,7 +109,7 @@ def after_the_files(context: TableContext, snapshots: Sequence[int], target: int
     """What the later snapshots brought goes first."""
     for number in snapshots:
         for entry in context.manifests.delta_entries(context.snapshots.get(number)):
-            if entry.kind == ADD:
+            if entry.kind == EntryKind.ADD:
                 context.storage.delete(context.data_file_path(entry.partition, entry.bucket, entry.file))
     TAKE_OUT(context, snapshots, target)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from paimon_cli.metadata.data_file import ADD, DELETE, FileIdentity, ManifestEntry
+from paimon_cli.metadata.data_file import EntryKind, FileIdentity, ManifestEntry
 
 
 def plain_live(batches: Iterable[Sequence[ManifestEntry]]) -> list[ManifestEntry]:
     """The live files: an ADD without a DELETE of the same identity anywhere."""
     entries = [entry for batch in batches for entry in batch]
-    deleted = {entry.identity for entry in entries if entry.kind == DELETE}
-    return [entry for entry in entries if entry.kind == ADD and entry.identity not in deleted]
+    deleted = {entry.identity for entry in entries if entry.kind == EntryKind.DELETE}
+    return [entry for entry in entries if entry.kind == EntryKind.ADD and entry.identity not in deleted]
 
 
 def plain_net(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
@@ -22,7 +22,7 @@ def plain_net(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
         known = left.get(entry.identity)
         if known is None:
             left[entry.identity] = entry
-        elif known.kind == ADD and entry.kind == DELETE:
+        elif known.kind == EntryKind.ADD and entry.kind == EntryKind.DELETE:
             del left[entry.identity]
     return list(left.values())
 
@@ -30,5 +30,7 @@ def plain_net(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
 def missing_adds(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     """The ADDs without which the DELETEs of random entries are damage."""
     held = list(entries)
-    added = {entry.identity for entry in held if entry.kind == ADD}
-    return [replace(entry, kind=ADD) for entry in held if entry.kind == DELETE and entry.identity not in added]
+    added = {entry.identity for entry in held if entry.kind == EntryKind.ADD}
+    return [
+        replace(entry, kind=EntryKind.ADD) for entry in held if entry.kind == EntryKind.DELETE and entry.identity not in added
+    ]

@@ -17,7 +17,7 @@ from paimon_cli.history.live_files import CommittedState, bucket_files, committe
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import TagHistory
-from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, CommitMessage, FileChanges, FileFilter
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, EntryKind, FileChanges, FileFilter
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
@@ -67,7 +67,7 @@ def test_buckets_hold_the_live_entries(golden: Golden, tmp_path: Path) -> None:
             indexes = [e.index_file for e in context.manifests.index_entries(snapshot) if e.bucket_id == bucket_id]
             expected = (here[-1].total_buckets, tuple(entry.file for entry in here), tuple(indexes))
             assert (bucket.bucket_id, bucket.total_buckets, bucket.files, bucket.index_files) == (bucket_id, *expected)
-        signs = [(entry.partition, 1 if entry.kind == ADD else -1) for batch in batches for entry in batch]
+        signs = [(entry.partition, 1 if entry.kind == EntryKind.ADD else -1) for batch in batches for entry in batch]
         assert wanted.counts == {name: sum(sign for where, sign in signs if where == name) for name, _ in signs}
         state = committed_state(found)
         assert state.total_buckets == {bucket_id: bucket.total_buckets for bucket_id, bucket in found.items()}

@@ -13,7 +13,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.live_files import bucket_files, committed_state, live_files_of_buckets
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, FileFilter, ManifestEntry, SimpleStats
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, FileFilter, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
 from paimon_cli.pieces import PIECES
 from tests.history.plain_fold import missing_adds, plain_live, plain_net
@@ -34,7 +34,7 @@ def random_entries(source: random.Random, count: int, names: int) -> list[Manife
         if source.random() < 0.2:
             indexed = replace(file, embedded_file_index=b"\0\1")
             file = source.choice([replace(file, extra_files=("x",)), indexed, replace(file, external_path="else")])
-        kind = source.choice([ADD, ADD, DELETE])
+        kind = source.choice([EntryKind.ADD, EntryKind.ADD, EntryKind.DELETE])
         entries.append(ManifestEntry(kind, source.choice(PARTITIONS), source.randrange(2), 2, file))
     return entries
 
@@ -79,8 +79,8 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
     assert [found.partitions[code] for code in found.codes] == [entry.partition for entry in expected]
     assert found.numbers("levels").tolist() == [entry.file.level for entry in expected]
     assert len(asked) == len(set(asked))
-    counts = Counter(entry.partition for batch in batches for entry in batch if entry.kind == ADD)
-    counts.subtract(entry.partition for batch in batches for entry in batch if entry.kind == DELETE)
+    counts = Counter(entry.partition for batch in batches for entry in batch if entry.kind == EntryKind.ADD)
+    counts.subtract(entry.partition for batch in batches for entry in batch if entry.kind == EntryKind.DELETE)
     assert {p: n for p, n in seen.items() if n} == {p: n for p, n in counts.items() if n}
     places = {entry.bucket_id: None for entry in expected}
     assert list(found.rows_by_bucket) == list(places)
@@ -94,8 +94,8 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
 def test_a_delete_that_no_entry_adds_is_damage(other: dict[str, object], count: int) -> None:
     """Whatever part of its identity is false, and also if DELETEs are repeated, which does no harm."""
     files = [DataFileMeta(f"a{n}", 7, 1, b"", b"", SimpleStats(), SimpleStats(), 0, 9, 0, 0) for n in range(count)]
-    adds = [ManifestEntry(ADD, PARTITIONS[0], 0, 2, file) for file in files]
-    deletes = [replace(entry, kind=DELETE) for entry in adds]
+    adds = [ManifestEntry(EntryKind.ADD, PARTITIONS[0], 0, 2, file) for file in files]
+    deletes = [replace(entry, kind=EntryKind.DELETE) for entry in adds]
     sound = FileTable.of(map(ManifestTable.of, [adds, deletes, deletes[:1]]))
     assert sound.live().entries() == sound.live_entries() == []
     stray = replace(deletes[-1], file=replace(files[-1], **other))  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_folding_keeps_deletes_of_older_files(seed: int) -> None:
     batches = [random_entries(source, source.choice([0, 1, 40]), source.choice([2, 30])) for _ in range(source.randrange(1, 4))]
     found = FileTable.of(map(ManifestTable.of, batches)).net()
     assert [found.entry(row) for row in range(len(found))] == plain_net(entry for batch in batches for entry in batch)
-    deletes = {entry.partition for batch in batches for entry in batch if entry.kind == DELETE}
+    deletes = {entry.partition for batch in batches for entry in batch if entry.kind == EntryKind.DELETE}
     assert deleted_partitions(map(ManifestTable.of, batches)) == deletes
 
 
@@ -140,7 +140,7 @@ def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_entries_of_unknown_kinds_are_not_live() -> None:
     (entry,) = random_entries(random.Random(1), 1, 1)
-    odd = [replace(entry, kind=kind) for kind in (ADD, 2)]
+    odd = [replace(entry, kind=kind) for kind in (EntryKind.ADD, 2)]
     assert FileTable.of([ManifestTable.of(odd)]).live().entries() == plain_live([odd]) == odd[:1]
 
 

@@ -19,7 +19,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, FileChanges, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, EntryKind, FileChanges, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 from paimon_cli.pieces import PIECES
 from tests.commit.commit_tables import FaultyStorage, data_file, make_table, partition
@@ -57,14 +57,20 @@ class History:
         if dice.random() < 0.1:
             file = replace(file, **dice.choice(SELDOM))  # type: ignore[arg-type]
         day = dice.randrange(4)
-        return ManifestEntry(dice.choice([ADD, ADD, DELETE]), DAYS[day], dice.randrange(3), 3 + (day == dice.randrange(9)), file)
+        return ManifestEntry(
+            dice.choice([EntryKind.ADD, EntryKind.ADD, EntryKind.DELETE]),
+            DAYS[day],
+            dice.randrange(3),
+            3 + (day == dice.randrange(9)),
+            file,
+        )
 
 
 def plainly(context: TableContext, snapshot: Snapshot, places: list[BucketId]) -> LiveBuckets:
     """The live files if all entries are read: an ADD without a DELETE of its identity anywhere."""
     entries = [e for batch in context.manifests.entries(context.manifests.manifests_of(snapshot)) for e in batch]
-    deleted = {entry.identity for entry in entries if entry.kind == DELETE}
-    alive = [entry for entry in entries if entry.kind == ADD and entry.identity not in deleted]
+    deleted = {entry.identity for entry in entries if entry.kind == EntryKind.DELETE}
+    alive = [entry for entry in entries if entry.kind == EntryKind.ADD and entry.identity not in deleted]
     partitions = {where for where, _ in places}
     counts = {where: {e.total_buckets for e in alive if e.partition == where} for where in partitions}
     return LiveBuckets([e for place in places for e in alive if e.bucket_id == place], counts)
@@ -125,7 +131,7 @@ def test_the_newest_bucket_count_of_a_manifest(tmp_path: Path, monkeypatch: pyte
         (meta,) = context.manifests.manifest_list(snapshot.delta_manifest_list)
         (known,) = context.manifest_cache.get([meta], DAYS, lambda meta: True)
         for day in DAYS:
-            added = [e for e in context.manifests.manifest(meta.file_name) if e.kind == ADD and e.partition == day]
+            added = [e for e in context.manifests.manifest(meta.file_name) if e.kind == EntryKind.ADD and e.partition == day]
             part = known.entries(day)
             assert (part.newest_bucket_count if part else 0) == (added[-1].total_buckets if added else 0)
             assert (part.bucket_counts if part else frozenset()) == {entry.total_buckets for entry in added}

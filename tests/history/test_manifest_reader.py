@@ -17,7 +17,7 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileChanges, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, EntryKind, FileChanges, FileFilter, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
@@ -48,11 +48,14 @@ def entry(kind: int, name: str, level: int = 0) -> ManifestEntry:
 
 def test_the_fold_is_set_wise() -> None:
     batches = [
-        [entry(DELETE, "a"), entry(ADD, "a", 5)],
-        [entry(ADD, "a"), entry(ADD, "b")],
-        [entry(DELETE, "gone"), entry(ADD, "gone")],
+        [entry(EntryKind.DELETE, "a"), entry(EntryKind.ADD, "a", 5)],
+        [entry(EntryKind.ADD, "a"), entry(EntryKind.ADD, "b")],
+        [entry(EntryKind.DELETE, "gone"), entry(EntryKind.ADD, "gone")],
     ]
-    assert FileTable.of(map(ManifestTable.of, batches)).live().entries() == [entry(ADD, "a", 5), entry(ADD, "b")]
+    assert FileTable.of(map(ManifestTable.of, batches)).live().entries() == [
+        entry(EntryKind.ADD, "a", 5),
+        entry(EntryKind.ADD, "b"),
+    ]
 
 
 def commits(tmp_path: Path, count: int) -> TableContext:
@@ -124,7 +127,7 @@ def test_what_a_commit_added_and_deleted(tmp_path: Path) -> None:
     message = CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=(old,), added=(data_file("g", level=5),)))
     Committer(context).commit([message], ME)
     changes = [(entry.kind, entry.file.file_name) for entry in context.manifests.delta_entries(context.snapshots.get(4))]
-    assert sorted(changes) == [(ADD, "g"), (DELETE, "f00")]
+    assert sorted(changes) == [(EntryKind.ADD, "g"), (EntryKind.DELETE, "f00")]
     assert [e.file.file_name for e in context.manifests.delta_entries(context.snapshots.get(2))] == ["f01"]
 
 
@@ -227,7 +230,7 @@ def test_of_other_partitions_most_entries_are_left_out(
     monkeypatch.setattr(PIECES, "min_column_blocks", 0)
     context = make_table(tmp_path, partitioned=True)
     days = [partition(f"2024-{month:02}-01") for month in range(1, 13)]
-    entries = [ManifestEntry(ADD, day, 0, 2, data_file(f"{number:04}")) for day in days for number in range(400)]
+    entries = [ManifestEntry(EntryKind.ADD, day, 0, 2, data_file(f"{number:04}")) for day in days for number in range(400)]
     metas = MetadataWriter(context).manifests(entries)
     reader = ManifestReader(context.storage, context.layout, threads)
 

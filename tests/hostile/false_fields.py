@@ -436,7 +436,7 @@ class Trial:
         others = [(lie, command) for lie in all_lies for command in commands_of(lie)]
         reads = pairs[: count // 3]
         chosen = reads + chance.sample(others, min(count - len(reads), len(others)))
-        chance.shuffle(chosen)  # whoever runs out of time has met every command
+        chance.shuffle(chosen)  # a run that ends early has met every command
         return chosen
 
     def run(self, lie: Lie, command: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.compaction_history import FILES, MANIFESTS, POSTPONED_ROWS, compacted_buckets, compaction_rows
+from paimon_cli.inspect.compaction_history import DATA_FILES, MANIFESTS, POSTPONED_ROWS, compacted_buckets, compaction_rows
 from paimon_cli.inspect.compaction_report import guards
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.health_report import health_of
@@ -25,7 +25,7 @@ def test_a_compaction_reports_what_it_merged_in_which_buckets(tmp_path: Path) ->
     write(context, [{"id": 1, "dt": "b", "n": 0}])
     done = compact(context, strategy="full")
     (row,) = compaction_rows(context)
-    assert (row.snapshot_id, row.what, row.partitions, row.buckets) == (5, FILES, ("dt=a", "dt=b"), 2)
+    assert (row.snapshot_id, row.what, row.partitions, row.buckets) == (5, DATA_FILES, ("dt=a", "dt=b"), 2)
     assert (row.files_before, row.files_after, row.upgraded) == (3, 1, 1), "the upgraded file was neither read nor written"
     assert (row.rows_before, row.rows_after, row.levels) == (3, 1, "0 -> 5")
     kept = sum(task.size for task in done.plan.tasks if len(task.files) == 1)

@@ -19,9 +19,8 @@ from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, DeletionVectorRange, IndexManifestEntry, ManifestEntry
-from paimon_cli.metadata.data_file_schema import DELETE as DELETE_KIND
-from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.metadata.data_file import DeletionVectorRange, EntryKind, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.manifests import lists_property
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -234,7 +233,7 @@ def a_commit_smuggles_a_file_in(bench: Bench) -> None:
 
 @damage("PV011")
 def a_commit_deletes_what_is_not_there(bench: Bench) -> None:
-    gone = replace(first(bench), kind=DELETE, file=replace(first(bench).file, file_name="data-gone-0.parquet"))
+    gone = replace(first(bench), kind=EntryKind.DELETE, file=replace(first(bench).file, file_name="data-gone-0.parquet"))
     bench.reforge(more=[gone])
 
 
@@ -666,7 +665,7 @@ def a_changelog_is_a_copy_of_another(bench: Bench) -> None:
     shutil.copy(folder / "changelog-1", folder / "changelog-9")
 
 
-assert ADD == 0
+assert EntryKind.ADD == 0
 
 
 # changelogs
@@ -694,22 +693,22 @@ def with_other_values(rows: pa.Table) -> pa.Table:
 
 @damage("PV058", "full", "lookup")
 def a_changelog_hides_a_row_that_has_come(bench: Bench) -> None:
-    bench.rechange(4, without(INSERT))
+    bench.rechange(4, without(RowKind.INSERT))
 
 
 @damage("PV058", "full", "lookup")
 def a_changelog_hides_a_delete(bench: Bench) -> None:
-    bench.rechange(4, without(DELETE_KIND))
+    bench.rechange(4, without(RowKind.DELETE))
 
 
 @damage("PV058", "full", "full-compaction")
 def a_changelog_shows_half_an_update(bench: Bench) -> None:
-    bench.rechange(4, without(UPDATE_BEFORE))
+    bench.rechange(4, without(RowKind.UPDATE_BEFORE))
 
 
 @damage("PV058", "full", "full-compaction")
 def a_changelog_ends_with_half_an_update(bench: Bench) -> None:
-    bench.rechange(6, without(UPDATE_AFTER))
+    bench.rechange(6, without(RowKind.UPDATE_AFTER))
 
 
 @damage("PV058", "full", "full-compaction")
@@ -719,7 +718,7 @@ def a_changelog_shows_other_values(bench: Bench) -> None:
 
 @damage("PV058", "full", "lookup")
 def a_changelog_takes_back_what_was_never_there(bench: Bench) -> None:
-    bench.rechange(2, of_kind(DELETE_KIND))
+    bench.rechange(2, of_kind(RowKind.DELETE))
 
 
 @damage("PV058", "full", "lookup")
@@ -748,7 +747,9 @@ def a_lower_level_is_older(bench: Bench) -> None:
     first, last = bench.live()
     levels = {first.file.file_name: last.file.level, last.file.file_name: first.file.level}
     bench.reforge(
-        lambda e: replace(e, file=replace(e.file, level=levels.get(e.file.file_name, e.file.level))) if e.kind == ADD else e
+        lambda e: (
+            replace(e, file=replace(e.file, level=levels.get(e.file.file_name, e.file.level))) if e.kind == EntryKind.ADD else e
+        )
     )
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, DataFileMeta, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, EntryKind, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 
 
-def entry(file: DataFileMeta, kind: int = ADD, bucket: int = 0, total_buckets: int = 2) -> ManifestEntry:
+def entry(file: DataFileMeta, kind: int = EntryKind.ADD, bucket: int = 0, total_buckets: int = 2) -> ManifestEntry:
     return ManifestEntry(kind, EMPTY_ROW, bucket, total_buckets, file)
 
 
@@ -37,7 +37,7 @@ def forge(
     writer = MetadataWriter(context)
     base_list, base_size = writer.manifest_list(writer.manifests(base), "base")
     delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
-    added = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
+    added = sum(e.file.row_count if e.kind == EntryKind.ADD else -e.file.row_count for e in delta)
     fields = {
         "id": number,
         "schema_id": 0,

@@ -18,7 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import violation as violations
 from paimon_cli.invariants.check import INVARIANTS, check_rows, check_table
 from paimon_cli.invariants.repair_plan import plan_repair
-from paimon_cli.invariants.repair_steps import BY_HAND
+from paimon_cli.invariants.repair_steps import RepairKind
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import ERROR, META, WARNING, Invariant, Violation, declare, next_code
@@ -28,7 +28,7 @@ from paimon_cli.maintain.expire_snapshots import plan_expiry
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.used_names import UsedNames
-from paimon_cli.metadata.data_file import DELETE, EMPTY_ROW, DeletionVectorRange, IndexFileMeta, IndexManifestEntry
+from paimon_cli.metadata.data_file import EMPTY_ROW, DeletionVectorRange, EntryKind, IndexFileMeta, IndexManifestEntry
 from paimon_cli.metadata.snapshot import COMPACT
 from tests import tables
 from tests.commit.commit_tables import data_file, make_table
@@ -51,7 +51,13 @@ def context(tmp_path: Path) -> TableContext:
 
 
 def test_a_right_table(context: TableContext) -> None:
-    forge(context, 3, [entry(A), entry(B)], [entry(A, DELETE), entry(B, DELETE), entry(MERGED)], commit_kind=COMPACT)
+    forge(
+        context,
+        3,
+        [entry(A), entry(B)],
+        [entry(A, EntryKind.DELETE), entry(B, EntryKind.DELETE), entry(MERGED)],
+        commit_kind=COMPACT,
+    )
     assert codes(context) == []
 
 
@@ -107,7 +113,7 @@ def test_something_smuggled_in(context: TableContext) -> None:
     assert codes(context) == ["PV010", "PV014"]
 
 
-@pytest.mark.parametrize("delta", [[entry(MERGED, DELETE)], [entry(A)]])
+@pytest.mark.parametrize("delta", [[entry(MERGED, EntryKind.DELETE)], [entry(A)]])
 def test_a_delta_that_does_not_fit(context: TableContext, delta: list[object]) -> None:
     forge(context, 3, [entry(A), entry(B)], delta)  # type: ignore[arg-type]
     assert "PV011" in codes(context)
@@ -153,7 +159,14 @@ def test_the_vector_of_a_file_that_its_own_commit_replaced_is_a_warning(context:
     (Path(context.layout.index_directory) / "index-1").write_bytes(bytes(10))
     forge(context, 3, [entry(A), entry(B)], [], [index])
     assert codes(context) == []
-    forge(context, 4, [entry(A), entry(B)], [entry(A, DELETE), entry(B, DELETE), entry(MERGED)], [index], commit_kind=COMPACT)
+    forge(
+        context,
+        4,
+        [entry(A), entry(B)],
+        [entry(A, EntryKind.DELETE), entry(B, EntryKind.DELETE), entry(MERGED)],
+        [index],
+        commit_kind=COMPACT,
+    )
     forge(context, 5, [entry(MERGED)], [], [index])
     assert {(v.code, v.severity) for v in check_table(context)} == {("PV016", WARNING)}
 
@@ -201,7 +214,7 @@ def test_merge_disorder_is_reported_while_it_matters(context: TableContext) -> N
 
     assert codes_of(context) == ["PV023"]
     assert codes_of(TableContext.open(context.url, {"sequence.field": context.schema.field_names[-1]})) == []
-    gone = [entry(A, DELETE), entry(B, DELETE), entry(late, DELETE), entry(MERGED)]
+    gone = [entry(A, EntryKind.DELETE), entry(B, EntryKind.DELETE), entry(late, EntryKind.DELETE), entry(MERGED)]
     forge(context, 4, [entry(A), entry(B), entry(late)], gone, commit_kind=COMPACT)
     assert codes_of(context) == []
 
@@ -327,7 +340,9 @@ def test_a_stray_snapshot_number_is_one_finding(tmp_path: Path) -> None:
     (finding,) = [violation for violation in check_table(context) if violation.code == "PV001"]
     assert finding.message == "and 8,999,999,999,999,999,995 after it are missing between snapshots 3 and 9000000000000000000"
     plan = plan_repair(context)
-    assert [(step.kind, step.path) for step in plan.steps if step.kind == BY_HAND] == [(BY_HAND, str(stray))]
+    assert [(step.kind, step.path) for step in plan.steps if step.kind == RepairKind.BY_HAND] == [
+        (RepairKind.BY_HAND, str(stray))
+    ]
     assert not plan.missing_snapshots
     Path(context.layout.latest_hint).unlink()
     assert all_ids(context) == [1, 2, 3, 9_000_000_000_000_000_000]

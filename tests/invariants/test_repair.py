@@ -23,7 +23,7 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import hashes_of
 from paimon_cli.invariants.repair_plan import plan_repair
-from paimon_cli.invariants.repair_steps import BY_HAND, RepairPlan
+from paimon_cli.invariants.repair_steps import RepairKind, RepairPlan
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import apply_repair
@@ -241,7 +241,7 @@ def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
     keys = {row["k"] for row in tables.rows(context)}
     assert 77 not in keys and 88 in keys
     plan = plan_repair(context)
-    assert plan.changes == 0 and [step.kind for step in plan.steps] == [BY_HAND]
+    assert plan.changes == 0 and [step.kind for step in plan.steps] == [RepairKind.BY_HAND]
     assert plan.steps[0].command.endswith("--only lost-commits --apply --yes")
     assert plan_repair(context, ("lost-commits",), 3_600_000).changes == 0, "too young"
     repaired(context, "lost-commits")
@@ -279,8 +279,8 @@ def test_a_commit_of_an_unreadable_branch_is_not_made_again(branched: TableConte
     path = branched.layout.of_branch("side").snapshot(1)
     cut(path)
     (step,) = plan_repair(branched, ("lost-commits",)).steps
-    assert (step.kind, step.path) == (BY_HAND, path) and "would look lost" in step.action
-    assert kinds(plan_repair(branched)) == [BY_HAND], "named once, with the ways out"
+    assert (step.kind, step.path) == (RepairKind.BY_HAND, path) and "would look lost" in step.action
+    assert kinds(plan_repair(branched)) == [RepairKind.BY_HAND], "named once, with the ways out"
 
 
 def test_the_command_for_a_young_lost_commit_makes_it_again(run: Run, tmp_path: Path) -> None:  # noqa: F811
@@ -454,7 +454,7 @@ def test_a_data_file_that_is_not_whole(tmp_path: Path, damage: str) -> None:
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:50])
         step = plan_repair(context).steps[0]
-        assert step.kind == BY_HAND and "it has 50 bytes" in step.action
+        assert step.kind == RepairKind.BY_HAND and "it has 50 bytes" in step.action
         assert step.command == f"paimon-cli repair {context.url} --only damaged-files --apply --yes"
     else:
         flip(path, 40)
@@ -470,7 +470,7 @@ def test_consumers_and_branches_are_repaired_by_the_suggested_commands(run: Run,
     Path(context.layout.consumer("reader")).write_text("x")
     cut(context.layout.of_branch("b").snapshot(1))
     plan = plan_repair(context)
-    assert kinds(plan) == [BY_HAND, BY_HAND]
+    assert kinds(plan) == [RepairKind.BY_HAND, RepairKind.BY_HAND]
     for step in plan.steps:
         run(*step.command.split()[1:], *(["-y"] if " branches rm " in step.command else []))
     assert errors(context) == [] and plan_repair(context).steps == []
@@ -485,7 +485,7 @@ def test_index_files_come_back_from_a_copy_only(tmp_path: Path, plant: Callable[
     path = damages.index_path(bench, damages.vector_entry(bench))
     plant(bench)
     (step,) = plan_repair(bench.context).steps
-    assert (step.kind, step.path) == (BY_HAND, str(path)) and "from a backup" in step.action
+    assert (step.kind, step.path) == (RepairKind.BY_HAND, str(path)) and "from a backup" in step.action
 
 
 def test_hints_are_right_although_a_listing_hides_the_newest(tmp_path: Path) -> None:
@@ -576,7 +576,9 @@ def test_a_key_with_rows_in_two_buckets_is_for_the_user_to_decide(tmp_path: Path
     rows = [{"p": "b", "k": k} for k in (100, 101, 102)]
     tables.write(beside(context, lambda: tables.write(context, rows)), [{"p": "b", "k": k} for k in (90, 91, 92, 93, 94, 100)])
     plan = plan_repair(context, ("hash-index",))
-    assert [step.action[:36] for step in plan.steps if step.kind == BY_HAND] == ["1 key may have rows in two buckets, "]
+    assert [step.action[:36] for step in plan.steps if step.kind == RepairKind.BY_HAND] == [
+        "1 key may have rows in two buckets, "
+    ]
     assert plan.changes
     apply_repair(context, plan)
     assert {v.split()[0] for v in errors(context)} == {"PV042"}
@@ -629,6 +631,6 @@ def test_a_hint_is_no_reason_to_delete(tmp_path: Path) -> None:
     Path(context.layout.earliest_hint).write_text("4")
     Path(context.layout.snapshot(3)).unlink()
     plan = plan_repair(context)
-    assert [step.kind for step in plan.steps] == [BY_HAND, BY_HAND] and plan.changes == 0
+    assert [step.kind for step in plan.steps] == [RepairKind.BY_HAND, RepairKind.BY_HAND] and plan.changes == 0
     expire_snapshots(context)
     assert all(Path(context.layout.snapshot(number)).exists() for number in (1, 2, 4))

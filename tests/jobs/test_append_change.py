@@ -34,7 +34,7 @@ from paimon_cli.jobs.row_change import RowEdit
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.maintain.expire_partitions import drop_partitions
-from paimon_cli.metadata.data_file import DELETE, DataFileMeta, IndexFileMeta
+from paimon_cli.metadata.data_file import DataFileMeta, EntryKind, IndexFileMeta
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.sql.clauses import parse_set_clause
@@ -452,7 +452,7 @@ def test_removed_files_are_deletes_of_the_delta(tmp_path: Path) -> None:
     run(context, "id = 1")
     latest = context.snapshots.latest()
     assert latest is not None
-    assert [entry.kind for entry in context.manifests.delta_entries(latest)] == [DELETE, 0]
+    assert [entry.kind for entry in context.manifests.delta_entries(latest)] == [EntryKind.DELETE, 0]
 
 
 def test_buckets_of_an_append_table_are_rescaled(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
 from paimon_cli.jobs.compact_request import CompactRequest, RoundLimits, plan_compaction
-from paimon_cli.lsm.compaction_picker import UNKNOWN
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from tests.rivals import beside
 from tests.tables import compact, data_files, live_files, make_table, rows, write
@@ -59,8 +59,8 @@ def test_the_run_does_what_the_dry_run_announced(table: TableContext, strategy: 
     announced = decision_rows(table, plan.decisions)
     before = rows(table)
     summary = compact(table, strategy=strategy)
-    assert [replace(task, file_stamp="", state=UNKNOWN) for task in summary.plan.tasks] == [
-        replace(task, file_stamp="", state=UNKNOWN) for task in plan.tasks
+    assert [replace(task, file_stamp="", state=NEVER_PICKED) for task in summary.plan.tasks] == [
+        replace(task, file_stamp="", state=NEVER_PICKED) for task in plan.tasks
     ]
     assert [row.runs_after for row in announced] == [run_counts(table)[d.bucket_id] for d in plan.decisions]
     assert sum(row.files for row in announced) == summary.files_before

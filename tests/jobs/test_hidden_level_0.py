@@ -19,7 +19,7 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress, run_traced
 from paimon_cli.jobs.metadata_jobs import RolledBack, run_restore
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.jobs.write_job import WriteSummary
-from paimon_cli.jobs.write_request import NO_COMPACTION
+from paimon_cli.options.choices import CompactionMode
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.faults.fault_kinds import Fault, Kind
 from tests.faults.fault_storage import FaultStorage
@@ -191,7 +191,7 @@ def _update(context: TableContext) -> UpdateSummary:
 
 
 def _restore(context: TableContext) -> RolledBack:
-    return run_restore(context, context.snapshots.get(1), LocalEngine(), NoProgress(), NO_COMPACTION)
+    return run_restore(context, context.snapshots.get(1), LocalEngine(), NoProgress(), CompactionMode.NONE)
 
 
 @pytest.mark.parametrize(("change", "waiting"), [(_write, None), (_overwrite, None), (_update, None), (_restore, 2)])

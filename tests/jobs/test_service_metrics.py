@@ -17,14 +17,14 @@ import pytest
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.jobs import service_metrics
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import Standing
-from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, ServiceRound, TableRound
+from paimon_cli.jobs.compact_request import BucketFigures
+from paimon_cli.jobs.compaction_service import RoundState, ServiceRound, TableRound
 from paimon_cli.jobs.service_metrics import MOST_CONNECTIONS, STALE_SECONDS, MetricsFile, ServiceMetrics, listening, parse_address
 from paimon_cli.jobs.service_turn import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
-STANDING = Standing(2, 8, 4000, 300, 5, 6, 4, 50_000, 2500, 1)
+FIGURES = BucketFigures(2, 8, 4000, 300, 5, 6, 4, 50_000, 2500, 1)
 SUMMARY = CompactSummary(
     buckets=1,
     files_before=5,
@@ -44,8 +44,8 @@ def metrics() -> ServiceMetrics:
     clock = HandClock(110_000)
     measured = ServiceMetrics(Rounds(clock), clock)
     tables = (
-        TableRound("a.b", COMPACTED, SUMMARY, None, STANDING, UpkeepDone(3, 9, 2, 100)),
-        TableRound('c."d', FAILED, error=NotSupported("no", "")),
+        TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES, UpkeepDone(3, 9, 2, 100)),
+        TableRound('c."d', RoundState.FAILED, error=NotSupported("no", "")),
     )
     for table in tables:
         measured.table_done(table)
@@ -100,10 +100,10 @@ def test_values_under_paimons_names_and_our_own(metrics: ServiceMetrics) -> None
 
 
 def test_totals_grow_and_vanished_tables_go(metrics: ServiceMetrics) -> None:
-    again = TableRound("a.b", COMPACTED, SUMMARY, None, STANDING)
+    again = TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES)
     metrics.table_done(again)
     metrics.round_done(ServiceRound(2, 0, 0.5, (again,)), 10.0)
-    metrics.table_done(TableRound("a.b", NOTHING, standing=STANDING))
+    metrics.table_done(TableRound("a.b", RoundState.NOTHING, figures=FIGURES))
     with listening(metrics, "127.0.0.1:0") as url:
         found = samples(get(url, "/metrics")[2])
     assert found['paimon_compaction_compactionCompletedCount{table="a.b"}'] == 2
@@ -135,7 +135,7 @@ def test_the_file_is_replaced_in_one_step(metrics: ServiceMetrics, tmp_path: Pat
     path = tmp_path / "paimon.prom"
     path.write_text("old")
     writer = MetricsFile(metrics, str(path), warned.append)
-    writer.round_done(ServiceRound(2, 0, 0.1, (TableRound("a.b", NOTHING),)), None)
+    writer.round_done(ServiceRound(2, 0, 0.1, (TableRound("a.b", RoundState.NOTHING),)), None)
     assert samples(path.read_text())["paimon_cli_rounds_total"] == 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["paimon.prom"]
     path.unlink()

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from paimon_cli.errors import BadInput, DamagedFile, FilesConflict, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.spark import tasks
 from paimon_cli.jobs.spark.failures import explained
-from paimon_cli.jobs.spark.tasks import HIDES_TRACEBACK, TAGS, JobKey, TaskError, called_by_spark
+from paimon_cli.jobs.spark.tasks import HIDES_TRACEBACK, JOB_TAGS, JobKey, TaskError, called_by_spark
 from tests.spark.canary import carriers
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
@@ -112,7 +112,7 @@ def test_an_error_of_ours_comes_through_text(around: str) -> None:
 def test_a_task_finds_the_key_of_its_job(monkeypatch: pytest.MonkeyPatch, tags: str) -> None:
     monkeypatch.setenv(HIDES_TRACEBACK, "")
     key, other = JobKey(), JobKey()
-    properties = {TAGS: tags % key.tag, key.property_name: key.secret, other.property_name: other.secret}
+    properties = {JOB_TAGS: tags % key.tag, key.property_name: key.secret, other.property_name: other.secret}
     monkeypatch.setattr(TaskContext, "_taskContext", None)
     TaskContext(localProperties=properties)  # registers itself
     assert JobKey.of_task() == key

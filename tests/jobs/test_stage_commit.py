@@ -23,8 +23,8 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.stage_commit import StagedWrite, Together, abort_stage
 from paimon_cli.jobs.stage_job import StageFile, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.jobs.writer_order import GIVEN
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED
+from paimon_cli.options.choices import WriterOrder
 from tests.rivals import Killed, Mortal, beside, files_of
 from tests.tables import commit_stage, compact, data_files, live_files, make_table, rows, write
 
@@ -135,7 +135,7 @@ def test_writers_keep_their_identities(table: TableContext) -> None:
     one = stage(table, "one", [{"id": 1, "v": "a"}], commit_user="job", commit_id=4)
     late = stage(table, "late", [{"id": 1, "v": "b"}], commit_user="job", commit_id=3)
     other = stage(table, "other", [{"id": key, "v": "c"} for key in range(40) if key % 7 == 3], commit_user="else", commit_id=1)
-    commit_stage(table, one, other, together=Together(GIVEN))
+    commit_stage(table, one, other, together=Together(WriterOrder.GIVEN))
     with pytest.raises(Conflict, match="user job has already committed a higher identifier than 3"):
         commit_stage(table, late)
     with pytest.raises(UsageError, match="was already made"):
@@ -145,7 +145,7 @@ def test_writers_keep_their_identities(table: TableContext) -> None:
 def test_each_writer_has_a_record_that_outlives_the_history(table: TableContext) -> None:
     """Where other tools commit, and snapshots expire, nothing else shows that its write was made."""
     files = [stage(table, name, [{"id": 1, "v": name}], commit_user=name, commit_id=4) for name in ("one", "other")]
-    commit_stage(table, *files, together=Together(GIVEN, CommitIdentity("committer", 7)))
+    commit_stage(table, *files, together=Together(WriterOrder.GIVEN, CommitIdentity("committer", 7)))
     made = [(user, number) for user in ("one", "other", "committer") for number in (4, 7)]
     known = [(user, number) for user, number in made if was_made(table, user, number, 100, 100)]
     assert known == [("one", 4), ("other", 4), ("committer", 4), ("committer", 7)]
@@ -170,7 +170,7 @@ def test_the_order_given_holds_before_and_after_a_compaction(table: TableContext
     }
     files = [stage(table, name, content[name]) for name in names]
     expected = {row["id"]: row["v"] for name in names for row in content[name]}
-    commit_stage(table, *files, together=Together(GIVEN))
+    commit_stage(table, *files, together=Together(WriterOrder.GIVEN))
     assert values(table) == expected
     assert data_files(table) == live_files(table)
     compact(table)
@@ -179,7 +179,7 @@ def test_the_order_given_holds_before_and_after_a_compaction(table: TableContext
 
 def test_numbered_files_are_recognised_and_survive_an_abort(table: TableContext) -> None:
     files = [stage(table, name, [{"id": 1, "v": name}]) for name in ("a", "b")]
-    commit_stage(table, *files, together=Together(GIVEN))
+    commit_stage(table, *files, together=Together(WriterOrder.GIVEN))
     before = files_of(table)
     for file in files:
         with pytest.raises(Refused, match="was committed"):
@@ -194,7 +194,7 @@ def test_numbers_of_an_append_table_are_only_metadata(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="same bucket"):
         commit_stage(context, *files)
     before = data_files(context)
-    commit_stage(context, *files[::-1], together=Together(GIVEN))
+    commit_stage(context, *files[::-1], together=Together(WriterOrder.GIVEN))
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     numbers = {file.min_sequence_number: file.file_name for file in bucket.files}
     staged = [file.read().messages[0].append.added[0].file_name for file in files[::-1]]
@@ -211,7 +211,7 @@ def test_an_append_table_without_buckets_needs_no_order(tmp_path: Path) -> None:
 def test_waiting_rows_are_replayed_in_the_order_given(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=-2, options={"postpone.batch-write-fixed-bucket": "false"})
     files = [stage(context, name, [{"id": 1, "v": name}], commit_user="u", commit_id=n) for n, name in enumerate("abc")]
-    commit_stage(context, *files[::-1], together=Together(GIVEN))
+    commit_stage(context, *files[::-1], together=Together(WriterOrder.GIVEN))
     compact(context)
     assert values(context) == {1: "a"}
 
@@ -224,7 +224,7 @@ def test_what_no_order_makes_right_is_refused(tmp_path: Path) -> None:
         names = [f"{Path(context.url).name}{n}" for n in "ab"]
         files = [stage(context, name, [{"id": 1, "v": name, **extra}]) for name in names]
         with pytest.raises(error):
-            commit_stage(context, *files, together=Together(GIVEN))
+            commit_stage(context, *files, together=Together(WriterOrder.GIVEN))
         assert [file.read().state for file in files] == [STAGED] * 2 and context.snapshots.latest_id() is None
     assert commit_stage(dynamic, StageFile(str(tmp_path / "da"))).snapshots
 
@@ -233,7 +233,7 @@ def test_writers_under_the_data_conflict_check_do_not_overlap(table: TableContex
     checked = TableContext.open(table.url, {"commit.data-conflict-check": "bucket"})
     files = [stage(checked, name, [{"id": 1, "v": name}]) for name in ("a", "b")]
     with pytest.raises(DataConflict, match="both write to bucket-"):
-        commit_stage(table, *files, together=Together(GIVEN))
+        commit_stage(table, *files, together=Together(WriterOrder.GIVEN))
     commit_stage(table, files[0])
     with pytest.raises(DataConflict):
         commit_stage(table, files[1])
@@ -296,7 +296,7 @@ def test_a_rival_that_commits_one_of_them_first(table: TableContext) -> None:
     assert data_files(table) == live_files(table)
 
 
-@pytest.mark.parametrize("order", ["refuse", GIVEN])
+@pytest.mark.parametrize("order", ["refuse", WriterOrder.GIVEN])
 def test_a_rival_that_commits_all_of_them_first(table: TableContext, order: str) -> None:
     files = three(table) if order == "refuse" else [stage(table, name, [{"id": 1, "v": name}]) for name in "ab"]
     other = Together(order, CommitIdentity("rival", 1))
@@ -321,8 +321,8 @@ def test_a_kill_at_any_step_and_a_repetition_commit_once(tmp_path: Path, monkeyp
         with monkeypatch.context() as patch:
             patch.setattr(stage_job, "storage_for_url", lambda name, mortal=mortal: (mortal, name))
             with contextlib.suppress(Killed):
-                commit_stage(TableContext.open(context.url, storage=mortal), *files, together=Together(GIVEN))
-        again = commit_stage(context, *files, together=Together(GIVEN))
+                commit_stage(TableContext.open(context.url, storage=mortal), *files, together=Together(WriterOrder.GIVEN))
+        again = commit_stage(context, *files, together=Together(WriterOrder.GIVEN))
         assert (values(context), writers_of(context)) == ({1: "b"}, [(1, 0), (2, 2)]), calls
         assert again.already_committed or again.snapshots
         assert not live_files(context) - data_files(context), calls
@@ -336,6 +336,6 @@ def test_no_leftovers_if_the_commit_is_refused(table: TableContext) -> None:
     before = data_files(table)
     racing = beside(table, lambda: write(table, [{"id": 1, "v": "rival"}]), options={"commit.max-retries": "0"})
     with pytest.raises(Exception, match="retries"):
-        commit_stage(racing, *files, together=Together(GIVEN))
+        commit_stage(racing, *files, together=Together(WriterOrder.GIVEN))
     assert before <= data_files(table) and len(data_files(table) - before) == 1
     assert not stamped_files(table, "0000")

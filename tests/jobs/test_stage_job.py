@@ -20,7 +20,7 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs import stage_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.stage_commit import StagedWrite, abort_stage
-from paimon_cli.jobs.stage_job import StageFile, check_table, stage_write
+from paimon_cli.jobs.stage_job import StageFile, check_stage, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
@@ -266,17 +266,17 @@ def test_files_that_are_missing_or_damaged(table: TableContext) -> None:
 def test_a_file_for_another_table(tmp_path: Path, table: TableContext) -> None:
     file = stage(table, "f", [row(1, 11)])
     other = make_table(tmp_path / "other", COLUMNS, ["dt", "id"], ["dt"], bucket=2)
-    check_table(table, file, file.read())
+    check_stage(table, file, file.read())
     with pytest.raises(UsageError, match="was staged for"):
-        check_table(other, file, file.read())
+        check_stage(other, file, file.read())
     schema = Path(table.url) / "schema" / "schema-0"
     schema.write_text(schema.read_text().replace('"timeMillis" : 0', '"timeMillis" : 5'))
     again = TableContext.open(table.url)
     with pytest.raises(UsageError, match="another table at"):
-        check_table(again, file, file.read())
+        check_stage(again, file, file.read())
     shutil.rmtree(schema.parent)
     with pytest.raises(UsageError, match="another table at"):
-        check_table(table, file, replace(file.read(), schema_id=1))
+        check_stage(table, file, replace(file.read(), schema_id=1))
 
 
 def test_no_rows_make_no_snapshot(table: TableContext) -> None:
@@ -309,7 +309,7 @@ def test_a_stage_file_from_outside_cannot_name_files_of_the_table(table: TableCo
 
 
 def test_a_stage_file_that_is_too_large_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_job, "MAX_BYTES", 100)
+    monkeypatch.setattr(stage_job, "_MAX_BYTES", 100)
     (tmp_path / "f").write_bytes(b"[" * 101)
     with pytest.raises(DamagedFile, match="too large: it has 101 bytes"):
         StageFile(str(tmp_path / "f")).read()
@@ -352,4 +352,4 @@ def test_buckets_that_the_table_cannot_have_are_refused(table: TableContext, buc
     messages = tuple(replace(message, bucket=bucket, total_buckets=total) for message in staged.messages)
     file.write(replace(staged, messages=messages))
     with pytest.raises(DamagedFile, match=r"buckets that the table cannot have|is damaged: its record"):
-        check_table(table, file, file.read())
+        check_stage(table, file, file.read())

@@ -20,7 +20,7 @@ from paimon_cli.jobs import stage_job, stage_watch
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.process import Terminated
 from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
-from paimon_cli.jobs.stage_job import StageFile, check_table, stage_write
+from paimon_cli.jobs.stage_job import StageFile, check_stage, stage_write
 from paimon_cli.jobs.stage_watch import CheckpointDone, LandingArea, StageWatch
 from paimon_cli.jobs.write_request import WriteRequest
 from tests.commit.commit_tables import SteppingClock
@@ -55,7 +55,7 @@ def preparing(context: TableContext, order: str = "given") -> Callable[[Sequence
     def prepare(writes: Sequence[StagedWrite]) -> Callable[[], StageSummary]:
         def commit() -> StageSummary:
             for one in writes:
-                check_table(context, one.file, one.staged)
+                check_stage(context, one.file, one.staged)
             return commit_and_compact(context, writes, Together(order), "inline", LocalEngine(), NoProgress())
 
         return commit

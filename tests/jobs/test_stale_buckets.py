@@ -21,7 +21,7 @@ from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.repair_plan import plan_repair
-from paimon_cli.invariants.repair_steps import BY_HAND, STALE_BUCKETS, RepairPlan
+from paimon_cli.invariants.repair_steps import RepairKind, RepairPlan
 from paimon_cli.jobs import write_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import apply_repair
@@ -93,7 +93,7 @@ def mended(context: TableContext) -> TableContext:
     """The table after a repair, of which every check passes."""
     now = TableContext.open(context.url)
     plan = plan_repair(now)
-    assert {step.kind for step in plan.steps} == {STALE_BUCKETS} and not any(step.loss for step in plan.steps)
+    assert {step.kind for step in plan.steps} == {RepairKind.STALE_BUCKETS} and not any(step.loss for step in plan.steps)
     apply_repair(now, plan)
     latest = now.snapshots.latest()
     assert latest is not None and latest.commit_kind == "COMPACT"
@@ -197,7 +197,7 @@ def test_without_a_history_the_user_decides(tmp_path: Path) -> None:
     late()
     expire_snapshots(context, KEEP_ONE)
     plan: RepairPlan = plan_repair(TableContext.open(context.url))
-    assert [step.kind for step in plan.steps] == [BY_HAND] and plan.changes == 0
+    assert [step.kind for step in plan.steps] == [RepairKind.BY_HAND] and plan.changes == 0
 
 
 def test_a_rescale_reports_what_came_before_it_ended(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.metadata.data_file import FileFilter
-from paimon_cli.metadata.data_file_schema import UPDATE_AFTER
+from paimon_cli.metadata.data_file_schema import RowKind
 from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
@@ -132,4 +132,4 @@ def test_a_compactor_in_between_is_not_a_conflict(tmp_path: Path) -> None:
     assert the_one(table)["points"] == 2
     (state,) = bucket_files(table, table.snapshots.latest()).values()
     kinds = [kind for batch in read_bucket(table, state, ["_VALUE_KIND"]) for kind in batch.column(0).to_pylist()]
-    assert kinds == [UPDATE_AFTER, 0]
+    assert kinds == [RowKind.UPDATE_AFTER, 0]

@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.errors import UsageError
 from paimon_cli.lab import interleavings
-from paimon_cli.lab.cast import KINDS, SHARING, Cast
+from paimon_cli.lab.cast import ACTOR_KINDS, SHARING, Cast
 from paimon_cli.lab.interleavings import CheckReport, CheckRequest, check_interleavings, replay_schedule, scenario_of
 from paimon_cli.lab.simulation.publication import new_reader
 from paimon_cli.lab.simulation.sim_storage import SimDisk
@@ -76,7 +76,7 @@ def test_the_shipped_code_passes(actors: str, check: str) -> None:
 
 @pytest.mark.parametrize("kind", WITH_FILES)
 def test_beside_every_other_kind_and_a_fault(kind: str) -> None:
-    for other in KINDS:
+    for other in ACTOR_KINDS:
         if {kind, other} in ({"marker", "assigner"}, {"assigner", "rescaler"}):
             continue
         request = CheckRequest((kind, other), seed=9, schedules=4, faults=1, data_conflict_check="bucket")
@@ -123,13 +123,13 @@ def test_what_cannot_work_together_is_refused_at_once(pair: tuple[str, str]) -> 
 
 
 def test_only_kinds_that_change_rows_of_others_are_unsafe() -> None:
-    for kind in KINDS:
+    for kind in ACTOR_KINDS:
         assert CheckRequest((kind, "rival")).is_safe == (kind not in SHARING)
 
 
 def test_the_command_names_all_kinds() -> None:
     text = re.sub(r"[│\s]+", " ", run("--help").stdout)
-    assert all(re.search(rf"\b{kind}\b", text) for kind in KINDS)
+    assert all(re.search(rf"\b{kind}\b", text) for kind in ACTOR_KINDS)
 
 
 def test_a_find_with_real_files_is_minimized_and_replayed() -> None:

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from paimon_cli.cli.app import app
-from paimon_cli.lab.cast import KINDS
-from paimon_cli.lab.interleavings import CheckReport, CheckRequest, Replay, check_interleavings, replay_schedule
+from paimon_cli.lab.cast import ACTOR_KINDS
+from paimon_cli.lab.interleavings import CheckReport, CheckRequest, ReplayedSchedule, check_interleavings, replay_schedule
 
 
 def checked(actors: str, **request: Any) -> CheckReport:
@@ -50,8 +50,8 @@ def test_unsafe_configurations_show_their_anomaly_and_replay_it(actors: str, req
 
 
 def test_every_kind_of_actor_beside_faults() -> None:
-    """On paper; `test_cast` has those that need Parquet files."""
-    kinds = [kind for kind in KINDS if kind not in ("counter", "marker", "assigner", "rescaler")]
+    """With JSON files; `test_cast` has those that need Parquet files."""
+    kinds = [kind for kind in ACTOR_KINDS if kind not in ("counter", "marker", "assigner", "rescaler")]
     for first in range(0, len(kinds), 2):
         actors = ",".join(["writer", "compactor", *kinds[first : first + 2]])
         report = checked(actors, seed=7, schedules=12, faults=1, data_conflict_check="bucket")
@@ -94,7 +94,7 @@ def test_a_minimized_schedule_fails_and_loses_its_violation_with_any_step(actors
         assert not shorter.violations or switches_of(shorter) > switches
 
 
-def switches_of(replayed: Replay) -> int:
+def switches_of(replayed: ReplayedSchedule) -> int:
     return sum(one.actor != other.actor for one, other in pairwise(replayed.steps))
 
 

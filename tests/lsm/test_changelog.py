@@ -18,7 +18,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.lsm.changelog import NO_ROW, ChangedKeys, FullCompactionChanges, InputChanges, inserts, merged_row_numbers
 from paimon_cli.lsm.engines.deduplicate import Deduplicate
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import LEVEL, SortedRows
+from paimon_cli.lsm.sorted_rows import LEVEL_COLUMN, SortedRows
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.options.table_options import TableOptions
 from tests.lsm.merge_lines import batch_of, engine_of, records_of, table_schema
@@ -41,7 +41,7 @@ def record(key: int, value: str | None, seq: int = 0, kind: str = "+I") -> Line:
 
 
 def with_levels(batch: pa.RecordBatch, levels: Sequence[int]) -> pa.RecordBatch:
-    return batch.append_column(LEVEL, pa.array(levels, pa.int32()))
+    return batch.append_column(LEVEL_COLUMN, pa.array(levels, pa.int32()))
 
 
 def changes_of(line: Line) -> ChangedKeys:

@@ -14,7 +14,7 @@ import pytest
 from paimon_cli.lsm import engines
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
-from paimon_cli.metadata.data_file_schema import DELETE
+from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.options.merge_engines import MERGE_ENGINES, MergeRules
 from tests.lsm.merge_lines import batch_of, table_schema
 from tests.properties.shapes import SHAPES
@@ -36,7 +36,9 @@ def engine_of(rules: MergeRules) -> MergeEngine:
 def versions(rules: MergeRules, seed: int) -> pa.RecordBatch:
     """Rows of one key, oldest first. No retractions where rows are combined: Java's result depends on what was merged before."""
     dice = random.Random(seed)
-    kinds = ["+I", "+U", "-D"] if engine_of(rules).refusal(DELETE) is None and not rules.combines_versions else ["+I", "+U"]
+    kinds = (
+        ["+I", "+U", "-D"] if engine_of(rules).refusal(RowKind.DELETE) is None and not rules.combines_versions else ["+I", "+U"]
+    )
     rows = [
         {"seq": number, "kind": dice.choice(kinds), "row": [1, dice.choice([None, 1, 2, 3]), dice.choice([None, "a", "b"])]}
         for number in range(dice.randint(3, 7))

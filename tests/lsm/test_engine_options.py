@@ -13,11 +13,10 @@ from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
 from paimon_cli.lsm.engines.aggregation import Aggregation
 from paimon_cli.lsm.engines.deduplicate import Deduplicate
 from paimon_cli.lsm.engines.first_row import FirstRow
-from paimon_cli.lsm.engines.partial_update import PartialUpdate
-from paimon_cli.lsm.sequence_groups import SequenceGroup
+from paimon_cli.lsm.engines.partial_update import PartialUpdate, SequenceGroup
 from paimon_cli.lsm.sort_merge import merge_piece
 from paimon_cli.lsm.sorted_rows import MergeEngine
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from tests.lsm.merge_lines import engine_of, table_schema
 
 COLUMNS: dict[str, Any] = {
@@ -184,23 +183,23 @@ def test_partial_updates_of_some_columns_are_those_of_all(columns: list[str]) ->
     ("options", "refused"),
     [
         ({}, []),
-        ({"merge-engine": "first-row"}, [UPDATE_BEFORE, DELETE]),
+        ({"merge-engine": "first-row"}, [RowKind.UPDATE_BEFORE, RowKind.DELETE]),
         ({"merge-engine": "first-row", "ignore-delete": "true"}, []),
         (AGGREGATION, []),
-        ({**AGGREGATION, "fields.a.aggregate-function": "max"}, [UPDATE_BEFORE, DELETE]),
+        ({**AGGREGATION, "fields.a.aggregate-function": "max"}, [RowKind.UPDATE_BEFORE, RowKind.DELETE]),
         ({**AGGREGATION, "fields.a.aggregate-function": "max", "fields.a.ignore-retract": "true"}, []),
         (
             {**AGGREGATION, "fields.a.aggregate-function": "max", "aggregation.remove-record-on-delete": "true"},
-            [UPDATE_BEFORE],
+            [RowKind.UPDATE_BEFORE],
         ),
-        (PARTIAL, [UPDATE_BEFORE, DELETE]),
+        (PARTIAL, [RowKind.UPDATE_BEFORE, RowKind.DELETE]),
         ({**PARTIAL, "ignore-delete": "true"}, []),
         ({**PARTIAL, "partial-update.remove-record-on-delete": "true"}, []),
         (GROUP, []),
     ],
 )
 def test_which_rows_are_refused_on_their_way_in(options: dict[str, str], refused: list[int]) -> None:
-    assert [kind for kind in (UPDATE_BEFORE, DELETE) if engine(options).refusal(kind) is not None] == refused
+    assert [kind for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE) if engine(options).refusal(kind) is not None] == refused
 
 
 @pytest.mark.parametrize(
@@ -217,7 +216,7 @@ def test_only_columns_before_the_field_that_removes_the_row_must_retract(
     options[f"fields.{aggregated}.aggregate-function"] = "max"
     merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
     values = [pa.array([1, 1], pa.int32()), *(pa.array([1, 2], pa.int32()) for _ in range(4))]
-    kinds = pa.array([INSERT, DELETE], pa.int8())
+    kinds = pa.array([RowKind.INSERT, RowKind.DELETE], pa.int8())
     rows = pa.RecordBatch.from_arrays(
         [pa.array([0, 1], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
     )
@@ -230,4 +229,4 @@ def test_only_columns_before_the_field_that_removes_the_row_must_retract(
         with pytest.raises(PaimonError, match=f"column {aggregated} cannot retract"):
             merged()
     else:
-        assert merged() == [DELETE]
+        assert merged() == [RowKind.DELETE]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.lsm.compaction_picker import UNKNOWN, CompactionPicker, PickState, full_pick
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState, full_pick
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, sorted_runs, total_size
 from paimon_cli.lsm.universal_compaction import CompactionPick, RunSize, UniversalCompaction, run_sizes
 from paimon_cli.options.table_options import TableOptions
@@ -94,7 +94,7 @@ def test_why_not(runs: list[tuple[int, int]], every: int | None, waits: int, rea
     picker = CompactionPicker(UniversalCompaction(5, 2), every)
     assert picker.why_not(runs_of(*runs), PickState(None, waits)) == reason
     if len(runs) == 1:
-        assert CompactionPicker(UniversalCompaction(5, 1)).why_not(runs_of(*runs), UNKNOWN) == "one run"
+        assert CompactionPicker(UniversalCompaction(5, 1)).why_not(runs_of(*runs), NEVER_PICKED) == "one run"
 
 
 def test_what_is_remembered_of_a_pick() -> None:
@@ -111,7 +111,7 @@ def test_what_is_remembered_of_a_pick() -> None:
     picked, state = CompactionPicker(UniversalCompaction(5, 1), 9).pick(runs_of((0, 5), (5, 1)), 80, PickState(None, 4))
     assert picked is not None and picked.reason == "size-amplification"
     assert state == PickState(80, 4), "nothing had to be forced"
-    assert PickState(None, 0) == UNKNOWN
+    assert PickState(None, 0) == NEVER_PICKED
 
 
 def test_options_reach_the_strategy() -> None:

@@ -19,7 +19,7 @@ from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Consumer, consumers, oldest_consumed
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, snapshot_and_holder
-from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
+from paimon_cli.metadata.data_file import EMPTY_ROW, EntryKind, ManifestEntry
 from tests.commit import commit_tables
 from tests.commit.commit_tables import data_file
 from tests.maintain.plain_files import kind_of, needed, on_disk
@@ -99,7 +99,7 @@ def test_partitions_by_timestamps(tmp_path: Path) -> None:
 def test_data_files_to_delete(tmp_path: Path) -> None:
     context = commit_tables.make_table(tmp_path)
     file = replace(data_file("a", extra_files=("a.x", "b")), file_size=77)
-    entry = ManifestEntry(ADD, EMPTY_ROW, 1, 2, file)
+    entry = ManifestEntry(EntryKind.ADD, EMPTY_ROW, 1, 2, file)
     base = f"{context.url}/bucket-1"
     files = list(data_files_to_delete(context, entry, "kind"))
     assert files == [

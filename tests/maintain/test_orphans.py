@@ -30,7 +30,7 @@ from paimon_cli.maintain.orphans import (
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.maintain.used_names import MentionedFiles, UsedNames, stamp_of
 from paimon_cli.metadata import manifest_table
-from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
+from paimon_cli.metadata.data_file import EMPTY_ROW, EntryKind, ManifestEntry
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import BelatedClock, SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
@@ -328,7 +328,7 @@ def test_manifests_that_were_cut_off_hide_no_others(tmp_path: Path, cut: str) ->
 
 
 def entry(name: str, rows: int) -> ManifestEntry:
-    return ManifestEntry(ADD, EMPTY_ROW, 0, 1, replace(data_file(name), row_count=rows))
+    return ManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, 1, replace(data_file(name), row_count=rows))
 
 
 AT = "2023-11-14 22:13:20 UTC"

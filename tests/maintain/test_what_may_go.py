@@ -37,15 +37,15 @@ class FixedClock:
         raise AssertionError("nothing here waits")
 
 
-def paper_table(options: dict[str, str] | None = None) -> TableContext:
+def bare_table(options: dict[str, str] | None = None) -> TableContext:
     """A table without versions, in memory, on a clock that does not move."""
     clock = FixedClock()
-    storage = MemoryStorage(f"paper-{next(SPACES)}", clock)
+    storage = MemoryStorage(f"bare-{next(SPACES)}", clock)
     storage.write_new("/t/schema/schema-0", table_schema(False, options or {}).to_json().encode())
     return replace(TableContext.open("/t", storage=storage, clock=clock), read_threads=1)
 
 
-def paper_snapshot(number: int, millis: int) -> Snapshot:
+def bare_snapshot(number: int, millis: int) -> Snapshot:
     return Snapshot(number, 0, "manifest-list-a-0", "manifest-list-a-1", "me", number, "APPEND", millis, 0, 0)
 
 
@@ -71,10 +71,10 @@ small = st.integers(0, 10)
 def test_snapshots(
     first: int, ages: list[int], least: int, more: int, keep: int, limit: int | None, consumed: int | None, hint: bool
 ) -> None:
-    context = paper_table()
+    context = bare_table()
     times = {first + place: NOW - age for place, age in enumerate(sorted(ages, reverse=True))}
     for number, millis in times.items():
-        put(context, context.layout.snapshot(number), paper_snapshot(number, millis))
+        put(context, context.layout.snapshot(number), bare_snapshot(number, millis))
     if hint:
         context.storage.overwrite(context.layout.earliest_hint, str(first).encode())
     for name, number in (("slow", consumed), ("fast", (consumed or 0) + 3)) if consumed is not None else ():
@@ -116,13 +116,13 @@ def test_changelogs(
     outlive: bool,
     gap: int | None,
 ) -> None:
-    context = paper_table({"changelog.num-retained.min": "1000"} if outlive else {})
+    context = bare_table({"changelog.num-retained.min": "1000"} if outlive else {})
     times = {1 + place: NOW - age for place, age in enumerate(sorted(ages, reverse=True)) if 1 + place != gap}
     for number, millis in times.items():
-        put(context, context.layout.changelog(number), paper_snapshot(number, millis))
+        put(context, context.layout.changelog(number), bare_snapshot(number, millis))
     latest = len(ages) + beyond
     for number in range(len(ages) + 1, latest + 1):
-        put(context, context.layout.snapshot(number), paper_snapshot(number, NOW))
+        put(context, context.layout.snapshot(number), bare_snapshot(number, NOW))
     if consumed is not None:
         context.storage.overwrite(context.layout.consumer("me"), json.dumps({"nextSnapshot": consumed}).encode())
     going: list[int] = []
@@ -144,29 +144,29 @@ def test_changelogs(
 
 
 def test_no_changelogs_without_any() -> None:
-    context = paper_table()
+    context = bare_table()
     assert plan_changelogs(context, Retention(1, 1, 0, None)) is None
-    put(context, context.layout.changelog(1), paper_snapshot(1, 0))
+    put(context, context.layout.changelog(1), bare_snapshot(1, 0))
     assert plan_changelogs(context, Retention(1, 1, 0, None)) is None, "without a snapshot the number of newer ones is unknown"
 
 
 def test_retention_of_changelogs_is_that_of_snapshots_by_default() -> None:
     said = {"snapshot.num-retained.min": "3", "snapshot.num-retained.max": "7", "snapshot.time-retained": "2 h"}
-    assert changelog_retention(paper_table(said)) == Retention(3, 7, 7_200_000, 50)
+    assert changelog_retention(bare_table(said)) == Retention(3, 7, 7_200_000, 50)
     own = {"changelog.num-retained.min": "4", "changelog.num-retained.max": "9", "changelog.time-retained": "3 h"}
-    assert changelog_retention(paper_table({**said, **own, "snapshot.expire.limit": "5"})) == Retention(4, 9, 10_800_000, 5)
-    assert Retention.of(paper_table({**said, "snapshot.expire.limit": "5"}).options) == Retention(3, 7, 7_200_000, 5)
+    assert changelog_retention(bare_table({**said, **own, "snapshot.expire.limit": "5"})) == Retention(4, 9, 10_800_000, 5)
+    assert Retention.of(bare_table({**said, "snapshot.expire.limit": "5"}).options) == Retention(3, 7, 7_200_000, 5)
 
 
 def test_a_request_overrides_the_options() -> None:
-    context = paper_table({"snapshot.num-retained.min": "5", "snapshot.num-retained.max": "9"})
+    context = bare_table({"snapshot.num-retained.min": "5", "snapshot.num-retained.max": "9"})
     own = Retention.of(context.options)
     assert own.asking(context, None, None, None, None) == Retention(5, 9, 3_600_000, None)
     assert own.asking(context, 3, None, None, None) == Retention(3, 3, 3_600_000, None)
     assert own.asking(context, 7, None, None, None) == Retention(5, 7, 3_600_000, None)
     assert own.asking(context, None, 12, None, 4) == Retention(12, 12, 3_600_000, 4)
     assert own.asking(context, 4, 4, NOW - 250, None) == Retention(4, 4, 250, None)
-    limited = paper_table({"snapshot.expire.limit": "6"})
+    limited = bare_table({"snapshot.expire.limit": "6"})
     assert Retention.of(limited.options).asking(limited, None, None, None, None).limit == 6
     assert Retention.of(limited.options).asking(limited, None, None, None, 2).limit == 2
 
@@ -174,7 +174,7 @@ def test_a_request_overrides_the_options() -> None:
 @settings(max_examples=60)
 @given(ages=st.dictionaries(st.sampled_from("abcd"), small, max_size=4), limit=small, own=st.booleans())
 def test_consumers(ages: dict[str, int], limit: int, own: bool) -> None:
-    context = paper_table({"consumer.expiration-time": f"{limit} ms"} if own else {})
+    context = bare_table({"consumer.expiration-time": f"{limit} ms"} if own else {})
     clock = context.clock
     assert isinstance(clock, FixedClock)
     for name, age in ages.items():
@@ -194,10 +194,10 @@ def test_consumers(ages: dict[str, int], limit: int, own: bool) -> None:
 @given(made=st.lists(st.tuples(small, st.none() | small), max_size=5), limit=st.none() | small)
 def test_tags(made: list[tuple[int, int | None]], limit: int | None) -> None:
     """A tag with a time limit goes when that is over; `older_than` takes all that were made before, if need be by their files."""
-    context = paper_table()
+    context = bare_table()
     clock = context.clock
     assert isinstance(clock, FixedClock)
-    put(context, context.layout.snapshot(1), paper_snapshot(1, NOW))
+    put(context, context.layout.snapshot(1), bare_snapshot(1, NOW))
     expected = []
     for place, (age, retained) in enumerate(made):
         clock.millis = NOW - age
@@ -210,9 +210,9 @@ def test_tags(made: list[tuple[int, int | None]], limit: int | None) -> None:
 
 
 def test_an_expiry_with_nothing_to_do_makes_the_missing_hint_and_leaves_another() -> None:
-    context = paper_table()
+    context = bare_table()
     for number in (3, 4):
-        put(context, context.layout.snapshot(number), paper_snapshot(number, NOW))
+        put(context, context.layout.snapshot(number), bare_snapshot(number, NOW))
     plan = plan_expiry(context, Retention(9, 9, 0, None))
     assert plan is None
     carry_out(context, plan, delete_files(context))

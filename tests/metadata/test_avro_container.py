@@ -13,7 +13,7 @@ import pytest
 from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.metadata.avro_reader import decode_container, record_batches
 from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema, array, encode_container, nullable, record
-from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, DataFileMeta, ManifestEntry, SimpleStats
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, EntryKind, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifests import decode_manifest
 from tests.metadata.one_manifest import encode_manifest
 
@@ -125,7 +125,7 @@ def small_manifest() -> bytes:
     file = DataFileMeta(
         "data-1.parquet", 9, 9, EMPTY_ROW, EMPTY_ROW, stats, stats, 0, 8, 0, 0, ("x.index",), 5, 1, b"i", 0, ("k",)
     )
-    return encode_manifest([ManifestEntry(ADD, EMPTY_ROW, b, 3, file) for b in range(3)])
+    return encode_manifest([ManifestEntry(EntryKind.ADD, EMPTY_ROW, b, 3, file) for b in range(3)])
 
 
 def test_a_cut_file_is_damaged_at_every_length() -> None:

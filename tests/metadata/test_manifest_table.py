@@ -14,10 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paimon_cli.errors import DamagedFile, PaimonError
-from paimon_cli.metadata.avro_columns import ABSENT, PADDING, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_columns import NULL_NUMBER, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_writer import SYNC_SIZE, ContainerWriter, encode_container, encode_value, zstd_module
+from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, decode_manifests
+from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
 from paimon_cli.metadata.manifests import ENTRY, _entry_record, decode_manifest
 from paimon_cli.pieces import PIECES
 from tests.goldens import GOLDENS, Golden, golden_table
@@ -106,7 +107,7 @@ def assert_same(found: list[ManifestTable], expected: list[ManifestEntry]) -> No
     assert entries == expected == [entry for columns in found for entry in columns.entries()]
     for name in ("kinds", "buckets", "total_buckets", "levels", "sizes", "row_counts", "min_sequences", "max_sequences"):
         assert np.concatenate([getattr(c, name) for c in found] or [[]]).tolist() == getattr(plain, name).tolist(), name
-    times = [None if t == ABSENT else t for c in found for t in c.creation_times.tolist()]
+    times = [None if t == NULL_NUMBER else t for c in found for t in c.creation_times.tolist()]
     assert times == [entry.file.creation_time_millis for entry in expected]
     assert [flag for c in found for flag in c.plain.tolist()] == plain.plain.tolist()
     for name in ("partitions", "names", "min_keys", "max_keys"):

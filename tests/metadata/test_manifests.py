@@ -14,10 +14,10 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.metadata.data_file import (
-    ADD,
     EMPTY_ROW,
     DataFileMeta,
     DeletionVectorRange,
+    EntryKind,
     IndexFileMeta,
     IndexManifestEntry,
     ManifestEntry,
@@ -32,15 +32,15 @@ from paimon_cli.metadata.manifests import (
     encode_index_manifest,
     encode_manifest_list,
     encode_manifests,
+    inlined_lists,
     lists_property,
-    noted_lists,
 )
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.metadata.one_manifest import encode_manifest
 
 STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None))
 FILE = DataFileMeta("data-1.parquet", 10, 3, EMPTY_ROW, EMPTY_ROW, STATS, STATS, 0, 2, 0, 0, creation_time_millis=5)
-ENTRY = ManifestEntry(ADD, EMPTY_ROW, 0, 2, FILE)
+ENTRY = ManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, 2, FILE)
 INDEX = IndexFileMeta("DELETION_VECTORS", "index-1", 40, 1, (DeletionVectorRange("data-1.parquet", 1, 22, 3),))
 
 
@@ -102,7 +102,7 @@ def test_the_fields_newer_than_0_9_are_nullable_and_null_first() -> None:
 
 
 def test_big_manifests_roll_between_blocks() -> None:
-    entries = [ManifestEntry(ADD, EMPTY_ROW, number, 3500, FILE) for number in range(3500)]
+    entries = [ManifestEntry(EntryKind.ADD, EMPTY_ROW, number, 3500, FILE) for number in range(3500)]
     rolled = list(encode_manifests(entries, 1))
     assert [count for _, count in rolled] == [1000, 1000, 1000, 500]
     assert [entry for data, _ in rolled for entry in decode_manifest(data, "m")] == entries
@@ -112,9 +112,9 @@ def test_big_manifests_roll_between_blocks() -> None:
 
 def test_index_manifests_keep_ranges() -> None:
     entries = [
-        IndexManifestEntry(ADD, EMPTY_ROW, 0, INDEX),
-        IndexManifestEntry(ADD, EMPTY_ROW, 1, IndexFileMeta("HASH", "index-2", 8, 2)),
-        IndexManifestEntry(ADD, EMPTY_ROW, 2, IndexFileMeta("DELETION_VECTORS", "index-3", 1, 0, ())),
+        IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, INDEX),
+        IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 1, IndexFileMeta("HASH", "index-2", 8, 2)),
+        IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 2, IndexFileMeta("DELETION_VECTORS", "index-3", 1, 0, ())),
     ]
     assert decode_index_manifest(encode_index_manifest(entries), "i") == entries
 
@@ -128,7 +128,7 @@ def altered(data: bytes, schema: Any, change: Any) -> bytes:
 
 def test_other_versions_are_refused() -> None:
     manifest, manifests = encode_manifest([ENTRY]), encode_manifest_list([ManifestFileMeta("m", 1, 1, 0, STATS, 0)])
-    index = encode_index_manifest([IndexManifestEntry(ADD, EMPTY_ROW, 0, INDEX)])
+    index = encode_index_manifest([IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, INDEX)])
     for data, decode, version in (
         (manifest, decode_manifest, 1),
         (manifests, decode_manifest_list, 1),
@@ -172,16 +172,16 @@ def test_names_that_lead_out_of_the_directory_are_damage(name: str) -> None:
     extra = DataFileMeta("ok", 1, 1, EMPTY_ROW, EMPTY_ROW, STATS, STATS, 0, 0, 0, 0, (name,))
     for bad in (file, extra):
         with pytest.raises(DamagedFile, match="names a file"):
-            decode_manifest(encode_manifest([ManifestEntry(ADD, EMPTY_ROW, 0, 1, bad)]), "m")
+            decode_manifest(encode_manifest([ManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, 1, bad)]), "m")
     with pytest.raises(DamagedFile, match="names a file"):
         decode_manifest_list(encode_manifest_list([ManifestFileMeta(name, 1, 1, 0, STATS, 0)]), "l")
     with pytest.raises(DamagedFile, match="names a file"):
         index = IndexFileMeta("HASH", name, 1, 1)
-        decode_index_manifest(encode_index_manifest([IndexManifestEntry(ADD, EMPTY_ROW, 0, index)]), "i")
+        decode_index_manifest(encode_index_manifest([IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, index)]), "i")
 
 
 def test_global_indexes_are_refused() -> None:
-    data = encode_index_manifest([IndexManifestEntry(ADD, EMPTY_ROW, 0, INDEX)])
+    data = encode_index_manifest([IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, INDEX)])
     schema = schema_of(data)
     ranges = {"type": "record", "name": "record__GLOBAL_INDEX", "fields": [{"name": "_ROW_RANGE_START", "type": "long"}]}
     schema["fields"].append({"name": "_GLOBAL_INDEX", "type": ["null", ranges], "default": None})
@@ -198,20 +198,20 @@ class TestListsThatASnapshotRepeats:
     def test_they_are_the_lists(self) -> None:
         lists = {"base": metas(30), "delta": metas(1), "empty": []}
         noted = lists_property(lists)
-        assert noted_lists(noted) == lists and len(noted[LISTS_PROPERTY]) < 4000
+        assert inlined_lists(noted) == lists and len(noted[LISTS_PROPERTY]) < 4000
 
     def test_a_long_list_is_not_repeated(self) -> None:
         lists = {"base": metas(300), "delta": metas(1)}
-        assert noted_lists(lists_property(lists)) == {"delta": lists["delta"]}
+        assert inlined_lists(lists_property(lists)) == {"delta": lists["delta"]}
         assert lists_property({"base": metas(300)}) == {}
 
     @pytest.mark.parametrize(
         "text", ["", "[]", "7", '{"base": 7}', '{"base": "AAAA"}', '{"base": "%"}', '{"base": "eJwDAAAAAAE="}']
     )
     def test_what_is_not_ours_counts_as_missing(self, text: str) -> None:
-        assert noted_lists({LISTS_PROPERTY: text}) == {}
+        assert inlined_lists({LISTS_PROPERTY: text}) == {}
 
     def test_names_that_lead_elsewhere_count_as_missing(self) -> None:
         outside = [replace(meta, file_name="../../other") for meta in metas(1)]
-        assert noted_lists(lists_property({"base": outside})) == {}
-        assert noted_lists(None) == noted_lists({}) == {}
+        assert inlined_lists(lists_property({"base": outside})) == {}
+        assert inlined_lists(None) == inlined_lists({}) == {}

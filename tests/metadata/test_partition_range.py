@@ -13,7 +13,7 @@ from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import EMPTY_ROW, SimpleStats
-from paimon_cli.metadata.manifests import PartitionRange, may_hold_any, partition_stats
+from paimon_cli.metadata.partition_ranges import PartitionRange, may_hold_any, partition_stats
 
 INT, STRING = parse_type("INT"), parse_type("STRING")
 

@@ -10,10 +10,10 @@ import pytest
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import (
-    ADD,
     EMPTY_ROW,
     DataFileMeta,
     DeletionVectorRange,
+    EntryKind,
     IndexFileMeta,
     IndexManifestEntry,
     ManifestEntry,
@@ -31,7 +31,7 @@ from tests.metadata.one_manifest import encode_manifest
 
 STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, (2, None))
 FILE = DataFileMeta("data-1", 10, 3, EMPTY_ROW, EMPTY_ROW, STATS, STATS, 4, 6, 0, 0, delete_row_count=2, first_row_id=0)
-ENTRY = ManifestEntry(ADD, EMPTY_ROW, 1, 2, FILE)
+ENTRY = ManifestEntry(EntryKind.ADD, EMPTY_ROW, 1, 2, FILE)
 LISTED = ManifestFileMeta("manifest-1", 10, 1, 0, STATS, 0, 0, 1, 0, 5)
 INDEX = IndexFileMeta("DELETION_VECTORS", "index-1", 40, 1, (DeletionVectorRange("data-1", 1, 22, 3),))
 
@@ -131,5 +131,7 @@ def test_numbers_that_are_possible() -> None:
 )
 def test_a_number_of_an_index_file(change: dict[str, Any], fields: list[str]) -> None:
     with pytest.raises(DamagedFile) as damage:
-        decode_index_manifest(encode_index_manifest([IndexManifestEntry(ADD, EMPTY_ROW, 0, replace(INDEX, **change))]), "i")
+        decode_index_manifest(
+            encode_index_manifest([IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, replace(INDEX, **change))]), "i"
+        )
     assert blamed(damage.value) == fields

@@ -10,7 +10,7 @@ from paimon_cli.metadata import bucket_modes
 from paimon_cli.metadata.bucket_modes import BucketMode
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_catalog import COMPACT, WRITE
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.table_options import TableOptions
 
 VECTORS, MERGED_VECTORS = {"deletion-vectors.enabled": "true"}, {"deletion-vectors.merge-on-read": "true"}
@@ -66,25 +66,25 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
 @pytest.mark.parametrize(
     ("work", "options", "keys", "refused"),
     [
-        (WRITE, {}, ("dt", "id"), None),
-        (WRITE, {}, (), None),
-        (WRITE, {"bucket": "-1"}, (), None),
-        (WRITE, {"bucket": "-1"}, ("dt", "id"), None),
+        (Operation.WRITE, {}, ("dt", "id"), None),
+        (Operation.WRITE, {}, (), None),
+        (Operation.WRITE, {"bucket": "-1"}, (), None),
+        (Operation.WRITE, {"bucket": "-1"}, ("dt", "id"), None),
         (CHANGE_ROWS, {"bucket": "-1"}, ("dt", "id"), None),
-        (WRITE, {"bucket": "-1"}, ("id",), None),
+        (Operation.WRITE, {"bucket": "-1"}, ("id",), None),
         (CHANGE_ROWS, {"bucket": "-1"}, ("id",), None),
-        (WRITE, {"bucket": "-1", "ignore-delete": "true"}, ("id",), CANNOT_MOVE),
-        (WRITE, {"bucket": "-2"}, ("dt", "id"), None),
-        (WRITE, VECTORS, ("dt", "id"), None),
+        (Operation.WRITE, {"bucket": "-1", "ignore-delete": "true"}, ("id",), CANNOT_MOVE),
+        (Operation.WRITE, {"bucket": "-2"}, ("dt", "id"), None),
+        (Operation.WRITE, VECTORS, ("dt", "id"), None),
         (RESCALE, {}, ("dt", "id"), None),
         (RESCALE, {"bucket": "-1"}, ("dt", "id"), None),
         (RESCALE, {"bucket": "-1"}, ("id",), "cannot rescale table t whose primary key lacks partition columns"),
         (RESCALE, {"bucket": "-2"}, ("dt", "id"), None),
-        (COMPACT, {}, ("dt", "id"), None),
-        (COMPACT, {"bucket": "-1"}, ("dt", "id"), None),
-        (COMPACT, {"bucket": "-2"}, ("dt", "id"), None),
-        (COMPACT, {}, (), None),
-        (COMPACT, VECTORS, (), None),
+        (Operation.COMPACT, {}, ("dt", "id"), None),
+        (Operation.COMPACT, {"bucket": "-1"}, ("dt", "id"), None),
+        (Operation.COMPACT, {"bucket": "-2"}, ("dt", "id"), None),
+        (Operation.COMPACT, {}, (), None),
+        (Operation.COMPACT, VECTORS, (), None),
         (RESCALE, {}, (), None),
         (RESCALE, {"bucket": "-1"}, (), "cannot rescale table t without buckets"),
         (CHANGE_ROWS, {}, (), None),
@@ -108,4 +108,4 @@ def test_work_is_done_or_refused_in_one_line(
 def test_limits_say_why_and_what_to_do() -> None:
     crossing = mode({"bucket": "-1"}, ("id",))
     assert crossing.limits(RESCALE) == ["a fixed number of buckets needs all partition columns in the primary key"]
-    assert "dynamic-bucket.target-row-num" in crossing.hint(RESCALE) and crossing.hint(WRITE) == ""
+    assert "dynamic-bucket.target-row-num" in crossing.hint(RESCALE) and crossing.hint(Operation.WRITE) == ""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
-from paimon_cli.maintain import http_report
+from paimon_cli.maintain import mark_done
 from paimon_cli.metastore import hive_client, rest_client
 from paimon_cli.metastore.hive_client import HiveAddress
 from paimon_cli.metastore.settings import find_metastore
@@ -59,8 +59,8 @@ def bounded(call: Callable[[], object], seconds: float = 4.0) -> Exception:
 
 @pytest.mark.parametrize("kind", REST)
 def test_answers_of_a_rest_catalog(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_client, "REQUEST_SECONDS", 1)
-    monkeypatch.setattr(rest_client, "MOST_BYTES", MEGABYTE)
+    monkeypatch.setattr(rest_client, "_REQUEST_SECONDS", 1)
+    monkeypatch.setattr(rest_client, "_MOST_BYTES", MEGABYTE)
 
     def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:
         connection.recv(65536)
@@ -201,7 +201,7 @@ HIVE: Sent = {
 @pytest.mark.parametrize("kind", HIVE)
 def test_answers_of_a_hive_metastore(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hive_client, "CALL_SECONDS", 1)
-    monkeypatch.setattr(hive_client, "MOST_BYTES", MEGABYTE)
+    monkeypatch.setattr(hive_client, "_MOST_BYTES", MEGABYTE)
     monkeypatch.setattr(hive_client, "MOST_STRUCTS", 1000)
 
     def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:
@@ -345,7 +345,7 @@ def test_answers_to_a_report(kind: str) -> None:
     with answering(answers) as port:
         address = WebAddress.parse(f"http://127.0.0.1:{port}/x")
         assert address is not None
-        client = WebClient(address, Bounds(1, http_report._MOST_BYTES, checked_addresses))
+        client = WebClient(address, Bounds(1, mark_done._MOST_BYTES, checked_addresses))
         begin = time.monotonic()
         with pytest.raises(NoAnswer):
             client.send("POST", address.path, b"{}", {})

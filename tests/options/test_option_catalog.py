@@ -25,7 +25,7 @@ from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions
 from tests.vectors import load
 
 KEYS = Path(__file__).parent / "paimon_option_keys.tsv"
-READING, WRITING = {option_catalog.OPEN, option_catalog.SCAN}, {"write", "compact", "commit", "tag"}
+READING, WRITING = {option_catalog.Operation.OPEN, option_catalog.Operation.SCAN}, {"write", "compact", "commit", "tag"}
 
 
 def known(key: str) -> Option:

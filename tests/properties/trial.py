@@ -19,7 +19,7 @@ from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, rollback_target
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE
 from paimon_cli.read.scan_plan import plan_scan
@@ -131,7 +131,7 @@ class Trial:
         """Note the rows of a commit, with the files in which they wait to be compacted."""
         fresh = range(max(self.states, default=0) + 1, (self.context.snapshots.latest_id() or 0) + 1)
         deltas = (self.context.manifests.delta_entries(self.context.snapshots.get(number)) for number in fresh)
-        added = (entry.file for entries in deltas for entry in entries if entry.kind == ADD)
+        added = (entry.file for entries in deltas for entry in entries if entry.kind == EntryKind.ADD)
         self.commits.append(Commit(tuple(changes), frozenset(file.file_name for file in added)))
         self.look()
 

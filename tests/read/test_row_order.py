@@ -14,7 +14,7 @@ import pytest
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
 from paimon_cli.pieces import PIECES
-from paimon_cli.read.selection import in_order, parse_order
+from paimon_cli.read.selection import parse_order, rows_in_order
 from tests.ingest.input_files import schema_of
 from tests.nightly import at_night
 
@@ -75,9 +75,9 @@ ROWS: list[dict[str, Any]] = [
 def test_orders(order: str, keys: list[int]) -> None:
     batches = [pa.RecordBatch.from_pylist([row], schema=ARROW) for row in ROWS]
     parsed = parse_order(order, SCHEMA)
-    assert [k for batch in in_order(batches, parsed) for k in batch["k"].to_pylist()] == keys
+    assert [k for batch in rows_in_order(batches, parsed) for k in batch["k"].to_pylist()] == keys
     for limit in (0, 1, 3, 9):
-        assert [k for batch in in_order(batches, parsed, limit) for k in batch["k"].to_pylist()] == keys[:limit]
+        assert [k for batch in rows_in_order(batches, parsed, limit) for k in batch["k"].to_pylist()] == keys[:limit]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_orders(order: str, keys: list[int]) -> None:
 )
 def test_refused_orders(order: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        list(in_order([pa.RecordBatch.from_pylist(ROWS, schema=ARROW)], parse_order(order, SCHEMA)))
+        list(rows_in_order([pa.RecordBatch.from_pylist(ROWS, schema=ARROW)], parse_order(order, SCHEMA)))
     assert message in str(caught.value)
 
 
@@ -119,5 +119,5 @@ def test_runs_on_disk_give_the_same(order: str, limit: int | None, monkeypatch: 
     monkeypatch.setattr(PIECES, "spilled_batch_bytes", 3_000)
     monkeypatch.setattr(PIECES, "max_merged_runs", 4)
     monkeypatch.setattr(PIECES, "top_rows", 1_000)
-    found = list(in_order(_many(20_000, seed=1), parsed, limit))
+    found = list(rows_in_order(_many(20_000, seed=1), parsed, limit))
     assert [k for batch in found for k in batch["k"].to_pylist()] == expected

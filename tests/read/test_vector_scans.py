@@ -19,7 +19,7 @@ from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_rows, read_schema
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind, merge_rows, read_schema
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import in_parts
@@ -176,7 +176,13 @@ def test_a_file_read_alone_has_the_same_rows_at_the_same_positions(
 def test_kinds_are_spared_only_where_no_row_is_a_retraction(tmp_path: Path, file_format: str) -> None:
     options = {"deletion-vectors.enabled": "true", "file.format": file_format, "file.block-size": "16 kb"}
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options=options)
-    kinds = np.array([INSERT] * 1024 + [UPDATE_AFTER] * 1024 + [DELETE] * 1024 + [INSERT, UPDATE_BEFORE] * 512, np.int8)
+    kinds = np.array(
+        [RowKind.INSERT] * 1024
+        + [RowKind.UPDATE_AFTER] * 1024
+        + [RowKind.DELETE] * 1024
+        + [RowKind.INSERT, RowKind.UPDATE_BEFORE] * 512,
+        np.int8,
+    )
     keys = pa.array(np.arange(len(kinds), dtype=np.int32))
     bucket_id = BucketId(EMPTY_ROW, 0)
     writer = DataFileWriter(context, bucket_id, level=1, source=SOURCE_COMPACT, names=DataFileNames(context))
@@ -186,13 +192,13 @@ def test_kinds_are_spared_only_where_no_row_is_a_retraction(tmp_path: Path, file
         writer.write(rows.set_column(rows.schema.get_field_index(VALUE_KIND), VALUE_KIND, here))
     (file,) = writer.close()
 
-    def read(spares_kinds: bool) -> list[pa.RecordBatch]:
-        part = FilePart(spares_kinds=spares_kinds)
+    def read(omits_kinds: bool) -> list[pa.RecordBatch]:
+        part = FilePart(omits_kinds=omits_kinds)
         return [batch for _, batch in read_part(context, bucket_id, file, [VALUE_KIND, "v"], 512, part)]
 
     assert [kind for batch in read(False) for kind in batch.column(VALUE_KIND).to_pylist()] == kinds.tolist()
     spared = [row for batch in read(True) if VALUE_KIND not in batch.schema.names for row in batch.column("v").to_pylist()]
-    assert set(kinds[spared].tolist()) == ({INSERT, UPDATE_AFTER} if file_format == "parquet" else set())
+    assert set(kinds[spared].tolist()) == ({RowKind.INSERT, RowKind.UPDATE_AFTER} if file_format == "parquet" else set())
     bucket = BucketFiles(*bucket_id, 1, (file,), ())
     shown = [key for batch in read_bucket(context, bucket, ["v"]) for key in batch.column("v").to_pylist()]
     assert shown == np.flatnonzero(kinds & 1 == 0).tolist()

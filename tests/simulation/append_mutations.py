@@ -14,7 +14,7 @@ from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.compact import append_rewriter
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs import append_change
-from paimon_cli.metadata.data_file import ADD, CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage, EntryKind
 from paimon_cli.pieces import PIECES
 from tests.simulation.mutation import Patch, both, nothing, planted_in
 
@@ -34,7 +34,7 @@ def files_that_another_delete_has_replaced() -> Patch:
     """The commit ignores that the files to remove are gone."""
 
     def lenient(context: Any, latest: Any, changes: Any) -> Any:
-        return [], [entry for entry in changes.entries if entry.kind == ADD]
+        return [], [entry for entry in changes.entries if entry.kind == EntryKind.ADD]
 
     return patch.object(files_conflict, "check_data_files", lenient)
 

@@ -30,7 +30,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import table_change, write_job, write_request
 from paimon_cli.lab.simulation.sim_storage import SimStorage
 from paimon_cli.maintain.end_of_history import EndOfHistory
-from paimon_cli.metadata.data_file import ADD, ALL_FILES, CommitMessage, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import ALL_FILES, CommitMessage, EntryKind, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from tests.simulation.mutation import Patch, both, planted_in
@@ -185,7 +185,7 @@ def retry_after_unknown_as_if_lost() -> Patch:
 @planted_in("writer-writer")
 def hint_before_publication() -> Patch:
     def planted(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
-        snapshot_publish.announce(context, snapshot)
+        snapshot_publish.write_latest_hint(context, snapshot)
         return publish(context, snapshot, base)
 
     return patch.object(committer, "publish", planted)
@@ -296,7 +296,7 @@ def merging_drops_deletes_of_older_manifests() -> Patch:
 
     def only_added(table: FileTable) -> FileTable:
         left = real(table)
-        return left._without(left.numbers("kinds") != ADD)
+        return left._without(left.numbers("kinds") != EntryKind.ADD)
 
     return patch.object(FileTable, "net", only_added)
 
@@ -304,7 +304,7 @@ def merging_drops_deletes_of_older_manifests() -> Patch:
 @planted_in("merged-at-once")
 def merging_forgets_deletes() -> Patch:
     """ADD and DELETE of a file meet in one manifest, and the ADD survives."""
-    return patch.object(FileTable, "net", lambda table: table._without(table.numbers("kinds") != ADD))
+    return patch.object(FileTable, "net", lambda table: table._without(table.numbers("kinds") != EntryKind.ADD))
 
 
 @planted_in("compactor-compactor")

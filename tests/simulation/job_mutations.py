@@ -14,7 +14,7 @@ from paimon_cli.lab.simulation.sim_storage import YOUNG
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, retention, used_names
 from paimon_cli.maintain.needed_files import metadata_paths
 from paimon_cli.maintain.retention import expiring_range, tagged_snapshots
-from paimon_cli.metadata.data_file import DELETE, CommitMessage, ManifestEntry
+from paimon_cli.metadata.data_file import CommitMessage, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.simulation.commit_mutations import files_conflict_unchecked
 from tests.simulation.mutation import Patch, both, planted_in
@@ -134,7 +134,7 @@ def expiry_asks_for_tags_too_early() -> Patch:
 @planted_in("upgrades-expiry")
 def expiry_deletes_upgraded_files() -> Patch:
     def deleted(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
-        return [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == DELETE]
+        return [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.DELETE]
 
     return patch.object(expire_snapshots, "files_made_dead", deleted)
 

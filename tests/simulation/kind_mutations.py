@@ -87,9 +87,9 @@ def new_keys_are_not_in_the_index() -> Patch:
 @planted_in("cross-partition-writers-of-a-key")
 def homes_of_keys_unchecked() -> Patch:
     """Two writers take a key out of one partition, each into another."""
-    return patch.object(committer.Committer, "_checks_of_homes", lambda self, identity, messages: [])
+    return patch.object(committer.Committer, "_checks_of_locations", lambda self, identity, messages: [])
 
 
 @planted_in("cross-partition-writer-overwriter")
 def homes_of_keys_of_an_overwrite_unchecked() -> Patch:
-    return patch.object(committer.Committer, "_checks_of_homes", lambda self, identity, messages: [])
+    return patch.object(committer.Committer, "_checks_of_locations", lambda self, identity, messages: [])

@@ -17,7 +17,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table, manifests
 from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
 from paimon_cli.metadata.manifest_table import ManifestTable
-from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests, partition_stats
+from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests
+from paimon_cli.metadata.partition_ranges import partition_stats
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 

@@ -17,11 +17,11 @@ from paimon_cli.lab.simulation.actor_jobs import (
     tagger,
     writer,
 )
-from paimon_cli.lab.simulation.paper_files import DELETE, INSERT
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_incrementer, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, LOST_ANSWER
+from paimon_cli.metadata.data_file_schema import RowKind
 from tests.simulation import (
     append_scenarios,
     kind_scenarios,
@@ -178,7 +178,7 @@ def _() -> Scenario:
 @planned("merged-manifests")
 def _() -> Scenario:
     """Neighbours are merged, and the DELETE of a compaction lies in another group than its ADD."""
-    many = {bucket: ((10 * bucket, INSERT, "m"), (10 * bucket + 1, INSERT, "m")) for bucket in range(32)}
+    many = {bucket: ((10 * bucket, RowKind.INSERT, "m"), (10 * bucket + 1, RowKind.INSERT, "m")) for bucket in range(32)}
     jobs = (writer("a", rows(0, 6, value="a1"), rows(0, 7, value="a2")), writer("b", rows(1, 11, value="b")))
     made = Scenario("merged-manifests", jobs, {"bucket": "32", "manifest.target-file-size": "2200 b"})
     return after(made, (in_turn(writer("first", many), compactor(buckets=(0,))),))
@@ -194,7 +194,7 @@ def _() -> Scenario:
 @planned("tombstones")
 def _() -> Scenario:
     """A minor compaction above a level with older rows must keep retractions."""
-    before = in_turn(writer("first", rows(0, *range(1, 40))), compactor(), writer("second", rows(0, 1, kind=DELETE)))
+    before = in_turn(writer("first", rows(0, *range(1, 40))), compactor(), writer("second", rows(0, 1, kind=RowKind.DELETE)))
     jobs = (writer("a", rows(0, 2, value="a")), compactor("minor"))
     return after(Scenario("tombstones", jobs, {"num-sorted-run.compaction-trigger": "2", "num-levels": "6"}), (before,))
 
@@ -297,7 +297,7 @@ def _() -> Scenario:
 @planned("real-writers-compactor")
 def _() -> Scenario:
     jobs = (
-        real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=DELETE)),
+        real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=RowKind.DELETE)),
         real_writer("b", rows(0, 11, 12, value="b")),
         real_compactor(),
     )
@@ -329,7 +329,7 @@ def _() -> Scenario:
 def _() -> Scenario:
     """Both writers compact after each flush, and so does a dedicated job: the late writer keeps its rows."""
     jobs = (
-        real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=DELETE)),
+        real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=RowKind.DELETE)),
         real_writer("b", rows(0, 11, 12, value="b")),
         real_compactor(),
         expirer(),

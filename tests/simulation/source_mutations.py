@@ -20,7 +20,7 @@ def hash_indexes_of_a_source_unchecked() -> Patch:
 @planted_in("source-writers-across-partitions")
 def homes_of_keys_of_a_source_unchecked() -> Patch:
     """Two writers take a key out of one partition, each into another."""
-    return patch.object(committer.Committer, "_checks_of_homes", lambda self, identity, messages: [])
+    return patch.object(committer.Committer, "_checks_of_locations", lambda self, identity, messages: [])
 
 
 @planted_in("source-writer-compactor")

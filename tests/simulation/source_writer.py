@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.actor_jobs import run_and_report
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
 from paimon_cli.lab.simulation.real_jobs import OPS
 from paimon_cli.lab.simulation.scenario import Scenario
+from paimon_cli.options.choices import CompactionMode
 from paimon_cli.spark.source_writing import BATCH_DIGITS, StreamWriter, TaskMessage
 from paimon_cli.spark.task_rows import FrameRows
 
@@ -42,7 +43,7 @@ def source_writer(user: str, *batches: BucketRows, repeatable: bool = False, ove
 
 def _write(actor: Actor, batch: BucketRows, identity: CommitIdentity, query: str, overwrite: bool) -> None:
     """One write of a DataFrame in two partitions. If a task fails, Spark has the files of the others deleted."""
-    request = WriteRequest(FrameRows(), op_column="_op", overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION)
+    request = WriteRequest(FrameRows(), op_column="_op", overwrite=overwrite, allow_empty=True, compaction=CompactionMode.NONE)
     plan = plan_write(actor.context, request, identity.user)
     writer = StreamWriter(plan, request, RealEngine(actor.disk, (identity, repr(batch))))
     messages: list[TaskMessage] = []

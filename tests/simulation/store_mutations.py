@@ -27,7 +27,7 @@ def second_snapshot_of_a_commit_builds_on_that_of_the_plan() -> Patch:
     def hint_alone(context: TableContext, snapshot: Snapshot) -> None:
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 
-    return patch.object(committer, "announce", hint_alone)
+    return patch.object(committer, "write_latest_hint", hint_alone)
 
 
 @planted_in("remote-update-and-write")

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, rows, writer
-from paimon_cli.lab.simulation.paper_files import DELETE
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_updater, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import LOCK, Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, REQUEST_FAULTS, STORE_PUT_FAULTS
+from paimon_cli.metadata.data_file_schema import RowKind
 from tests.simulation.named_scenarios import planned, scenario
 
 STORE_FAULTS = (CRASH, *STORE_PUT_FAULTS, *REQUEST_FAULTS)
@@ -42,7 +42,7 @@ FIRST = real_writer("first", rows(0, 1, 2, 3))
 @planned("remote-inline-writer-expiry")
 def _() -> Scenario:
     """Nothing competes with the compactions of the writer, so each of its commits publishes two snapshots."""
-    jobs = (real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=DELETE)), expirer())
+    jobs = (real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=RowKind.DELETE)), expirer())
     made = Scenario("remote-inline-writer-expiry", jobs, {**INLINE, **VECTORS}, faults=STORE_FAULTS, max_faults=1)
     return after(replace(made, is_remote=True, files_vanish=True, real_files=True), (FIRST,))
 

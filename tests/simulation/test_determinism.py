@@ -16,13 +16,13 @@ from paimon_cli.lab.simulation.exploration import Result, explore
 from paimon_cli.lab.simulation.real_files import forget
 from paimon_cli.lab.simulation.run import Run, replay
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import Step, parse_schedule, schedule_text
+from paimon_cli.lab.simulation.schedule import ScheduledStep, parse_schedule, schedule_text
 from tests.simulation.scenarios import scenario
 
 ROOT = Path(__file__).parents[2]
 
 
-def _random_schedule(name: str, seed: int) -> tuple[list[Step], str]:
+def _random_schedule(name: str, seed: int) -> tuple[list[ScheduledStep], str]:
     """A schedule to its end, and the digest of the disk that it leaves."""
     chance = random.Random(seed)
     run = Run(scenario(name))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.lab.simulation.exploration import Finding, Result
+from paimon_cli.lab.simulation.exploration import FailedSchedule, Result
 from scripts.nightly import simulate
 from scripts.nightly.simulate import Done, Task, add_to_results, without_finished
 
@@ -49,7 +49,7 @@ def test_searches_are_left_out_only_if_they_are_the_same_and_found_nothing(tmp_p
     file = tmp_path / "results.jsonl"
     more = [Task(RANDOM.measure, RANDOM.scenario, schedules=200, seed=1), Task(RANDOM.measure, RANDOM.scenario, 100, seed=2)]
     found = Result("remote-twins", schedules=3, complete=True)
-    found.findings = [Finding("remote-twins", "0,1", ("a lost row",))]
+    found.findings = [FailedSchedule("remote-twins", "0,1", ("a lost row",))]
     add_to_results(file, Done(SEARCH, found, (), 0.1))
     add_to_results(file, done(RANDOM))
     assert without_finished([SEARCH, RANDOM, *more], file) == [SEARCH, *more]

@@ -1,4 +1,4 @@
-"""The same with nothing on paper: real Parquet, `update` jobs, rows read by the shipped reader after every commit."""
+"""The same without JSON files: real Parquet, `update` jobs, rows read by the shipped reader after every commit."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from paimon_cli.lsm import changelog
 from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.maintain import expire_snapshots, needed_files, used_names
 from paimon_cli.metadata.data_file import CommitMessage, IndexManifestEntry
-from paimon_cli.metadata.data_file_schema import UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.simulation.mutation import Patch, both, nothing, planted_in
 
@@ -283,12 +283,12 @@ def _kinds(rows: pa.RecordBatch) -> np.ndarray:
 
 @planted_in("lookup-levels")
 def update_after_without_update_before() -> Patch:
-    return _changed_rows(lambda rows: rows.filter(pa.array(_kinds(rows) != UPDATE_BEFORE)))
+    return _changed_rows(lambda rows: rows.filter(pa.array(_kinds(rows) != RowKind.UPDATE_BEFORE)))
 
 
 @planted_in("full-changelog-compactors")
 def update_before_without_update_after() -> Patch:
-    return _changed_rows(lambda rows: rows.filter(pa.array(_kinds(rows) != UPDATE_AFTER)))
+    return _changed_rows(lambda rows: rows.filter(pa.array(_kinds(rows) != RowKind.UPDATE_AFTER)))
 
 
 @planted_in("lookup-levels")

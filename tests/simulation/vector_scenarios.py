@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from paimon_cli.lab.simulation.actor import Job
 from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, litterer, orphan_remover, rows, tagger
-from paimon_cli.lab.simulation.paper_files import DELETE
 from paimon_cli.lab.simulation.real_jobs import level_compactor, real_compactor, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
+from paimon_cli.metadata.data_file_schema import RowKind
 from tests.simulation.named_scenarios import ALL_FAULTS, CRASHES, planned
 
 VECTORS = {"bucket": "1", "write-only": "true", "deletion-vectors.enabled": "true"}
@@ -25,7 +25,7 @@ LIFTED = in_turn(
     level_compactor([0], 4),
 )
 """A file at level 5, and one at level 4 whose key is marked in it."""
-LEVELS = in_turn(LIFTED, real_writer("third", rows(0, 2, 3, value="t"), rows(0, 1, kind=DELETE)))
+LEVELS = in_turn(LIFTED, real_writer("third", rows(0, 2, 3, value="t"), rows(0, 1, kind=RowKind.DELETE)))
 """In addition two files of level 0: one more change of a row, and a delete."""
 FLAT = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_compactor(), real_writer("second", rows(0, 2, 5, value="s")))
 
@@ -232,7 +232,7 @@ def _() -> Scenario:
 
 def _many(name: str, options: Mapping[str, str]) -> Scenario:
     jobs = (
-        real_writer("a", rows(0, 3, 6, value="a"), rows(0, 2, kind=DELETE)),
+        real_writer("a", rows(0, 3, 6, value="a"), rows(0, 2, kind=RowKind.DELETE)),
         level_compactor([0], 3),
         level_compactor([3, 4, 5], 5),
         real_compactor(),
@@ -259,7 +259,7 @@ def _() -> Scenario:
 @planned("input-changelog-many")
 def _() -> Scenario:
     jobs = (
-        real_writer("a", rows(0, 3, 6, value="a"), rows(0, 2, kind=DELETE)),
+        real_writer("a", rows(0, 3, 6, value="a"), rows(0, 2, kind=RowKind.DELETE)),
         real_writer("b", rows(0, 7, 8, value="b")),
         real_compactor(),
         expirer(2),
@@ -270,7 +270,12 @@ def _() -> Scenario:
 
 @planned("full-changelog-many")
 def _() -> Scenario:
-    jobs = (real_writer("a", rows(0, 3, 6, value="a"), rows(0, 2, kind=DELETE)), real_compactor(), real_compactor(), expirer(2))
+    jobs = (
+        real_writer("a", rows(0, 3, 6, value="a"), rows(0, 2, kind=RowKind.DELETE)),
+        real_compactor(),
+        real_compactor(),
+        expirer(2),
+    )
     return _made("full-changelog-many", FULL, FLAT, *jobs, max_faults=2, files_vanish=True)
 
 

@@ -162,7 +162,7 @@ class TestWithoutConditionalPut:
 
 
 def open_table(url: str, options: dict[str, str], tmp_path: Path) -> TableContext:
-    """A table of `commit_tables`, whose files exist on paper only."""
+    """A table of `commit_tables`, whose data files do not exist."""
     storage, root = storage_for_url(url, options)
     SchemaHistory(storage, TableLayout(root)).commit(make_table(tmp_path / "elsewhere").schema)
     return TableContext.open(url, storage_options=options)

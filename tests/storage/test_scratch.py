@@ -14,7 +14,7 @@ import pytest
 
 from paimon_cli.errors import NotSupported
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.whole_file import LOCK, ScratchDirectory, ScratchStorage
+from paimon_cli.storage.whole_file import IN_USE, ScratchDirectory, ScratchStorage
 
 HOLDER = """
 import sys
@@ -86,17 +86,17 @@ def test_directories_without_a_lock_and_of_others_stay(tmp_path: Path, monkeypat
     (tmp_path / "paimon-cli-without").mkdir()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / LOCK).touch()
+    (elsewhere / IN_USE).touch()
     (tmp_path / "paimon-cli-link").symlink_to(elsewhere)
     (tmp_path / "paimon-cli-linked-lock").mkdir()
-    (tmp_path / "paimon-cli-linked-lock" / LOCK).symlink_to(elsewhere / LOCK)
+    (tmp_path / "paimon-cli-linked-lock" / IN_USE).symlink_to(elsewhere / IN_USE)
     (tmp_path / "paimon-cli-pipe").mkdir()
     os.mkfifo(tmp_path / "paimon-cli-pipe" / "file")
     before = sorted(tmp_path.rglob("*"))
     ScratchDirectory("trial", str(tmp_path)).remove()
     assert sorted(tmp_path.rglob("*")) == before
 
-    (tmp_path / "paimon-cli-without" / LOCK).touch()
+    (tmp_path / "paimon-cli-without" / IN_USE).touch()
     monkeypatch.setattr("os.getuid", lambda: os.geteuid() + 1)
     ScratchDirectory("trial", str(tmp_path)).remove()
     assert (tmp_path / "paimon-cli-without").exists()

@@ -26,6 +26,7 @@ from paimon_cli.storage.catalog_options import (
     split_options,
     store_options,
 )
+from paimon_cli.storage.directories import ancestors
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.injected import (
     BelatedClock,
@@ -39,7 +40,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.lock_table import HeldLock
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.redaction import names_secret, redact, without_user_info
-from paimon_cli.storage.storage import ancestors, delete_all, first_entries, keep_deleted, remove_empty_directory
+from paimon_cli.storage.storage import delete_all, first_entries, keep_deleted, remove_empty_directory
 from tests.commit.commit_tables import SteppingClock
 
 

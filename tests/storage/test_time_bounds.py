@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, TookTooLong, UsageError
-from paimon_cli.lab.simulation.requests_in_turn import IN_TURN
+from paimon_cli.lab.simulation.actor import IN_TURN
 from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.memory_storage import MemoryStorage

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
-from paimon_cli.inspect.findings.examined_table import MIXED_COUNTS, OTHER_COUNT, RECENT, ExaminedTable
-from paimon_cli.inspect.findings.finding import ADVICE, BUCKETS, ERROR, OK, WARNING, Figure, Finding, rule, well
+from paimon_cli.inspect.findings.examined_table import RECENT, ExaminedTable
+from paimon_cli.inspect.findings.finding import ADVICE, ERROR, OK, WARNING, Code, Figure, Finding, Topic, rule, well
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.options.table_options import MB
 
@@ -25,7 +25,7 @@ buckets are the parallelism that its owner chose for what is still to come.
 SIZES = TOO_BIG, BIG, SMALL = "PD020", "PA001", "PA002"
 
 
-@rule(BUCKETS, TOO_BIG, BIG, SMALL)
+@rule(Topic.BUCKETS, TOO_BIG, BIG, SMALL)
 def buckets_have_a_good_size(table: ExaminedTable) -> Iterator[Finding]:
     """Compare the bytes per bucket with Paimon's recommendation.
 
@@ -90,7 +90,7 @@ def good_bucket_count(sizes: Sequence[int]) -> int:
 
 
 def _count_is_new(table: ExaminedTable) -> bool:
-    """Whether the bucket count was changed within the recent commits, as by `rescale`: whoever chose it knew the sizes."""
+    """Whether the bucket count was changed within the recent commits, as by `rescale`: the one who chose it knew the sizes."""
     schemas = table.context.schemas
     newest_first = (schemas.get(number) for number in reversed(schemas.ids()))
     for schema, before in pairwise(newest_first):
@@ -99,7 +99,7 @@ def _count_is_new(table: ExaminedTable) -> bool:
     return False
 
 
-@rule(BUCKETS, OTHER_COUNT)
+@rule(Topic.BUCKETS, Code.OTHER_COUNT)
 def bucket_counts_agree(table: ExaminedTable) -> Iterator[Finding]:
     """Partitions with another bucket count than the option, which writers refuse."""
     option = table.context.options.bucket
@@ -110,10 +110,10 @@ def bucket_counts_agree(table: ExaminedTable) -> Iterator[Finding]:
         message = f"{message}; writers refuse {'it' if len(others) == 1 else 'them'}"
         command = f"paimon-cli rescale {table.argument} --buckets {option} --yes"
         figures = {"bucket": option, "partitions": total, "partitions_with_another_count": len(others)}
-        yield Finding(OTHER_COUNT, ERROR, "buckets", message, command, figures=figures, threshold=f"bucket={option}")
+        yield Finding(Code.OTHER_COUNT, ERROR, "buckets", message, command, figures=figures, threshold=f"bucket={option}")
 
 
-@rule(BUCKETS, MIXED_COUNTS)
+@rule(Topic.BUCKETS, Code.MIXED_COUNTS)
 def each_partition_has_one_count(table: ExaminedTable) -> Iterator[Finding]:
     """Partitions with files of several bucket counts, so that a key may be in two buckets."""
     mixed = table.mixed_partitions
@@ -124,4 +124,4 @@ def each_partition_has_one_count(table: ExaminedTable) -> Iterator[Finding]:
         command = f"paimon-cli repair {table.argument} --only stale-buckets --apply --yes"
         figures: dict[str, Figure] = {"partitions": len(mixed), "counts": counts}
         message = f"{message}; a key may be read twice"
-        yield Finding(MIXED_COUNTS, ERROR, "buckets", message, command, figures=figures, threshold="1 count in a partition")
+        yield Finding(Code.MIXED_COUNTS, ERROR, "buckets", message, command, figures=figures, threshold="1 count in a partition")

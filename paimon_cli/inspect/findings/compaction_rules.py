@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
 
+import numpy as np
+
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
-from paimon_cli.inspect.findings.commit_rhythm import commit_rhythm
-from paimon_cli.inspect.findings.examined_table import (
-    CROWDED,
-    DUE,
-    HIDDEN,
-    MANY_SMALL_FILES,
-    POSTPONED,
-    RECENT,
-    STALLED,
-    ExaminedTable,
-)
-from paimon_cli.inspect.findings.finding import (
-    ADVICE,
-    COMPACTION,
-    ERROR,
-    OK,
-    OPTIONS,
-    REPLAY,
-    SMALL_FILES,
-    WARNING,
-    Figure,
-    Finding,
-    rule,
-    well,
-)
-from paimon_cli.metadata.snapshot import APPEND, COMPACT
+from paimon_cli.inspect.findings.examined_table import MANY_SMALL_FILES, RECENT, ExaminedTable
+from paimon_cli.inspect.findings.finding import ADVICE, ERROR, OK, REPLAY, WARNING, Code, Figure, Finding, Topic, rule, well
+from paimon_cli.metadata.data_file import EntryKind
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.redaction import shown_name
 
@@ -40,23 +24,23 @@ WORTH_IT = 0.8
 """A setting is suggested only if it saves at least a fifth of what it affects."""
 
 
-@rule(COMPACTION, STALLED)
+@rule(Topic.COMPACTION, Code.STALLED)
 def writers_need_not_wait(table: ExaminedTable) -> Iterator[Finding]:
     """Due buckets whose sorted runs have reached the stop trigger, at which writers that compact wait."""
-    over = table.in_need(STALLED)
+    over = table.in_need(Code.STALLED)
     if over:
         stop, most = table.context.options.stop_trigger, max(table.due[bucket.bucket_id].runs_before for bucket in over)
         figures = {"buckets": len(over), "most_sorted_runs": most, "stop_trigger": stop}
         message = f"{len(over)} of {len(table.buckets)} buckets have up to {most} sorted runs; writers wait from {stop} on"
         threshold = f"{stop} sorted runs (num-sorted-run.stop-trigger)"
         command = table.compacted("--strategy minor")
-        yield Finding(STALLED, WARNING, "sorted runs", message, command, figures=figures, threshold=threshold)
+        yield Finding(Code.STALLED, WARNING, "sorted runs", message, command, figures=figures, threshold=threshold)
 
 
-@rule(COMPACTION, DUE)
+@rule(Topic.COMPACTION, Code.DUE)
 def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     """Buckets in which the triggers of the table pick files to compact, as `compact --dry-run --strategy minor` shows."""
-    due = table.in_need(DUE)
+    due = table.in_need(Code.DUE)
     options, has_keys = table.context.options, table.context.mode.has_keys
     trigger = options.compaction_trigger if has_keys else options.compaction_min_file_num
     most = max((decision.runs_before for decision in table.decisions.values()), default=0)
@@ -74,10 +58,12 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     held = f"up to {counted(most, unit)}, trigger {trigger}"
     message = f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {reasons}; {held}"
     threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
-    yield Finding(DUE, WARNING, "compaction", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold)
+    yield Finding(
+        Code.DUE, WARNING, "compaction", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold
+    )
 
 
-@rule(OPTIONS, "PD013")
+@rule(Topic.OPTIONS, "PD013")
 def something_compacts(table: ExaminedTable) -> Iterator[Finding]:
     """A write-only table without a compaction job.
 
@@ -91,7 +77,7 @@ def something_compacts(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("PD013", ERROR, "compaction", message, command, figures=figures, threshold=f"{RECENT} commits")
 
 
-@rule(OPTIONS, "PD014")
+@rule(Topic.OPTIONS, "PD014")
 def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
     """Several users compact concurrently, so that their compactions conflict.
 
@@ -118,25 +104,25 @@ def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("PD014", WARNING, "compaction", message, command, figures=figures, threshold="1 user")
 
 
-@rule(COMPACTION, POSTPONED)
+@rule(Topic.COMPACTION, Code.POSTPONED)
 def no_row_waits_for_its_bucket(table: ExaminedTable) -> Iterator[Finding]:
     """Postponed rows, which plain reads do not show until a compaction."""
-    waiting = [file for bucket in table.in_need(POSTPONED) for file in bucket.files]
+    waiting = [file for bucket in table.in_need(Code.POSTPONED) for file in bucket.files]
     if waiting:
         rows, files = sum(file.row_count for file in waiting), len(waiting)
         message = f"{counted(rows, 'row')} in {counted(files, 'file')} wait for their buckets; plain reads do not show them"
-        yield _waiting(table, POSTPONED, "postponed rows", message, rows, files)
+        yield _waiting(table, Code.POSTPONED, "postponed rows", message, rows, files)
 
 
-@rule(COMPACTION, HIDDEN)
+@rule(Topic.COMPACTION, Code.HIDDEN)
 def no_flushed_row_waits(table: ExaminedTable) -> Iterator[Finding]:
     """Rows of level 0 that reads do not show until a compaction, in tables with deletion vectors or first-row."""
     mode = table.context.mode
-    waiting = [f for bucket in table.in_need(HIDDEN) for f in bucket.files if mode.hides(bucket.bucket, f.level)]
+    waiting = [f for bucket in table.in_need(Code.HIDDEN) for f in bucket.files if mode.hides(bucket.bucket, f.level)]
     if waiting:
         rows, files = sum(file.row_count for file in waiting), len(waiting)
         message = f"{counted(rows, 'stored record')} in {counted(files, 'file')} of level 0 wait; reads do not show them"
-        yield _waiting(table, HIDDEN, "level 0", message, rows, files)
+        yield _waiting(table, Code.HIDDEN, "level 0", message, rows, files)
 
 
 def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: int, files: int) -> Finding:
@@ -145,7 +131,7 @@ def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: 
     return Finding(code, WARNING, subject, message, command, figures=figures, threshold="0 records")
 
 
-@rule(SMALL_FILES, CROWDED)
+@rule(Topic.SMALL_FILES, Code.CROWDED)
 def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     """Buckets with many small files that a full compaction would combine.
 
@@ -160,12 +146,12 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
         "average_bytes": sum(file.file_size for file in files) // max(1, len(files)),
         "target_bytes": target,
     }
-    rhythm, said = commit_rhythm(table)
+    per_commit, said = _commit_figures(table)
     is_or_are = "is" if small == 1 else "are"
     message = f"{small} of {counted(len(files), 'file')} {is_or_are} smaller than a tenth of {human_size(target)}{said}"
     crowded = table.crowded
     if not crowded:
-        yield Finding("", OK, "small files", message, figures=figures | rhythm)
+        yield Finding("", OK, "small files", message, figures=figures | per_commit)
         return
     held = sum(len(bucket.files) for bucket in crowded)
     message = (
@@ -174,10 +160,10 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     )
     command = table.compacted("--strategy full")
     threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
-    yield Finding(CROWDED, WARNING, "small files", message, command, figures=figures | rhythm, threshold=threshold)
+    yield Finding(Code.CROWDED, WARNING, "small files", message, command, figures=figures | per_commit, threshold=threshold)
 
 
-@rule(COMPACTION, "PA005", cost=REPLAY)
+@rule(Topic.COMPACTION, "PA005", cost=REPLAY)
 def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
     """Replay the table's commits with other compaction options, one at a time."""
     if not table.context.schema.primary_keys:
@@ -232,3 +218,59 @@ def _better(as_is: ScenarioRow, others: Sequence[ScenarioRow]) -> ScenarioRow | 
 def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
     names = ("commits", "compactions", "write_amplification", "read_amplification", "space_amplification", "stalls")
     return {f"{prefix}{name}": getattr(row, name) for name in names}
+
+
+DAY_MILLIS = 86_400_000
+MIN_SEEN_MILLIS = 3_600_000
+"""The shortest history from which a number of files per day is derived: a shorter one may be a burst of commits."""
+
+
+def _commit_figures(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
+    """Average files, buckets and partitions per commit, and the median time between commits: as figures and in words."""
+    added = [commit for snapshot in table.writes if (commit := _added(table, snapshot)) is not None]
+    if not added:
+        return {}, ""
+    commits = len(added)
+    files = sum(commit.files for commit in added) / commits
+    figures: dict[str, Figure] = {
+        "commits_looked_at": commits,
+        "files_per_commit": round(files, 1),
+        "buckets_per_commit": round(sum(commit.buckets for commit in added) / commits, 1),
+        "partitions_per_commit": round(sum(commit.partitions for commit in added) / commits, 1),
+    }
+    said = (
+        f"; a commit adds {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
+        f"{figures['partitions_per_commit']} partitions"
+    )
+    times = [snapshot.time_millis for snapshot in table.writes]
+    if len(times) < 2:
+        return figures, said
+    interval, seen = median(newer - older for newer, older in pairwise(times)), times[0] - times[-1]
+    seconds, looked_at = round(interval / 1000, 1), round(seen / 1000, 1)
+    figures |= {"commit_interval_seconds": seconds, "seconds_looked_at": looked_at}
+    if seen < MIN_SEEN_MILLIS or interval <= 0:
+        return figures, f"{said}; {commits} commits within {looked_at} s are too few for a daily rate"
+    per_day = round(files * DAY_MILLIS / interval)
+    return figures | {"files_per_day": per_day}, f"{said}, one every {seconds} s: {per_day:,} files a day"
+
+
+class _Added(NamedTuple):
+    """How many files a commit added, to how many buckets of how many partitions."""
+
+    files: int
+    buckets: int
+    partitions: int
+
+
+def _added(table: ExaminedTable, snapshot: Snapshot) -> _Added | None:
+    """What a commit added, counted in columns; None if its manifests cannot be read."""
+    try:
+        entries = table.context.manifests.delta_table(snapshot)
+        rows = np.flatnonzero(entries.numbers("kinds") == EntryKind.ADD)
+        if not len(rows):
+            return _Added(0, 0, 0)
+        places = np.unique(np.stack([entries.codes[rows], entries.buckets[rows]]), axis=1)
+        return _Added(len(rows), places.shape[1], len(np.unique(places[0])))
+    except (DamagedFile, NotFound) as error:
+        table.note_damage(error)
+        return None

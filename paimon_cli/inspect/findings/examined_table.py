@@ -11,6 +11,7 @@ from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.findings.finding import Code
 from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.compaction_simulation import OnCommit
 from paimon_cli.lsm.sorted_runs import count_runs
@@ -21,11 +22,6 @@ from paimon_cli.storage.threads import cached_property
 
 RECENT = 20
 """The number of recent commits that are examined."""
-POSTPONED, HIDDEN, STALLED, DUE = "PD023", "PD025", "PD012", "PD027"
-"""Codes of the findings that call for a compaction: rows wait for their buckets, or at level 0; writers wait; triggers fire."""
-
-CROWDED, OTHER_COUNT, MIXED_COUNTS = "PD011", "PD024", "PD026"
-"""Codes of other findings about single buckets: many small files, another bucket count than the option, several counts."""
 MANY_SMALL_FILES = 10
 
 
@@ -177,15 +173,15 @@ class ExaminedTable:
 
     def _need_of(self, bucket: BucketFiles) -> str | None:
         if bucket.bucket == POSTPONE_BUCKET:
-            return POSTPONED
+            return Code.POSTPONED
         mode = self.context.mode
         if mode.hides_files and any(mode.hides(bucket.bucket, file.level) for file in bucket.files):
-            return HIDDEN
+            return Code.HIDDEN
         decision = self.due.get(bucket.bucket_id)
         if decision is None:
             return None
         stop = self._stop_trigger
-        return STALLED if stop is not None and decision.runs_before >= stop else DUE
+        return Code.STALLED if stop is not None and decision.runs_before >= stop else Code.DUE
 
     @cached_property
     def _stop_trigger(self) -> int | None:
@@ -216,10 +212,10 @@ class ExaminedTable:
 
     def concerned_by(self, code: str) -> list[BucketFiles]:
         """The buckets that the finding with this code is about; none if it is about the table as a whole."""
-        if code == CROWDED:
+        if code == Code.CROWDED:
             return self.crowded
-        if code == OTHER_COUNT:
+        if code == Code.OTHER_COUNT:
             return self.other_counts
-        if code == MIXED_COUNTS:
+        if code == Code.MIXED_COUNTS:
             return [bucket for bucket in self.buckets if bucket.partition in self.mixed_partitions]
         return self.in_need(code)

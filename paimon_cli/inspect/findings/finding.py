@@ -6,12 +6,46 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from paimon_cli.options.choices import values_of
+
 OK, ADVICE, WARNING, ERROR = "ok", "advice", "warning", "error"
 SEVERITIES = (OK, ADVICE, WARNING, ERROR)
 """By rising weight. `ok`: nothing to do, only figures; `advice`: something could be better; `warning`: something should be done;
 `error`: jobs fail, or rows are at risk."""
-BUCKETS, SMALL_FILES, OPTIONS, COMPACTION, HISTORY = "buckets", "small-files", "options", "compaction", "history"
-TOPICS = (BUCKETS, SMALL_FILES, OPTIONS, COMPACTION, HISTORY)
+
+
+class Code:
+    """Codes of findings that several modules name.
+
+    First those that call for a compaction: rows wait for their buckets, or at level 0; writers wait; triggers fire. Then others
+    about buckets: many small files, another bucket count than the option, several counts. Then those about tables that cannot be
+    examined: dropped, unreadable, no answer in time; a rule has failed.
+    """
+
+    POSTPONED = "PD023"
+    HIDDEN = "PD025"
+    STALLED = "PD012"
+    DUE = "PD027"
+    CROWDED = "PD011"
+    OTHER_COUNT = "PD024"
+    MIXED_COUNTS = "PD026"
+    DROPPED = "PD028"
+    UNREADABLE = "PD030"
+    NO_ANSWER = "PD031"
+    FAILED = "PD032"
+
+
+class Topic:
+    """What a finding is about."""
+
+    BUCKETS = "buckets"
+    SMALL_FILES = "small-files"
+    OPTIONS = "options"
+    COMPACTION = "compaction"
+    HISTORY = "history"
+
+
+TOPICS = values_of(Topic)
 METADATA, LISTING, REPLAY, TOPOLOGY = "metadata", "listing", "replay", "topology"
 """What a rule costs: it reads metadata, lists all directories of the table, replays the commits of its history, or reads what
 many of them wrote.
@@ -31,7 +65,7 @@ class Finding:
     subject: str
     message: str
     command: str = ""
-    topic: str = HISTORY
+    topic: str = Topic.HISTORY
     figures: Mapping[str, Figure] = field(default_factory=dict)
     threshold: str = ""
 

@@ -9,20 +9,7 @@ from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory, TagHistory
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
-from paimon_cli.inspect.findings.finding import (
-    ADVICE,
-    BUCKETS,
-    ERROR,
-    HISTORY,
-    LISTING,
-    OK,
-    OPTIONS,
-    WARNING,
-    Figure,
-    Finding,
-    rule,
-    well,
-)
+from paimon_cli.inspect.findings.finding import ADVICE, ERROR, LISTING, OK, WARNING, Figure, Finding, Topic, rule, well
 from paimon_cli.invariants.lost_commits import lost_commits
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap, manifests_have_a_version
 from paimon_cli.invariants.version import Version
@@ -41,7 +28,7 @@ MERGED_BY_DEFAULT = 30
 """The default of `manifest.merge-min-count`. Where it is set and there are many manifests nevertheless, writers merge none."""
 
 
-@rule(HISTORY, "PD021")
+@rule(Topic.HISTORY, "PD021")
 def hints_are_right(table: ExaminedTable) -> Iterator[Finding]:
     """Hint files that name the wrong snapshot."""
     if not table.ids:
@@ -63,7 +50,7 @@ def _lost_a_commit(context: TableContext) -> bool:
         return True
 
 
-@rule(HISTORY, "PD022")
+@rule(Topic.HISTORY, "PD022")
 def numbers_are_unbroken(table: ExaminedTable) -> Iterator[Finding]:
     """A missing snapshot, or a snapshot file with a wrong number."""
     if not table.ids:
@@ -78,7 +65,7 @@ def numbers_are_unbroken(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("PD022", violation.severity, "snapshots", message, f"paimon-cli verify {table.argument}", figures=figures)
 
 
-@rule(OPTIONS, "PD015", "PA003")
+@rule(Topic.OPTIONS, "PD015", "PA003")
 def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
     """More snapshots than the options keep, not counting those that expiry always keeps; or many that could expire."""
     if table.latest is None:
@@ -112,7 +99,7 @@ def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
     yield Finding("PA003", ADVICE, "retention", message, command, figures=figures, threshold=threshold)
 
 
-@rule(OPTIONS, "PA004")
+@rule(Topic.OPTIONS, "PA004")
 def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
     """Many small manifests, which slow down every plan."""
     if table.latest is None:
@@ -133,14 +120,14 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
     yield Finding("PA004", ADVICE, "manifests", message, command, figures=figures, threshold=f"{most} small manifests")
 
 
-@rule(HISTORY)
+@rule(Topic.HISTORY)
 def tags_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
-    """Each tag that cannot be read is noted, so that all commands name it, also those that do not search for orphans."""
+    """Each tag that cannot be read is recorded, so that all commands name it, also those that do not search for orphans."""
     table.context.tags.all(on_damage=table.note_damage)
     yield from ()
 
 
-@rule(HISTORY)
+@rule(Topic.HISTORY)
 def changelogs_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     """The newest long-lived changelogs; the search for orphans reads all."""
     context = table.context
@@ -149,7 +136,7 @@ def changelogs_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     yield from ()
 
 
-@rule(BUCKETS)
+@rule(Topic.BUCKETS)
 def schemas_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     """The schemas that the latest snapshot and its files name; with another one, readers would take their columns for others.
 
@@ -164,7 +151,7 @@ def schemas_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     yield from ()
 
 
-@rule(HISTORY)
+@rule(Topic.HISTORY)
 def branches_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     """The newest schema and snapshot, and the tags, of each branch. A branch itself has none."""
     context = table.context
@@ -186,7 +173,7 @@ def branches_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     yield from ()
 
 
-@rule(HISTORY, "PD016")
+@rule(Topic.HISTORY, "PD016")
 def consumers_are_alive(table: ExaminedTable) -> Iterator[Finding]:
     """A consumer that stopped reading keeps all later snapshots."""
     context = table.context
@@ -202,7 +189,7 @@ def consumers_are_alive(table: ExaminedTable) -> Iterator[Finding]:
             yield Finding("PD016", WARNING, f"consumer {name}", message, command, figures={"days": days}, threshold=threshold)
 
 
-@rule(HISTORY, "PD017", cost=LISTING)
+@rule(Topic.HISTORY, "PD017", cost=LISTING)
 def no_file_is_left_over(table: ExaminedTable) -> Iterator[Finding]:
     """Files left by jobs that died."""
     context = table.context

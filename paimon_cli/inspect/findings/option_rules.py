@@ -8,7 +8,7 @@ from paimon_cli.bucket.file_encoders import CODECS
 from paimon_cli.catalog.option_values import FORMATS_OF_LEVELS, NEARLY, check_listed_value
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
-from paimon_cli.inspect.findings.finding import ERROR, OPTIONS, WARNING, Finding, rule, well
+from paimon_cli.inspect.findings.finding import ERROR, WARNING, Finding, Topic, rule, well
 from paimon_cli.options.option_catalog import find_option, nearest_key
 from paimon_cli.options.option_text import counted, plain_number
 from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions, unset_command
@@ -29,7 +29,7 @@ def _conflict(table: ExaminedTable, subject: str, message: str, change: tuple[st
     return Finding("PD018", WARNING, subject, message, command, threshold=threshold)
 
 
-@rule(OPTIONS, "PD018")
+@rule(Topic.OPTIONS, "PD018")
 def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     """Values that stop the operations which use them."""
     options = table.context.options
@@ -43,7 +43,7 @@ def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
             yield unreadable_option(table.argument, error)
 
 
-@rule(OPTIONS, "PD018")
+@rule(Topic.OPTIONS, "PD018")
 def values_are_allowed(table: ExaminedTable) -> Iterator[Finding]:
     """Values that other engines refuse, of options that this one does not use."""
     options = table.context.options
@@ -56,7 +56,7 @@ def values_are_allowed(table: ExaminedTable) -> Iterator[Finding]:
             yield unreadable_option(table.argument, error)
 
 
-@rule(OPTIONS, "PD018")
+@rule(Topic.OPTIONS, "PD018")
 def files_can_be_written(table: ExaminedTable) -> Iterator[Finding]:
     """Formats and codecs that stop whatever writes a file."""
     options = table.context.options
@@ -99,10 +99,12 @@ def unreadable_option(argument: str, error: PaimonError) -> Finding:
     key = str(error.details["key"])
     command = unset_command(argument, key) if "of_table" in error.details else ""
     message = error.message if command else f"{error.message}; {error.hint}"
-    return Finding("PD018", ERROR, "options", message, command, OPTIONS, {"option": key, "value": str(error.details["value"])})
+    return Finding(
+        "PD018", ERROR, "options", message, command, Topic.OPTIONS, {"option": key, "value": str(error.details["value"])}
+    )
 
 
-@rule(OPTIONS, "PD018")
+@rule(Topic.OPTIONS, "PD018")
 def options_are_known(table: ExaminedTable) -> Iterator[Finding]:
     """Options that Paimon does not have, mostly misspelt ones."""
     raw = table.context.options.raw
@@ -115,7 +117,7 @@ def options_are_known(table: ExaminedTable) -> Iterator[Finding]:
         yield _conflict(table, f"option {key}", f"Paimon has no option with this name{question}", (key, ""))
 
 
-@rule(OPTIONS, "PD018")
+@rule(Topic.OPTIONS, "PD018")
 def retention_is_consistent(table: ExaminedTable) -> Iterator[Finding]:
     """Limits of the retention that contradict each other, or are shorter than a read takes."""
     options = table.context.options
@@ -128,7 +130,7 @@ def retention_is_consistent(table: ExaminedTable) -> Iterator[Finding]:
         yield _conflict(table, "options", message, ("snapshot.time-retained", "1 h"), threshold="10 min")
 
 
-@rule(OPTIONS, "PD018")
+@rule(Topic.OPTIONS, "PD018")
 def triggers_are_consistent(table: ExaminedTable) -> Iterator[Finding]:
     """A stop trigger below the compaction trigger."""
     text, trigger = table.context.options.raw.get(STOP_TRIGGER), table.context.options.compaction_trigger
@@ -138,7 +140,7 @@ def triggers_are_consistent(table: ExaminedTable) -> Iterator[Finding]:
         yield _conflict(table, "options", message, (STOP_TRIGGER, ""), threshold=f"{trigger} sorted runs")
 
 
-@rule(OPTIONS, "PD018")
+@rule(Topic.OPTIONS, "PD018")
 def changelogs_can_be_made(table: ExaminedTable) -> Iterator[Finding]:
     """Deletion vectors or a changelog producer that the other options rule out."""
     options = table.context.options

@@ -18,6 +18,7 @@ from paimon_cli.inspect.findings.finding import (
     SEVERITIES,
     TOPICS,
     WARNING,
+    Code,
     Finding,
     Rule,
     is_at_least,
@@ -26,10 +27,9 @@ from paimon_cli.inspect.findings.option_rules import is_of_option, unreadable_op
 from paimon_cli.options.option_text import counted, shortened
 from paimon_cli.storage.catalog_options import TABLE_TIMEOUT
 
-DROPPED, UNREADABLE, NO_ANSWER, FAILED = "PD028", "PD030", "PD031", "PD032"
-MODULES = (history_rules, compaction_rules, bucket_rules, option_rules, topology_rules)
+_MODULES = (history_rules, compaction_rules, bucket_rules, option_rules, topology_rules)
 RULES: tuple[Rule[ExaminedTable], ...] = tuple(
-    found for module in MODULES for found in vars(module).values() if isinstance(found, Rule)
+    found for module in _MODULES for found in vars(module).values() if isinstance(found, Rule)
 )
 """All rules, in the order of their modules."""
 NAMED_CHECKS = 3
@@ -81,7 +81,9 @@ def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[F
         left = f" and {len(names) - NAMED_CHECKS} more" if len(names) > NAMED_CHECKS else ""
         lost = f"; {counted(len(names), 'check')} could not run: {', '.join(names[:NAMED_CHECKS])}{left}" if names else ""
         figures = {"checks": len(names)}
-        yield Finding(UNREADABLE, ERROR, "metadata", f"{message}{lost}", f"paimon-cli verify {table.argument}", figures=figures)
+        yield Finding(
+            Code.UNREADABLE, ERROR, "metadata", f"{message}{lost}", f"paimon-cli verify {table.argument}", figures=figures
+        )
 
 
 def _of_bug(table: ExaminedTable, rule: Rule[ExaminedTable], error: Exception) -> Finding:
@@ -89,7 +91,7 @@ def _of_bug(table: ExaminedTable, rule: Rule[ExaminedTable], error: Exception) -
     table.context.trace.step("check-failed", check=rule.name, traceback="".join(traceback.format_exception(error)))
     what = shortened(f"{type(error).__name__}: {error}")
     message = f"this check failed: {what}; this is a bug of paimon-cli, and --trace shows where"
-    return Finding(FAILED, ERROR, f"check '{rule.name}'", message, f"paimon-cli health {table.argument} --trace")
+    return Finding(Code.FAILED, ERROR, f"check '{rule.name}'", message, f"paimon-cli health {table.argument} --trace")
 
 
 def counted_findings(findings: Collection[Finding]) -> dict[tuple[str, str], int]:
@@ -105,7 +107,7 @@ def by_topic(findings: Collection[Finding]) -> list[Finding]:
 def _dropping(argument: str, drop: BeingDropped) -> Finding:
     """The finding about a drop. Its command asks: pasted late, it would delete a new table of the same name."""
     message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the table"
-    return Finding(DROPPED, ERROR, "table", message, f"paimon-cli drop {argument}")
+    return Finding(Code.DROPPED, ERROR, "table", message, f"paimon-cli drop {argument}")
 
 
 def is_of_call(error: PaimonError) -> bool:
@@ -119,13 +121,13 @@ def unopened(argument: str, error: PaimonError) -> Finding:
     """The finding about a table that cannot be opened, or gave no answer in time."""
     if isinstance(error, TookTooLong):
         again = f"paimon-cli health {argument} --option {TABLE_TIMEOUT}=10min"
-        return Finding(NO_ANSWER, ERROR, "table", error.message, again)
+        return Finding(Code.NO_ANSWER, ERROR, "table", error.message, again)
     if isinstance(error, BeingDropped):
         return _dropping(argument, error)
     error = _of_bad_value(error) or error
     if is_of_option(error):
         return unreadable_option(argument, error)
-    return Finding(UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
+    return Finding(Code.UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
 
 
 def _of_bad_value(error: PaimonError) -> UsageError | None:
@@ -143,4 +145,4 @@ def _of_bad_value(error: PaimonError) -> UsageError | None:
 
 def of_damaged_entry(error: PaimonError) -> Finding:
     """The finding about an entry of a catalog that names no table."""
-    return Finding(UNREADABLE, ERROR, "catalog", f"{error.message}; {error.hint}")
+    return Finding(Code.UNREADABLE, ERROR, "catalog", f"{error.message}; {error.hint}")

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import commits_in
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
-from paimon_cli.inspect.findings.finding import HISTORY, OK, TOPOLOGY, WARNING, Figure, Finding, rule, well
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId
+from paimon_cli.inspect.findings.finding import OK, TOPOLOGY, WARNING, Figure, Finding, Topic, rule, well
+from paimon_cli.metadata.data_file import BucketId, EntryKind
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import shown_name
 
 LOOKED_AT = 200
 """The number of recent snapshots from which the arrangement is derived."""
-OURS = "paimon-cli."
+_OURS = "paimon-cli."
 """How the properties of our snapshots begin."""
 SHOWN_USERS = 3
 
@@ -63,19 +63,19 @@ class Writers:
             return
         entries = table.context.manifests.delta_entries(snapshot)
         for entry in entries:
-            if entry.kind == DELETE:  # an overwrite: the rows before it have no versions any more
+            if entry.kind == EntryKind.DELETE:  # an overwrite: the rows before it have no versions any more
                 self._reached.pop(entry.bucket_id, None)
         first, _ = self.spans.get(user, (snapshot.id, snapshot.id))
         self.spans[user] = first, snapshot.id
-        if not any(name.startswith(OURS) for name in properties):
+        if not any(name.startswith(_OURS) for name in properties):
             self.foreign.add(user)
         self.jointly = max(self.jointly, len(commits_in(snapshot)) - 1)
         before: set[str] = set()
         numbers: dict[BucketId, int] = {}
         for entry in entries:
-            if entry.kind == ADD:
+            if entry.kind == EntryKind.ADD:
                 self.buckets.setdefault(user, set()).add(entry.bucket_id)
-            if entry.kind == ADD and entry.file.level == 0 and entry.bucket >= 0 and table.context.mode.has_keys:
+            if entry.kind == EntryKind.ADD and entry.file.level == 0 and entry.bucket >= 0 and table.context.mode.has_keys:
                 others = self._reached.get(entry.bucket_id, {})
                 before |= {o for o, highest in others.items() if o != user and entry.file.min_sequence_number <= highest}
                 numbers[entry.bucket_id] = max(numbers.get(entry.bucket_id, -1), entry.file.max_sequence_number)
@@ -112,7 +112,7 @@ class Writers:
         return twice
 
 
-@rule(HISTORY, "PD029", cost=TOPOLOGY)
+@rule(Topic.HISTORY, "PD029", cost=TOPOLOGY)
 def writers_of_a_bucket_see_each_other(table: ExaminedTable) -> Iterator[Finding]:
     """The arrangement in which the table is really written, and whether concurrent writers of a bucket have an order."""
     writers = Writers.of(table)
@@ -169,7 +169,7 @@ def _wrong(table: ExaminedTable, writers: Writers, concurrent: set[str]) -> str 
     mode, options = table.context.mode, table.context.options
     if not concurrent or not mode.has_keys:
         return None
-    is_checked = options.commit_data_conflict_check != OFF and not concurrent & writers.foreign
+    is_checked = options.commit_data_conflict_check != ConflictCheck.OFF and not concurrent & writers.foreign
     dynamic = mode.bucket_mode.is_chosen_by_writers
     if dynamic and writers.shared_partitions(concurrent) and concurrent & writers.foreign:
         return "with dynamic buckets, two writers of a partition may give a new key two buckets"
@@ -210,6 +210,6 @@ def _why_right(table: ExaminedTable, writers: Writers, concurrent: set[str], sha
         return "the later commit wins (sequence.snapshot-ordering)"
     if options.sequence_fields:
         return "a column decides which row wins (sequence.field)"
-    if options.commit_data_conflict_check != OFF:
+    if options.commit_data_conflict_check != ConflictCheck.OFF:
         return "the data conflict check refuses the second of two writers (commit.data-conflict-check)"
     return "so far each writer has seen the rows before its own; nothing ensures that"

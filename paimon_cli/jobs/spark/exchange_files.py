@@ -27,18 +27,18 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-FAILED = "failed-"
+_FAILED = "failed-"
 """Prefix of marker files; the rest of the name is the number of a reader task that failed."""
 
 
 def mark_failed(directory: str, task: int) -> None:
     """Record that a reader task has failed, so that later tasks need not start."""
-    (Path(directory) / f"{FAILED}{task}").touch()
+    (Path(directory) / f"{_FAILED}{task}").touch()
 
 
 def is_superseded(directory: str, task: int) -> bool:
     """Whether an earlier reader task has failed: its error will be reported, so this task need not run."""
-    return any(int(mark.name.removeprefix(FAILED)) < task for mark in Path(directory).glob(FAILED + "*"))
+    return any(int(mark.name.removeprefix(_FAILED)) < task for mark in Path(directory).glob(_FAILED + "*"))
 
 
 def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallies: Tallies, progress: Progress) -> Written:
@@ -47,7 +47,7 @@ def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallie
     Raises the error of the first task that failed.
     """
     with phase(progress, "Reading and routing", len(shuffle.plan.splits)) as done:
-        found = engine.run_tasks(partial(read_split, shuffle, directory), range(len(shuffle.plan.splits)), done)
+        found = engine.run_tasks(partial(route_split, shuffle, directory), range(len(shuffle.plan.splits)), done)
     tallies.update((number, tally) for number, (_, tally) in enumerate(found))
     chunks = [chunk for part, _ in found for chunk in part]
     index_files: dict[BucketId, IndexFileMeta] = {}
@@ -69,7 +69,7 @@ def _by_task(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
     return [list(own) for _, own in groupby(ordered, key=attrgetter("task"))]
 
 
-def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
+def route_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
     """Route the rows of one split; returns its chunks and counts. Does nothing if an earlier split has failed."""
     tally = Tally()
     if is_superseded(directory, number):

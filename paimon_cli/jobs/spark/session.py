@@ -33,7 +33,7 @@ from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.redaction import holds_secret, redact, shown_value
 from paimon_cli.storage.whole_file import ScratchDirectory
 
-PREFIX, SUFFIX = "spark-classes-", ".jsa"
+_PREFIX, _SUFFIX = "spark-classes-", ".jsa"
 MAX_ARCHIVES = 3
 """Archives take about 70 MB each; each pair of Java and PySpark needs one."""
 NOT_YET = b"\0\0\0\0"
@@ -48,8 +48,8 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
     if cache is None:
         return []
     installation = f"{java.build} {Path(pyspark.__file__).parent} {pyspark.__version__}"
-    key = PREFIX + hashlib.sha256(installation.encode()).hexdigest()[:16]
-    archives = sorted(cache.glob(f"{PREFIX}*{SUFFIX}"), key=_written, reverse=True)
+    key = _PREFIX + hashlib.sha256(installation.encode()).hexdigest()[:16]
+    archives = sorted(cache.glob(f"{_PREFIX}*{_SUFFIX}"), key=_written, reverse=True)
     usable = [path for path in archives if path.name.startswith(key) and _is_whole(path)]
     # JVMs that started at the same time may each have written an archive; unfinished ones are not usable.
     for path in {*archives[MAX_ARCHIVES:], *usable[1:]} - {*usable[:1]}:
@@ -60,7 +60,7 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
     if only_use:
         return []
     # A unique name, because two JVMs writing to the same file would corrupt it.
-    return [f"-XX:ArchiveClassesAtExit={cache / f'{key}-{SystemRandom().uuid()}{SUFFIX}'}"]
+    return [f"-XX:ArchiveClassesAtExit={cache / f'{key}-{SystemRandom().uuid()}{_SUFFIX}'}"]
 
 
 def _written(path: Path) -> int:

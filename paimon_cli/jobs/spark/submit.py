@@ -1,6 +1,6 @@
 """Ships this package to other machines: an archive for executors, and command lines for `spark-submit`. Works without PySpark.
 
-`spark-submit` starts a driver, here or in the cluster. Its Python runs `ENTRY` with the arguments of the command, connects to
+`spark-submit` starts a driver, here or in the cluster. Its Python runs `_ENTRY` with the arguments of the command, connects to
 the JVM that `spark-submit` started, and takes master and settings from it (`jobs/spark/session`).
 """
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EARLIEST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-ENTRY = "run_paimon_cli.py"
+_ENTRY = "run_paimon_cli.py"
 """A script in `pyspark_paimon`: Python adds the folder of a script to its path, where the rooms of this package do not belong."""
-ENVIRONMENT, UNPACKED = "environment.tar.gz", "environment"
+_ENVIRONMENT, UNPACKED = "environment.tar.gz", "environment"
 """The archive of a Python environment, and the folder in the working directory of each process into which Spark unpacks it."""
 DRIVER_IN_CLUSTER = ("yarn", "k8s://")
 """Prefixes of masters that run the driver in the cluster by default."""
 WORKERS_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 WORKERS_PYTHON, DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
-DEPLOY_MODE, FILES = "spark.submit.deployMode", "spark.files"
-OWN_OPTIONS = {
+DEPLOY_MODE, _FILES = "spark.submit.deployMode", "spark.files"
+_OWN_OPTIONS = {
     "spark.app.name": "name",
     DEPLOY_MODE: "deploy-mode",
     "spark.archives": "archives",
     "spark.submit.pyFiles": "py-files",
-    FILES: "files",
+    _FILES: "files",
 }
 """Settings that have an option of their own in `spark-submit`."""
 _SENT = "_paimon_cli_was_sent"
@@ -130,7 +130,7 @@ def spark_submit(arguments: Sequence[str], master: str, confs: Mapping[str, str]
     `confs` override the defaults; a Python named there replaces the packed environment.
     """
     settings = {**_defaults(master, confs, files), **confs}
-    options = [("master", master), *((option, settings.pop(key)) for key, option in OWN_OPTIONS.items() if key in settings)]
+    options = [("master", master), *((option, settings.pop(key)) for key, option in _OWN_OPTIONS.items() if key in settings)]
     options += [("conf", f"{key}={value}") for key, value in settings.items()]
     words = [word for option, value in options for word in (f"--{option}", value)]
     return ["spark-submit", *words, str(_entry()), *arguments]
@@ -146,10 +146,10 @@ def _defaults(master: str, confs: Mapping[str, str], files: Sequence[str]) -> di
         return settings | {WORKERS_PYTHON: sys.executable}
     settings["spark.submit.pyFiles"] = str(write_package_archive(_archives()))
     if WORKERS_PYTHON not in confs:
-        settings |= {"spark.archives": f"{ENVIRONMENT}#{UNPACKED}", WORKERS_PYTHON: f"./{UNPACKED}/bin/python"}
+        settings |= {"spark.archives": f"{_ENVIRONMENT}#{UNPACKED}", WORKERS_PYTHON: f"./{UNPACKED}/bin/python"}
     if not runs_driver_in_cluster(master, confs):
         return settings | {DRIVERS_PYTHON: sys.executable}
-    return settings | {DEPLOY_MODE: "cluster"} | ({FILES: ",".join(files)} if files else {})
+    return settings | {DEPLOY_MODE: "cluster"} | ({_FILES: ",".join(files)} if files else {})
 
 
 def is_local(master: str) -> bool:
@@ -167,4 +167,4 @@ def _archives() -> Path:
 def _entry() -> Path:
     found = find_spec("pyspark_paimon")
     assert found is not None and found.origin is not None, "the wheel has both packages"
-    return Path(found.origin).with_name(ENTRY)
+    return Path(found.origin).with_name(_ENTRY)

@@ -36,7 +36,7 @@ TASK_ERROR = "paimon_cli.jobs.spark.tasks.TaskError: "
 """How Python's text of a `TaskError` begins."""
 _CARRIED = re.compile(re.escape(TASK_ERROR) + r"([0-9a-f]{64}) ([^\n]*)$", re.MULTILINE)
 _TAG = re.compile(r"paimon-cli-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-TAGS = "spark.job.tags"
+JOB_TAGS = "spark.job.tags"
 """Local property of all tasks of a job: the job's tags, for a client of Spark Connect within longer ones."""
 HIDES_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
@@ -68,7 +68,7 @@ class JobKey:
         task = TaskContext.get()
         if task is None:
             return None
-        keys = (cls(tag, "") for tag in _TAG.findall(task.getLocalProperty(TAGS) or ""))
+        keys = (cls(tag, "") for tag in _TAG.findall(task.getLocalProperty(JOB_TAGS) or ""))
         found = ((key.tag, task.getLocalProperty(key.property_name)) for key in keys)
         return next((cls(tag, secret) for tag, secret in found if secret), None)
 

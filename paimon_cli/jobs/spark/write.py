@@ -42,7 +42,7 @@ from paimon_cli.write.routers import Routed, Router, with_buckets
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
-READ, WRITTEN = "read", "written"
+_READ, WRITTEN = "read", "written"
 Steps = Accumulator[list[str]]
 """For the progress display only: a split was read (counted again if its task is repeated), or a writer task is done."""
 
@@ -174,7 +174,7 @@ def reader_task(shuffle: Shuffle, steps: Steps | None) -> Task:
                         yield chunks_of(shuffle.first_pieces(rows, router))
                     yield note_chunk((number, tally))
                     if steps is not None:
-                        steps.add([READ])
+                        steps.add([_READ])
 
     return read
 

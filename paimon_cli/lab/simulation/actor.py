@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from typing import Any
 
 from greenlet import getcurrent, greenlet
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT, Scenario
 from paimon_cli.lab.simulation.schedule import FAILURE, LOST_CHANGE, LOST_REQUEST, OUTAGE, REFUSAL
-from paimon_cli.lab.simulation.script import Call, Line, Report, count_lines
+from paimon_cli.lab.simulation.script import Report, ScriptNode, StorageCall, count_lines
 from paimon_cli.lab.simulation.sim_lock import SimulatedLock, UnprovenStorage
 from paimon_cli.lab.simulation.sim_storage import SimDisk, SimStorage
+from paimon_cli.storage.overlapped_storage import UPLOADS
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import THREADS, Concurrency, running_by
 
@@ -34,12 +37,12 @@ class Actor:
     An actor that starts at a later line of its script first receives all answers that lead there.
     """
 
-    def __init__(self, scenario: Scenario, disk: SimDisk, number: int, life: int, line: Line | None = None) -> None:
+    def __init__(self, scenario: Scenario, disk: SimDisk, number: int, life: int, line: ScriptNode | None = None) -> None:
         self.scenario = scenario
         self.disk = disk
         """Only for recognising tasks that have run before; jobs access the disk by storage calls."""
         self.number = number
-        self.oracle = Reports()
+        self.oracle = OracleReports()
         self.had_outage = False
         self.lost_a_request = False
         self._may_commit = False
@@ -53,7 +56,7 @@ class Actor:
         self._greenlet = greenlet(self._live)
         first = self._greenlet.switch()
         if line is None:
-            self.line = Line(first, hash((life, first)), None, self.oracle.taken())
+            self.line = ScriptNode(first, hash((life, first)), None, self.oracle.taken())
         else:
             self._replay_to(first, line)
 
@@ -74,7 +77,6 @@ class Actor:
     def _concurrency(self) -> Concurrency:
         if not self.scenario.is_remote:
             return THREADS
-        from paimon_cli.lab.simulation.requests_in_turn import IN_TURN
 
         return IN_TURN
 
@@ -96,7 +98,7 @@ class Actor:
             self._may_commit = True
             self.context.snapshots.fetch_latest()
 
-    def _ask(self, call: Call) -> Any:
+    def _ask(self, call: StorageCall) -> Any:
         """Called by the actor's storage: wait for the answer."""
         if self._is_discarded:
             raise Discarded
@@ -105,7 +107,7 @@ class Actor:
         self.lost_a_request = self.lost_a_request or answer == LOST_REQUEST
         return answer
 
-    def _replay_to(self, first: Call | None, line: Line) -> None:
+    def _replay_to(self, first: StorageCall | None, line: ScriptNode) -> None:
         for earlier in line.lines_to_here():
             call = first if earlier.before is None else self._greenlet.switch(earlier.before[1])
             if call != earlier.call:
@@ -115,7 +117,7 @@ class Actor:
         self.oracle.taken()
         self.line = line
 
-    def proceed(self, answer: Any) -> Line:
+    def proceed(self, answer: Any) -> ScriptNode:
         """Run to the next call, and add its line to the script."""
         call = self._greenlet.switch(answer)
         self.line = self.line.follow(answer, call, self.oracle.taken())
@@ -133,7 +135,7 @@ class Discarded(BaseException):
     """Ends a discarded actor, whose calls have no effect."""
 
 
-class Reports:
+class OracleReports:
     """Records the reports of a job to the oracle, to be repeated in all runs that follow the same script."""
 
     def __init__(self) -> None:
@@ -206,3 +208,65 @@ class ActorRandom:
 
     def jitter(self) -> float:
         return 0.5
+
+
+class InTurn(Executor):
+    """Runs calls in the thread that submits them, or (`late`) in the one that waits for the result of any of them.
+
+    Each request runs at the time at which an error would show. A read that is ahead of its use runs at once, so that its result
+    is as old as possible. An upload runs when something waits for it, so that a snapshot that was published without waiting lacks
+    the file.
+    """
+
+    def __init__(self, *, late: bool) -> None:
+        self._late = late
+        self._waiting: deque[_Due] = deque()
+
+    def submit(self, fn: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        due = _Due(self, lambda: fn(*arguments, **named))
+        self._waiting.append(due)
+        if not self._late:
+            self.catch_up()
+        return due
+
+    def catch_up(self) -> None:
+        """Run all calls that wait, oldest first."""
+        while self._waiting:
+            self._waiting.popleft().run()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if cancel_futures:
+            while self._waiting:
+                self._waiting.popleft().cancel()
+        elif wait:
+            self.catch_up()
+
+
+class _Due(Future[Any]):
+    """The result of a call that runs at the latest when it is waited for."""
+
+    def __init__(self, executor: InTurn, call: Callable[[], Any]) -> None:
+        super().__init__()
+        self._executor = executor
+        self._call = call
+
+    def run(self) -> None:
+        """Run the call. What is not an `Exception` ends the process of the job, and is not kept as a result."""
+        if not self.set_running_or_notify_cancel():
+            return
+        try:
+            self.set_result(self._call())
+        except Exception as error:
+            self.set_exception(error)
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._executor.catch_up()
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._executor.catch_up()
+        return super().exception(0)
+
+
+IN_TURN = Concurrency(lambda threads, purpose: InTurn(late=purpose.endswith(UPLOADS)), lambda: 0.0)
+"""Reads run at once, uploads when they are waited for, and no time passes."""

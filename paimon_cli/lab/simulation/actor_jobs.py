@@ -16,10 +16,10 @@ from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.write_job import WriteSummary, run_write
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.json_files import BucketRows, JsonFileEngine, json_rows, merged
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN, announced_user
-from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
@@ -27,11 +27,13 @@ from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
+from paimon_cli.metadata.data_file_schema import RowKind
+from paimon_cli.options.choices import CompactionMode
 
 MAX_INCREMENT_TRIES = 10
 
 
-def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> BucketRows:
+def rows(bucket: int, *keys: int, value: str = "", kind: int = RowKind.INSERT) -> BucketRows:
     """Rows of one bucket; the default value is the text of the key."""
     return {bucket: [(key, kind, value or f"v{key}") for key in keys]}
 
@@ -66,7 +68,7 @@ def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
     user, identifier = str(request.commit_user), request.commit_id or BATCH_IDENTIFIER
 
     def job() -> WriteSummary:
-        return run_write(actor.context, request, PaperEngine(batch), NoProgress())
+        return run_write(actor.context, request, JsonFileEngine(batch), NoProgress())
 
     return run_and_report(actor, user, batch, job, identifier=identifier, overwrites=request.overwrite)
 
@@ -92,7 +94,7 @@ def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
     """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
-        compact(actor, CompactRequest(strategy=strategy, buckets=buckets), PaperEngine())
+        compact(actor, CompactRequest(strategy=strategy, buckets=buckets), JsonFileEngine())
 
     return run
 
@@ -170,7 +172,7 @@ def restorer(user: str, target: int, rows_then: BucketRows) -> Job:
         context = named(actor, user)
 
         def restore() -> None:
-            done = run_restore(context, context.snapshots.get(target), PaperEngine(), NoProgress(), NO_COMPACTION)
+            done = run_restore(context, context.snapshots.get(target), JsonFileEngine(), NoProgress(), CompactionMode.NONE)
             try:
                 newest = context.snapshots.get(done.snapshot)
             except StorageUnavailable as error:
@@ -214,7 +216,7 @@ def dropper() -> Job:
     return run
 
 
-LITTER = ("bucket-0/data-litter.paper", "manifest/manifest-litter-0")
+LITTER = ("bucket-0/data-litter.json", "manifest/manifest-litter-0")
 
 
 def litterer() -> Job:
@@ -278,5 +280,5 @@ def _value(actor: Actor, version: Version, bucket: int, key: int) -> str:
     """The value of a key, read through the actor's storage."""
     storage = actor.context.storage
     entries = version.buckets[BucketId(EMPTY_ROW, bucket)]
-    found = merged((entry.file, paper_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)
+    found = merged((entry.file, json_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)
     return next(row[3] for row in found if row[0] == key)

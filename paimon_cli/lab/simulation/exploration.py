@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.lab.simulation.run import Run
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import GO, REQUEST_FAULTS, Step
+from paimon_cli.lab.simulation.schedule import GO, REQUEST_FAULTS, ScheduledStep
 
 LONGEST_DELAY = 8
 """The number of calls of an actor among which a random fault of a request happens."""
@@ -22,7 +22,7 @@ ShouldContinue = Callable[[], bool]
 
 
 @dataclass(frozen=True)
-class Finding:
+class FailedSchedule:
     """A schedule with violations."""
 
     scenario: str
@@ -47,7 +47,7 @@ class Result:
     steps: int = 0
     longest: int = 0
     complete: bool = False
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FailedSchedule] = field(default_factory=list)
 
     def count(self, run: Run) -> None:
         self.schedules += 1
@@ -55,7 +55,7 @@ class Result:
         self.longest = max(self.longest, len(run.steps))
 
     def report(self, run: Run) -> None:
-        self.findings.append(Finding(self.scenario, str(run), tuple(run.violations)))
+        self.findings.append(FailedSchedule(self.scenario, str(run), tuple(run.violations)))
 
 
 def explore(
@@ -87,7 +87,7 @@ def explore(
     return result
 
 
-Branch = tuple[Run, Step | None]
+Branch = tuple[Run, ScheduledStep | None]
 """A state, and a step not yet taken from it."""
 
 
@@ -114,7 +114,9 @@ def _follow(open_branches: list[Branch], visited: set[int], result: Result, priv
         passed = run.take(first)
         if private_faults and first.fault == GO and run.faults < run.scenario.max_faults:
             kinds = run.scenario.private_faults
-            open_branches += [(state, Step(first.actor, kind, delay)) for kind in kinds for delay in range(1, passed + 1)]
+            open_branches += [
+                (state, ScheduledStep(first.actor, kind, delay)) for kind in kinds for delay in range(1, passed + 1)
+            ]
     result.count(run)
     if run.violations:
         result.report(run)
@@ -133,7 +135,7 @@ def sample(
 ) -> Result:
     """Run random schedules to their ends; equal ones are counted once."""
     result = Result(scenario.name)
-    drawn: set[tuple[Step, ...]] = set()
+    drawn: set[tuple[ScheduledStep, ...]] = set()
     generator, beginning = random.Random(seed), Run(scenario)
     for _ in range(count):
         if not should_continue():
@@ -169,5 +171,5 @@ def _take_at_random(run: Run, generator: random.Random, fault_probability: float
         run.take(step)
 
 
-def explain(findings: Sequence[Finding]) -> str:
+def explain(findings: Sequence[FailedSchedule]) -> str:
     return "\n\n".join(map(str, findings))

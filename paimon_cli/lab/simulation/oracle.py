@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from paimon_cli.commit.commit_records import records_of
 from paimon_cli.errors import BeingDropped
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.publication import Publication, TableEnd, new_reader, table_end, wrong_rows
 from paimon_cli.lab.simulation.scenario import Announcement, Memory, Published, Scenario
 from paimon_cli.lab.simulation.script import count_lines, observed, scripts_of
-from paimon_cli.lab.simulation.sim_storage import CHANGES, LISTINGS, Ask, SimDisk
+from paimon_cli.lab.simulation.sim_storage import CHANGE_CALLS, LISTING_CALLS, Ask, SimDisk
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
 
@@ -111,8 +111,8 @@ class Oracle:
         if number not in self._met_faults:
             self._met_faults |= {number}
             self.digest ^= hash(("met a fault", number))
-        is_of_clean_up = operation not in CHANGES and self._others_have_committed(number, since=0)
-        if operation == "delete" or operation in LISTINGS or is_of_clean_up:
+        is_of_clean_up = operation not in CHANGE_CALLS and self._others_have_committed(number, since=0)
+        if operation == "delete" or operation in LISTING_CALLS or is_of_clean_up:
             self.left_files(number)
 
     def began(self, number: int) -> None:

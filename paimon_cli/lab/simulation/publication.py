@@ -13,17 +13,17 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
-from paimon_cli.lab.simulation.paper_files import merged, paper_rows
+from paimon_cli.lab.simulation.json_files import json_rows, merged
 from paimon_cli.lab.simulation.real_files import Change, real_changes, real_rows, real_violations
 from paimon_cli.lab.simulation.scenario import Published, Rows, Scenario
 from paimon_cli.lab.simulation.sim_storage import Ask, ReadOnly, SimDisk
 from paimon_cli.maintain.needed_files import changelog_entries
-from paimon_cli.metadata.data_file import ADD
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.metadata.data_file import EntryKind
+from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.snapshot import COMPACT, OVERWRITE, Snapshot
 
 COUNTER = 1
-UNREADABLE = "PV005"
+_UNREADABLE = "PV005"
 
 
 def new_reader(scenario: Scenario, ask: Ask) -> TableContext:
@@ -54,15 +54,17 @@ def replayed(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
     for index, (kind, key, value) in enumerate(changes):
         follows = changes[index + 1][:2] if index + 1 < len(changes) else None
         precedes = changes[index - 1][:2] if index else None
-        if kind in (UPDATE_BEFORE, DELETE) and rows.pop(key, None) != value:
-            wrong.append(f"{'-U' if kind == UPDATE_BEFORE else '-D'} of key {key} has value {value}, which its row did not have")
-        if kind == INSERT and key in rows:
+        if kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE) and rows.pop(key, None) != value:
+            wrong.append(
+                f"{'-U' if kind == RowKind.UPDATE_BEFORE else '-D'} of key {key} has value {value}, which its row did not have"
+            )
+        if kind == RowKind.INSERT and key in rows:
             wrong.append(f"+I of key {key}, which already exists")
-        if kind == UPDATE_BEFORE and follows != (UPDATE_AFTER, key):
+        if kind == RowKind.UPDATE_BEFORE and follows != (RowKind.UPDATE_AFTER, key):
             wrong.append(f"-U without +U of key {key}")
-        if kind == UPDATE_AFTER and precedes != (UPDATE_BEFORE, key):
+        if kind == RowKind.UPDATE_AFTER and precedes != (RowKind.UPDATE_BEFORE, key):
             wrong.append(f"+U without -U of key {key}")
-        if kind in (INSERT, UPDATE_AFTER):
+        if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER):
             rows[key] = value
     return rows, wrong
 
@@ -89,7 +91,7 @@ class Publication:
         new, tolerates = self._new, self._scenario.tolerates
         found = [v for v in check_version(self._version, self._before) if v.code not in tolerates]
         new.violations = tuple(map(str, found))
-        if any(v.code == UNREADABLE for v in found):
+        if any(v.code == _UNREADABLE for v in found):
             return new
         new.version_files = self._named_by_version()
         new.names = new.version_files | self._named_by_changelog()
@@ -147,7 +149,7 @@ class Publication:
     def _wrong_files(self) -> Iterator[str]:
         """The errors found by plain readers, by changelog readers and by the checks of rows."""
         new, version, number = self._new, self._version, self._new.snapshot.id
-        added = (e for e in version.delta if e.kind == ADD and e.file.level == 0)
+        added = (e for e in version.delta if e.kind == EntryKind.ADD and e.file.level == 0)
         new.flushed = frozenset((e.bucket, e.file.file_name) for e in added)
         yield from (str(v) for v in real_violations(version) if v.code not in self._scenario.tolerates)
         mode, visible = self._context.mode, self._above_level_0()
@@ -195,15 +197,15 @@ class Publication:
 def rows_at(scenario: Scenario, version: Version) -> Rows | str:
     """The rows that a reader sees, or why it cannot read them."""
     try:
-        return real_rows(version, level_0=True) if scenario.real_files else _rows_on_paper(version)
+        return real_rows(version, level_0=True) if scenario.real_files else _rows_of_json_files(version)
     except (PaimonError, FileNotFoundError) as error:
         return f"unreadable: {error}"
 
 
-def _rows_on_paper(version: Version) -> Rows:
+def _rows_of_json_files(version: Version) -> Rows:
     found: dict[int, str] = {}
     for entries in version.buckets.values():
-        files = [(e.file, paper_rows(version.context.storage.read_bytes(version.file_path(e)))) for e in entries]
+        files = [(e.file, json_rows(version.context.storage.read_bytes(version.file_path(e)))) for e in entries]
         found.update({row[0]: row[3] for row in merged(files) if not row[2] & 1})
     return found
 

@@ -40,7 +40,7 @@ MAX_KEPT = 20_000
 MANY_ROWS = 1 << 16
 
 
-class Call(NamedTuple):
+class AnsweredCall(NamedTuple):
     """A storage call and its answer; the answer is the exception if one was raised."""
 
     operation: str
@@ -57,7 +57,7 @@ def _answer(storage: Any, operation: str, path: str, arguments: tuple[bytes, ...
     return found.read() if operation == "open_input" else found
 
 
-def _is_same(call: Call, answer: Any) -> bool:
+def _is_same(call: AnsweredCall, answer: Any) -> bool:
     if isinstance(answer, Exception) or isinstance(call.answer, Exception):
         return type(answer) is type(call.answer)
     return bool(answer == call.answer)
@@ -66,14 +66,16 @@ def _is_same(call: Call, answer: Any) -> bool:
 class RecordingStorage(CallStorage):
     """Records the calls to an actor's storage. `known`: calls already made, whose answers are returned without a new call."""
 
-    def __init__(self, inner: Any, known: Sequence[Call] = ()) -> None:
+    def __init__(self, inner: Any, known: Sequence[AnsweredCall] = ()) -> None:
         self.is_remote: bool = inner.is_remote
         self._inner = inner
         self._known = iter(known)
-        self.calls: list[Call] = []
+        self.calls: list[AnsweredCall] = []
 
     def _call(self, operation: str, path: str, *arguments: bytes) -> Any:
-        call = next(self._known, None) or Call(operation, path, arguments, _answer(self._inner, operation, path, arguments))
+        call = next(self._known, None) or AnsweredCall(
+            operation, path, arguments, _answer(self._inner, operation, path, arguments)
+        )
         if (call.operation, call.path) != (operation, path):
             raise AssertionError(f"a task run again called {operation} {path} instead of {call.operation} {call.path}")
         self.calls.append(call)
@@ -86,7 +88,7 @@ class RecordingStorage(CallStorage):
 class _RecordedTask:
     """A task that has run: its calls, the number of UUIDs that it drew, and its result."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[AnsweredCall, ...]
     uuids: int
     result: Any
 
@@ -106,7 +108,7 @@ def cached_result(key: tuple[Any, ...], context: TableContext, run: Callable[[Ta
     random: Any = context.random
     task_key = (*key, str(random), context.clock.now_millis(), context.storage.is_remote)
     known = _TASKS.get(task_key)
-    made: list[Call] = []
+    made: list[AnsweredCall] = []
     if known is not None:
         for call in known.calls:
             answer = _answer(context.storage, call.operation, call.path, call.arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
@@ -20,17 +20,18 @@ from paimon_cli.jobs.engine import NoProgress, phase
 from paimon_cli.jobs.rescale_job import plan_rescale, rewrite_partitions
 from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.actor_jobs import MAX_INCREMENT_TRIES, compact, end_of, named, rows, run_and_report
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED
-from paimon_cli.lab.simulation.paper_files import DELETE, INSERT, BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lsm.compaction_picker import may_drop_deletes
 from paimon_cli.lsm.sorted_runs import highest_level
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -151,7 +152,7 @@ def _task(context: TableContext, bucket: BucketFiles, files: Sequence[DataFileMe
 
 def real_deleter(user: str, *keys: int) -> Job:
     """Runs `delete` on existing rows, which reads again after a conflict."""
-    return _changer(user, rows(0, *keys, kind=DELETE), keys)
+    return _changer(user, rows(0, *keys, kind=RowKind.DELETE), keys)
 
 
 def real_updater(user: str, *keys: int) -> Job:
@@ -193,14 +194,8 @@ def real_rewriter(user: str) -> Job:
         for attempt in range(MAX_REWRITE_TRIES):
             snapshot = actor.context.snapshots.latest()
             assert snapshot is not None
-            read = functools.partial(_key_values, snapshot=snapshot)
-            # On object stores a snapshot repeats its manifest lists, so the names of the lists alone would not do as a key.
-            batch = _inserts(cached_result(("all rows", snapshot.to_json()), actor.context, read))
-            source, name = _source(batch, False, actor.scenario), f"{user}-{attempt}"
-            request = WriteRequest(
-                FileRows((source,), "json"), op_column="_op", commit_user=name, overwrite=True, read_snapshot=snapshot.id
-            )
-            job = functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
+            batch = _inserts(_all_rows(actor, snapshot))
+            job = _write_job(actor, batch, name := f"{user}-{attempt}", snapshot, overwrite=True)
             if run_and_report(actor, name, {}, job) != REFUSED:
                 return
 
@@ -214,12 +209,9 @@ def real_read_modify_write(user: str, bucket: int, key: int, refusal: type[Paimo
         for attempt in range(MAX_INCREMENT_TRIES):
             snapshot = actor.context.snapshots.latest()
             assert snapshot is not None
-            read = functools.partial(_key_values, snapshot=snapshot)
-            values = dict(cached_result(("all rows", snapshot.to_json()), actor.context, read))
+            values = dict(_all_rows(actor, snapshot))
             batch = rows(bucket, key, value=str(int(values[key]) + 1))
-            source, name = _source(batch, False, actor.scenario), f"{user}-{attempt}"
-            request = WriteRequest(FileRows((source,), "json"), op_column="_op", commit_user=name, read_snapshot=snapshot.id)
-            job = functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
+            job = _write_job(actor, batch, name := f"{user}-{attempt}", snapshot)
             end = run_and_report(actor, name, batch, job, refusal=refusal)
             if end == ACKNOWLEDGED:
                 actor.oracle.incremented(key)
@@ -227,6 +219,24 @@ def real_read_modify_write(user: str, bucket: int, key: int, refusal: type[Paimo
                 return
 
     return run
+
+
+def _all_rows(actor: Actor, snapshot: Snapshot) -> list[tuple[int, str]]:
+    """The keys and values of the snapshot, read once for all runs that see the same."""
+    # On object stores a snapshot repeats its manifest lists, so the names of the lists alone would not do as a key.
+    read = functools.partial(_key_values, snapshot=snapshot)
+    return cached_result(("all rows", snapshot.to_json()), actor.context, read)
+
+
+def _write_job(
+    actor: Actor, batch: BucketRows, user: str, read: Snapshot, *, overwrite: bool = False
+) -> Callable[[], WriteSummary]:
+    """A write of rows that were computed from the snapshot `read`."""
+    source = _source(batch, False, actor.scenario)
+    request = WriteRequest(
+        FileRows((source,), "json"), op_column="_op", commit_user=user, overwrite=overwrite, read_snapshot=read.id
+    )
+    return functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
 
 
 def _key_values(context: TableContext, snapshot: Snapshot) -> list[tuple[int, str]]:
@@ -239,7 +249,7 @@ def _key_values(context: TableContext, snapshot: Snapshot) -> list[tuple[int, st
 
 
 def _inserts(found: Sequence[tuple[int, str]]) -> BucketRows:
-    return {0: [(key, INSERT, value) for key, value in found]}
+    return {0: [(key, RowKind.INSERT, value) for key, value in found]}
 
 
 def real_incrementer(user: str, key: int) -> Job:

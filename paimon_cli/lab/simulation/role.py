@@ -21,11 +21,11 @@ from paimon_cli.lab.simulation.schedule import (
     OUTAGE,
     REFUSAL,
     STORE_PUT_FAULTS,
-    Step,
+    ScheduledStep,
 )
-from paimon_cli.lab.simulation.script import Call, Line, scripts_of
-from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, STATEMENTS, LockRow
-from paimon_cli.lab.simulation.sim_storage import CHANGES, LISTINGS, NO_ANSWER, TWO_OF_A_NAME, SimDisk
+from paimon_cli.lab.simulation.script import ScriptNode, StorageCall, scripts_of
+from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, STATEMENTS, SimulatedLockRow
+from paimon_cli.lab.simulation.sim_storage import CHANGE_CALLS, LISTING_CALLS, NO_ANSWER, TWO_OF_A_NAME, SimDisk
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
 from paimon_cli.storage.storage import PutOutcome
 
@@ -40,7 +40,7 @@ OUTAGE_CALLS = 9
 class Role:
     """An actor in one run. Only calls that others can observe wait for the scheduler, unless the scenario says otherwise."""
 
-    def __init__(self, disk: SimDisk, lock: LockRow, oracle: Oracle, number: int) -> None:
+    def __init__(self, disk: SimDisk, lock: SimulatedLockRow, oracle: Oracle, number: int) -> None:
         self.disk = disk
         self.lock = lock
         self.oracle = oracle
@@ -51,9 +51,9 @@ class Role:
         self.outage = 0
         self.passed = 0
         """The number of calls since its last step that no other actor could observe."""
-        self.pending: Call | None = None
+        self.pending: StorageCall | None = None
         """The call that waits for the scheduler."""
-        self.mishaps: Sequence[Step] = ()
+        self.mishaps: Sequence[ScheduledStep] = ()
         """The faults that its pending call may suffer."""
         self._actor: Actor | None = None
         """None while the script already knows what the job does next."""
@@ -64,7 +64,7 @@ class Role:
         self._shared = tuple(f"{directory}/" for directory in shared)
         self.begin()
 
-    def fork(self, disk: SimDisk, lock: LockRow, oracle: Oracle) -> Role:
+    def fork(self, disk: SimDisk, lock: SimulatedLockRow, oracle: Oracle) -> Role:
         """A copy of the role for a fork of the run."""
         fork = copy.copy(self)
         fork.disk, fork.lock, fork.oracle, fork._actor = disk, lock, oracle, None
@@ -99,11 +99,11 @@ class Role:
         self.passed = 0
         while (call := self._line.call) is not None and not self._is_shared(self._line, call):
             self.passed += 1
-            befalls = fault if self.passed == delay else GO
-            if befalls == CRASH:
+            happening = fault if self.passed == delay else GO
+            if happening == CRASH:
                 self._die()
                 return
-            self._follow(self._answer(call, befalls if befalls == GO or befalls in faults_of(call.operation) else GO))
+            self._follow(self._answer(call, happening if happening == GO or happening in faults_of(call.operation) else GO))
         self.pending = call
         if call is not None:
             self.mishaps = _mishaps(self.number, self.scenario.faults, call.operation)
@@ -145,14 +145,14 @@ class Role:
             line = self._actor.proceed(answer)
         self._go_to(line)
 
-    def _go_to(self, line: Line) -> None:
+    def _go_to(self, line: ScriptNode) -> None:
         self._line = line
         for method, arguments in line.reports:
             getattr(self.oracle, method)(*arguments)
 
     # calls and their effects
 
-    def _is_shared(self, line: Line, call: Call) -> bool:
+    def _is_shared(self, line: ScriptNode, call: StorageCall) -> bool:
         """Whether another actor can observe the call, or change its answer."""
         if line.is_shared is None:
             line.is_shared = self._is_always_shared(call)
@@ -162,7 +162,7 @@ class Role:
             return call.path not in self.disk.files
         return self.disk.makers.get(call.path) != self.number
 
-    def _is_always_shared(self, call: Call) -> bool | None:
+    def _is_always_shared(self, call: StorageCall) -> bool | None:
         """Whether the call is shared whatever its answer; None if that depends on the answer.
 
         Snapshots never change, and without expiry they stay, so an actor that finds one would find the same at any later time. No
@@ -177,11 +177,11 @@ class Role:
             return None if is_sought and not scenario.files_vanish else True
         if path.startswith(self._schemas) or operation == "write_new":
             return False
-        if operation in LISTINGS:
+        if operation in LISTING_CALLS:
             return True
-        return None if scenario.files_vanish or operation in CHANGES else False
+        return None if scenario.files_vanish or operation in CHANGE_CALLS else False
 
-    def _answer(self, call: Call, fault: str) -> Any:
+    def _answer(self, call: StorageCall, fault: str) -> Any:
         if call.operation in STATEMENTS:
             return self.lock.execute(self.number, call)
         if self.outage:
@@ -189,9 +189,9 @@ class Role:
             return NO_ANSWER
         if fault != GO:
             return self._fault(call, fault)
-        return self._change(call) if call.operation in CHANGES else self.disk.look(call)
+        return self._change(call) if call.operation in CHANGE_CALLS else self.disk.look(call)
 
-    def _fault(self, call: Call, fault: str) -> str:
+    def _fault(self, call: StorageCall, fault: str) -> str:
         """Make the call, unless the fault prevents that, and return the fault as its answer."""
         self.oracle.met_fault(self.number, call.operation)
         if fault not in WITHOUT_EFFECT:
@@ -203,7 +203,7 @@ class Role:
             self.oracle.gave_up(self.number)
         return fault
 
-    def _change(self, call: Call) -> Any:
+    def _change(self, call: StorageCall) -> Any:
         operation, path, arguments = call
         is_there = path in self.disk.files
         if operation == "delete":
@@ -227,9 +227,9 @@ def faults_of(operation: str) -> tuple[str, ...]:
         return (CRASH, *STORE_PUT_FAULTS)
     if operation in STATEMENTS:
         return (CRASH,)
-    return (CRASH, FAILURE, LOST_CHANGE) if operation in CHANGES else (CRASH, FAILURE)
+    return (CRASH, FAILURE, LOST_CHANGE) if operation in CHANGE_CALLS else (CRASH, FAILURE)
 
 
 @functools.cache
-def _mishaps(actor: int, faults: tuple[str, ...], operation: str) -> list[Step]:
-    return [Step(actor, fault) for fault in faults if fault in faults_of(operation)]
+def _mishaps(actor: int, faults: tuple[str, ...], operation: str) -> list[ScheduledStep]:
+    return [ScheduledStep(actor, fault) for fault in faults if fault in faults_of(operation)]

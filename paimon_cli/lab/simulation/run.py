@@ -11,13 +11,13 @@ from paimon_cli.lab.simulation.actor import Job
 from paimon_cli.lab.simulation.oracle import Oracle
 from paimon_cli.lab.simulation.role import Role
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import GO, MEANING, PUT_FAULTS, RESTART, Step, schedule_text
-from paimon_cli.lab.simulation.sim_lock import LockRow
+from paimon_cli.lab.simulation.schedule import FAULT_MEANING, GO, PUT_FAULTS, RESTART, ScheduledStep, schedule_text
+from paimon_cli.lab.simulation.sim_lock import SimulatedLockRow
 from paimon_cli.lab.simulation.sim_storage import SimDisk
 
 MAX_STEPS = 2_000
 """A longer schedule is considered an endless loop."""
-MAX_ACTORS = 64
+_MAX_ACTORS = 64
 
 
 class Run:
@@ -28,13 +28,13 @@ class Run:
         self._max_switches = max_switches
         self.disk = SimDisk(scenario.files)
         self.oracle = Oracle(scenario, self.disk)
-        self.steps: list[Step] = []
+        self.steps: list[ScheduledStep] = []
         self.faults = 0
         self.restarts = 0
         self.switches = 0
         """How often an unfinished actor was interrupted by another one; counted only if limited."""
         self.last: int | None = None
-        self._lock = LockRow()
+        self._lock = SimulatedLockRow()
         self.roles = [Role(self.disk, self._lock, self.oracle, number) for number in range(len(scenario.jobs))]
 
     def fork(self) -> Run:
@@ -56,11 +56,11 @@ class Run:
         on_their_way = [role for role in self.roles if role.pending is not None]
         return on_their_way if self._lock.is_free else [role for role in on_their_way if role.waits]
 
-    def choices(self) -> list[Step]:
+    def choices(self) -> list[ScheduledStep]:
         """All possible next steps, that of the last actor first; crashes between two steps are not included."""
         return [*self.calls(), *self.mishaps()]
 
-    def calls(self) -> list[Step]:
+    def calls(self) -> list[ScheduledStep]:
         """Calls that can be made without a fault."""
         going = [_CALLS[role.number] for role in self._waiting()]
         if self.last is None or (next_of_last := _CALLS[self.last]) not in going:
@@ -70,24 +70,24 @@ class Run:
         going.remove(next_of_last)
         return [next_of_last, *going]
 
-    def mishaps(self) -> list[Step]:
+    def mishaps(self) -> list[ScheduledStep]:
         """Faults of pending calls, and restarts of crashed actors."""
-        found: list[Step] = []
+        found: list[ScheduledStep] = []
         if self.faults < self.scenario.max_faults:
             for role in self._waiting():
                 found += role.mishaps
         if self.restarts < self.scenario.max_restarts:
-            found += [Step(role.number, RESTART) for role in self.roles if role.dead]
+            found += [ScheduledStep(role.number, RESTART) for role in self.roles if role.dead]
         return found
 
-    def can_take(self, step: Step) -> bool:
+    def can_take(self, step: ScheduledStep) -> bool:
         role = self.roles[step.actor] if step.actor < len(self.roles) else None
         if role is None or step.fault == RESTART:
             return role is not None and role.dead
         is_put = role.pending is not None and role.pending.operation == "put_if_absent"
         return role.waits and (is_put or step.fault not in PUT_FAULTS)
 
-    def take(self, step: Step) -> int:
+    def take(self, step: ScheduledStep) -> int:
         """Run a step; returns the number of calls after it that no other actor could observe."""
         role = self.roles[step.actor]
         self.steps.append(step)
@@ -127,7 +127,7 @@ class Run:
         return schedule_text(self.steps)
 
 
-_CALLS = [Step(number) for number in range(MAX_ACTORS)]
+_CALLS = [ScheduledStep(number) for number in range(_MAX_ACTORS)]
 
 
 class NarratedStep(NamedTuple):
@@ -136,19 +136,19 @@ class NarratedStep(NamedTuple):
     step: str
     actor: int
     call: str
-    befalls: str
+    fault: str
     own_calls: int
 
 
-def narrate(run: Run, steps: Sequence[Step]) -> Iterator[NarratedStep]:
+def narrate(run: Run, steps: Sequence[ScheduledStep]) -> Iterator[NarratedStep]:
     """Take the possible ones of these steps, then any steps to the end; yields each step as it is taken."""
     root = run.scenario.layout.root + "/"
 
-    def narrated(step: Step) -> NarratedStep:
+    def narrated(step: ScheduledStep) -> NarratedStep:
         pending = run.roles[step.actor].pending
         call = "" if pending is None else f"{pending.operation} {pending.path.removeprefix(root)}"
-        befalls = f"{MEANING[step.fault]} {step.delay} calls later" if step.delay else MEANING[step.fault]
-        return NarratedStep(str(step), step.actor, call, befalls, run.take(step))
+        fault = f"{FAULT_MEANING[step.fault]} {step.delay} calls later" if step.delay else FAULT_MEANING[step.fault]
+        return NarratedStep(str(step), step.actor, call, fault, run.take(step))
 
     for step in steps:
         if run.violations:
@@ -160,7 +160,7 @@ def narrate(run: Run, steps: Sequence[Step]) -> Iterator[NarratedStep]:
     run.finish()
 
 
-def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
+def replay(scenario: Scenario, steps: Sequence[ScheduledStep]) -> Run:
     """Replay a schedule: take those steps that are still possible with this code, then any steps to the end."""
     run = Run(scenario)
     for _ in narrate(run, steps):
@@ -174,6 +174,6 @@ def after(scenario: Scenario, setup: Sequence[Job]) -> Scenario:
     run = Run(replace(scenario, jobs=tuple(setup), faults=(), max_faults=0, first_name=900))
     for role in run.roles:
         while role.waits:
-            run.take(Step(role.number))
+            run.take(ScheduledStep(role.number))
     assert not run.violations, run.violations
     return replace(scenario, beginning=dict(run.disk.files), memory=run.oracle.memory)

@@ -9,7 +9,7 @@ from typing import Any
 
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.schedule import CRASH, REQUEST_FAULTS
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
@@ -132,7 +132,7 @@ class Scenario:
     partitioned: bool = False
     """Whether the table is partitioned by `p`, which is not part of the key; its value is the bucket in the job's rows."""
     real_files: bool = False
-    """Whether data files are real Parquet files instead of paper files."""
+    """Whether data files are real Parquet files instead of JSON files."""
     beginning: Mapping[str, bytes] | None = None
     memory: Memory | None = None
     """What the oracle knows at the beginning."""

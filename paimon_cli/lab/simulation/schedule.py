@@ -31,7 +31,7 @@ STORE_PUT_FAULTS = (*PUT_FAULTS, BUSY, OWN_OBJECT, CONFLICT)
 REQUEST_FAULTS = (FAILURE, LOST_CHANGE)
 """Faults of other requests to an object store."""
 
-MEANING = {
+FAULT_MEANING = {
     GO: "",
     CRASH: "crashes",
     LOST_ANSWER: "takes effect, the answer is lost",
@@ -49,7 +49,7 @@ MEANING = {
 _STEP = re.compile(r"(\d+)([cunoerbpkfw]?)(\d*)")
 
 
-class Step(NamedTuple):
+class ScheduledStep(NamedTuple):
     """One decision of the scheduler."""
 
     actor: int
@@ -65,7 +65,7 @@ class Step(NamedTuple):
         return self.fault not in (GO, RESTART)
 
 
-def parse_schedule(text: str) -> list[Step]:
+def parse_schedule(text: str) -> list[ScheduledStep]:
     """Parse a schedule. Raises `ValueError` for a part that is not a step."""
     steps = []
     for word in filter(None, text.split(",")):
@@ -73,9 +73,9 @@ def parse_schedule(text: str) -> list[Step]:
         if found is None:
             raise ValueError(f"'{word}' is not a step of a schedule")
         actor, fault, delay = found.groups()
-        steps.append(Step(int(actor), fault, int(delay or 0)))
+        steps.append(ScheduledStep(int(actor), fault, int(delay or 0)))
     return steps
 
 
-def schedule_text(steps: Iterable[Step]) -> str:
+def schedule_text(steps: Iterable[ScheduledStep]) -> str:
     return ",".join(map(str, steps))

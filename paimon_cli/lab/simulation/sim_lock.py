@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from paimon_cli.lab.simulation.script import Call
+from paimon_cli.lab.simulation.script import StorageCall
 from paimon_cli.lab.simulation.sim_storage import Ask
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage
 
-SETTINGS = LockSettings("simulated")
+_SETTINGS = LockSettings("simulated")
 LOCK, UNLOCK, LOOK_AT_LOCK = "lock", "unlock", "look at lock"
 STATEMENTS = frozenset({LOCK, UNLOCK, LOOK_AT_LOCK})
 
 
-class LockRow:
+class SimulatedLockRow:
     """The row of one table in `paimon_distributed_locks`: the actor that holds the lock, and the owner name that it wrote."""
 
     def __init__(self, holder: int | None = None, owner: str = "") -> None:
         self._holder = holder
         self._owner = owner
 
-    def fork(self) -> LockRow:
-        return LockRow(self._holder, self._owner)
+    def fork(self) -> SimulatedLockRow:
+        return SimulatedLockRow(self._holder, self._owner)
 
     @property
     def is_free(self) -> bool:
@@ -39,7 +39,7 @@ class LockRow:
         if self._holder == actor:
             self._holder = None
 
-    def execute(self, actor: int, call: Call) -> bool:
+    def execute(self, actor: int, call: StorageCall) -> bool:
         """Execute an actor's statement; returns whether the row belongs, or belonged, to it."""
         owner = call.arguments[0]
         if call.operation == LOCK:
@@ -62,7 +62,7 @@ class SimulatedLock(CommitLock):
     """The shipped lock on a simulated database."""
 
     def __init__(self, ask: Ask, root: str, clock: Any, random: Any) -> None:
-        super().__init__(SETTINGS, root, clock, random)
+        super().__init__(_SETTINGS, root, clock, random)
         self._table = _Statements(ask)
 
     def _connect(self) -> Any:
@@ -82,10 +82,10 @@ class _Statements:
         """The row of a crashed holder has been removed already."""
 
     def insert(self, connection: Any, lock_id: str, owner: str, expiry_seconds: int) -> bool:
-        return bool(self._ask(Call(LOCK, lock_id, (owner,))))
+        return bool(self._ask(StorageCall(LOCK, lock_id, (owner,))))
 
     def age_seconds(self, connection: Any, lock_id: str, owner: str) -> float | None:
-        return 0.0 if self._ask(Call(LOOK_AT_LOCK, lock_id, (owner,))) else None
+        return 0.0 if self._ask(StorageCall(LOOK_AT_LOCK, lock_id, (owner,))) else None
 
     def delete(self, connection: Any, lock_id: str, owner: str) -> bool:
-        return bool(self._ask(Call(UNLOCK, lock_id, (owner,))))
+        return bool(self._ask(StorageCall(UNLOCK, lock_id, (owner,))))

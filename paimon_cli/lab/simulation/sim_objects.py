@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from paimon_cli.lab.simulation.schedule import BUSY, CONFLICT, FAILURE, LOST_CHANGE, OWN_OBJECT, REFUSAL
-from paimon_cli.lab.simulation.script import Call
+from paimon_cli.lab.simulation.script import StorageCall
 from paimon_cli.lab.simulation.sim_storage import MISSING, TWO_OF_A_NAME, Ask
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage import simulated_store
@@ -20,21 +20,21 @@ from paimon_cli.storage.storage import PutOutcome
 PAGE = 3
 """The number of entries in a page of a listing."""
 _OPERATIONS = {
-    simulated_store.GET: "read_bytes",
-    simulated_store.HEAD: "head",
-    simulated_store.CREATE: "put_if_absent",
-    simulated_store.LIST: "list_page",
-    simulated_store.LIST_BELOW: "list_page_below",
-    simulated_store.DELETE: "delete",
+    simulated_store.RequestKind.GET: "read_bytes",
+    simulated_store.RequestKind.HEAD: "head",
+    simulated_store.RequestKind.CREATE: "put_if_absent",
+    simulated_store.RequestKind.LIST: "list_page",
+    simulated_store.RequestKind.LIST_BELOW: "list_page_below",
+    simulated_store.RequestKind.DELETE: "delete",
 }
 _STATUSES = {
-    PutOutcome.EXISTS: simulated_store.EXISTS,
-    OWN_OBJECT: simulated_store.EXISTS,
-    CONFLICT: simulated_store.CONFLICT,
-    BUSY: simulated_store.BUSY,
-    REFUSAL: simulated_store.DENIED,
-    FAILURE: simulated_store.BUSY,
-    LOST_CHANGE: simulated_store.BROKEN,
+    PutOutcome.EXISTS: simulated_store.Status.EXISTS,
+    OWN_OBJECT: simulated_store.Status.EXISTS,
+    CONFLICT: simulated_store.Status.CONFLICT,
+    BUSY: simulated_store.Status.BUSY,
+    REFUSAL: simulated_store.Status.DENIED,
+    FAILURE: simulated_store.Status.BUSY,
+    LOST_CHANGE: simulated_store.Status.BROKEN,
 }
 
 
@@ -50,7 +50,7 @@ def object_storage(layout: TableLayout, ask: Ask) -> OverlappedStorage:
         if answer == TWO_OF_A_NAME:
             raise AssertionError(f"two files of one name: {request.url}")
         if isinstance(answer, (str, PutOutcome)) and answer is not PutOutcome.CREATED:
-            raise RequestFailed(_STATUSES.get(answer, simulated_store.BROKEN))
+            raise RequestFailed(_STATUSES.get(answer, simulated_store.Status.BROKEN))
         if call.operation in _PAGES:
             entries, is_last = answer
             return ListedPage([Entry(*entry) for entry in entries], is_last)
@@ -62,14 +62,14 @@ def object_storage(layout: TableLayout, ask: Ask) -> OverlappedStorage:
 _PAGES = ("list_page", "list_page_below")
 
 
-def _call(request: Request, replaced: tuple[str, ...]) -> Call:
+def _call(request: Request, replaced: tuple[str, ...]) -> StorageCall:
     """The call of an actor.
 
     Only hints, records of commits, and snapshots that a lock protects, replace objects; all other puts are of new files.
     """
     kind, url, data, after = request
-    if kind == simulated_store.PUT:
-        return Call("overwrite" if url.startswith(replaced) else "write_new", url, (data,))
+    if kind == simulated_store.RequestKind.PUT:
+        return StorageCall("overwrite" if url.startswith(replaced) else "write_new", url, (data,))
     operation = _OPERATIONS[kind]
-    arguments = (after, PAGE) if operation in _PAGES else (data,) if kind == simulated_store.CREATE else ()
-    return Call(operation, url, arguments)
+    arguments = (after, PAGE) if operation in _PAGES else (data,) if kind == simulated_store.RequestKind.CREATE else ()
+    return StorageCall(operation, url, arguments)

@@ -10,15 +10,15 @@ from typing import Any, BinaryIO
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.lab.simulation.schedule import LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL
-from paimon_cli.lab.simulation.script import Call
+from paimon_cli.lab.simulation.script import StorageCall
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 YOUNG = 1 << 47
 """The modification time of files written during the simulation; that of initial files is 0."""
 
-READS = frozenset({"read_bytes", "open_input", "file_size"})
-LISTINGS = frozenset({"list_directory", "list_below", "list_page", "list_page_below"})
-CHANGES = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
+READ_CALLS = frozenset({"read_bytes", "open_input", "file_size"})
+LISTING_CALLS = frozenset({"list_directory", "list_below", "list_page", "list_page_below"})
+CHANGE_CALLS = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
 MISSING, NO_ANSWER, TWO_OF_A_NAME = "missing", "no answer", "two files of one name"
 """Answers instead of a result: the file does not exist; an outage; a second file of the same name, which no job may write. The
 letters of faults (`schedule`) are such answers too.
@@ -66,10 +66,10 @@ class SimDisk:
         del self._directories[parent][name]
         return True
 
-    def look(self, call: Call) -> Any:
+    def look(self, call: StorageCall) -> Any:
         """The answer to a call that changes nothing."""
         operation, path, arguments = call
-        if operation in READS:
+        if operation in READ_CALLS:
             return self.files.get(path, MISSING)
         if operation == "head":
             return len(self.files[path]) if path in self.files else MISSING
@@ -108,7 +108,7 @@ def _page(entries: Sequence[Entry], after: str, limit: int) -> tuple[tuple[Entry
     return tuple(left[:limit]), len(left) <= limit
 
 
-Ask = Callable[[Call], Any]
+Ask = Callable[[StorageCall], Any]
 
 
 class CallStorage(ABC):
@@ -160,7 +160,7 @@ class SimStorage(CallStorage):
         self._ask = ask
 
     def _call(self, operation: str, path: str, *arguments: Any) -> Any:
-        answer = self._ask(Call(operation, path, arguments))
+        answer = self._ask(StorageCall(operation, path, arguments))
         if answer == MISSING:
             raise FileNotFoundError(path)
         if answer == TWO_OF_A_NAME:
@@ -201,6 +201,6 @@ class ReadOnly(SimStorage):
     """The store for an observer, which is not part of the schedule."""
 
     def _call(self, operation: str, path: str, *arguments: Any) -> Any:
-        if operation in CHANGES:
+        if operation in CHANGE_CALLS:
             raise PermissionError(path)
         return super()._call(operation, path, *arguments)

@@ -187,7 +187,7 @@ def _utf16(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-NO_LIMIT = 2**31 - 1
+_NO_LIMIT = 2**31 - 1
 NULL_KEYS = ("merge", "ignore", "error")
 
 
@@ -200,7 +200,7 @@ class NestedTable:
     key: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
     null_key: str = "merge"
-    count_limit: int = NO_LIMIT
+    count_limit: int = _NO_LIMIT
 
     def updated(self) -> StepByStep:
         """nested_update: rows are appended, or replace the row with their key; a retraction removes equal rows or keys."""
@@ -326,7 +326,7 @@ def _nested_table(function: str, field: DataField, options: TableOptions) -> Nes
         if options.column_option(field.name, option) and not key:
             raise UsageError(f"fields.{field.name}.{option} needs fields.{field.name}.nested-key")
     null_key = setting(field, options, "nested-key-null-strategy", read.one_of(*NULL_KEYS), "merge")
-    limit = setting(field, options, "count-limit", read.integer(0), NO_LIMIT)
+    limit = setting(field, options, "count-limit", read.integer(0), _NO_LIMIT)
     return NestedTable(field.name, row_type, key, sequence, null_key, limit)
 
 

@@ -22,7 +22,7 @@ from paimon_cli.lsm.aggregators.aggregator import Aggregator, StepByStep
 from paimon_cli.lsm.aggregators.builder import Builder, expect
 from paimon_cli.options.table_options import TableOptions
 
-EMPTY, NOT_EMPTY = 0, 1
+_EMPTY, NOT_EMPTY = 0, 1
 NODE4, NODE16, NODE48, NODE256, LEAF = range(5)
 BODY_BYTES = {NODE4: 4, NODE16: 16, NODE48: 256, NODE256: 32, LEAF: 14}
 MAX_CHILDREN = {NODE4: 4, NODE16: 16, NODE48: 48, NODE256: 256}
@@ -48,7 +48,7 @@ class Bitmap64:
     def deserialize(data: bytes) -> Bitmap64:
         """Decode a bitmap. Raises `ValueError` for other bytes."""
         reader = _Reader(data)
-        if reader.number("<B") == EMPTY:
+        if reader.number("<B") == _EMPTY:
             return Bitmap64()
         reader.number("<q")
         slot_of = dict(reader.leaves())
@@ -80,7 +80,7 @@ class Bitmap64:
 
     def serialize(self) -> bytes:
         if not self.slot_of:
-            return bytes([EMPTY])
+            return bytes([_EMPTY])
         parts = [struct.pack("<Bq", NOT_EMPTY, len(self.slot_of)), *_nodes(sorted(self.slot_of), self.slot_of, 0)]
         parts.append(struct.pack("<iBi", 1, NOT_TRIMMED, len(self.slots)))
         parts += [b"\0" if values is None else b"\1" + _container(values) for values in self.slots]

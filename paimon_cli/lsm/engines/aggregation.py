@@ -14,7 +14,7 @@ from paimon_cli.lsm.aggregators.builder import ignores_retractions
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, function_of
 from paimon_cli.lsm.aggregators.chosen_values import LAST_NON_NULL, LastValue
 from paimon_cli.lsm.sorted_rows import SortedRows
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
@@ -37,7 +37,7 @@ class Aggregation:
         return ()
 
     def refusal(self, kind: int) -> BadInput | None:
-        if kind == DELETE and self.remove_record_on_delete:
+        if kind == RowKind.DELETE and self.remove_record_on_delete:
             return None
         without = [name for name, function in self.functions.items() if not function.retracts and name not in self.ignore_retract]
         return no_retraction(without[0]) if without else None
@@ -68,14 +68,14 @@ class Aggregation:
     def _codes(self, rows: SortedRows, kinds: np.ndarray) -> np.ndarray:
         codes = np.where((kinds & 1) == 1, RETRACT, ADD).astype(np.int8)
         if self.remove_record_on_delete:
-            codes[kinds == DELETE] = SET
+            codes[kinds == RowKind.DELETE] = SET
         codes[rows.starts[rows.passes_unmerged]] = SET
         return codes
 
     def _result_kinds(self, rows: SortedRows, kinds: np.ndarray) -> np.ndarray:
         last = kinds[rows.ends - 1]
-        removed = self.remove_record_on_delete & (last == DELETE)
-        return np.where(rows.passes_unmerged, last, np.where(removed, DELETE, INSERT)).astype(np.int8)
+        removed = self.remove_record_on_delete & (last == RowKind.DELETE)
+        return np.where(rows.passes_unmerged, last, np.where(removed, RowKind.DELETE, RowKind.INSERT)).astype(np.int8)
 
 
 def engine(schema: TableSchema, options: TableOptions) -> Aggregation:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
-from paimon_cli.metadata.data_file_schema import DELETE
+from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
@@ -33,7 +33,7 @@ class FirstRow(WholeRowEngine):
         ignored = rows.retractions
         if not ignored.any():
             return rows.taken(rows.order[rows.starts])
-        refused = self.refusal(DELETE)
+        refused = self.refusal(RowKind.DELETE)
         if refused is not None:
             raise refused
         positions = np.where(ignored, len(rows.order), np.arange(len(rows.order)))

@@ -19,16 +19,15 @@ from paimon_cli import Table
 from paimon_cli.cli.app import app
 from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.findings.examined_table import CROWDED, DUE, HIDDEN, MIXED_COUNTS, OTHER_COUNT, POSTPONED, STALLED
-from paimon_cli.inspect.findings.finding import LISTING
-from paimon_cli.inspect.findings.runner import RULES, UNREADABLE
+from paimon_cli.inspect.findings.finding import LISTING, Code
+from paimon_cli.inspect.findings.runner import RULES
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.service_turn import NO_UPKEEP, look
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from tests.cli.calling import Answer
 from tests.inspect.findings.odd_tables import BUILDERS, seven_runs_over_five
 
-OF_COMPACTIONS = {DUE, HIDDEN, POSTPONED, STALLED}
+OF_COMPACTIONS = {Code.DUE, Code.HIDDEN, Code.POSTPONED, Code.STALLED}
 OF_LISTINGS = {code for rule in RULES if rule.cost == LISTING for code in rule.codes}
 SOUND = {
     *("tiny", "no_snapshot", "writers_compact", "vectors", "emptied", "after_rescale", "compacted_after_all", "cross_partition"),
@@ -137,7 +136,7 @@ def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
         for finding in row["findings"]
         if finding["code"] in OF_COMPACTIONS
     }
-    hidden = {place for place, finding in advised.items() if finding["code"] == HIDDEN}
+    hidden = {place for place, finding in advised.items() if finding["code"] == Code.HIDDEN}
     assert judged.due <= advised.keys() <= judged.due | hidden
     assert {finding["code"] for finding in advised.values()} == OF_COMPACTIONS & found.keys()
     assert all(finding == found[finding["code"]] for finding in advised.values())
@@ -149,14 +148,14 @@ def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
     assert Table.open(judged.context.url, branch=judged.context.branch).state().due == len(judged.due)
 
 
-OF_COUNTS = {OTHER_COUNT, MIXED_COUNTS}
+OF_COUNTS = {Code.OTHER_COUNT, Code.MIXED_COUNTS}
 
 
 def test_every_command_on_buckets_has_the_findings_about_them(judged: Judged) -> None:
     buckets, plan, found = judged.ask("buckets ls"), judged.plan, judged.health["findings"]
     if buckets.code or plan.code not in (0, 4):
         return
-    about = {finding["code"]: finding for finding in found if finding["code"] in OF_COMPACTIONS | OF_COUNTS | {CROWDED}}
+    about = {finding["code"]: finding for finding in found if finding["code"] in OF_COMPACTIONS | OF_COUNTS | {Code.CROWDED}}
     rows = buckets.json["items"]
     assert {finding["code"]: finding for row in rows for finding in row["findings"]} == about
     assert all(row["code"] == (row["findings"][0]["code"] if row["findings"] else None) for row in rows)
@@ -165,7 +164,7 @@ def test_every_command_on_buckets_has_the_findings_about_them(judged: Judged) ->
     for answer in (plan, *([judged.ask("lsm show")] if judged.context.schema.primary_keys else [])):
         warned = [line for line in answer.err.splitlines() if line.startswith("warning: ")]
         told = [finding for code, finding in about.items() if code in OF_COUNTS]
-        told += [finding for finding in found if finding["code"] == UNREADABLE and judged.name == "a_lost_older_schema"]
+        told += [finding for finding in found if finding["code"] == Code.UNREADABLE and judged.name == "a_lost_older_schema"]
         assert warned == [f"warning: {f['message']}; run: {f['command']}" for f in told]
 
 
@@ -357,7 +356,7 @@ def test_the_service_has_work_where_findings_say_so(judged: Judged) -> None:
     except PaimonError:
         assert judged.plan.code not in (0, 4)
         return
-    assert turn.standing.picked == len(judged.due) and turn.has_compaction == bool(judged.due)
+    assert turn.figures.picked == len(judged.due) and turn.has_compaction == bool(judged.due)
 
 
 @pytest.mark.in_part(3)

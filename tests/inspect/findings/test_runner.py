@@ -17,7 +17,6 @@ from paimon_cli.inspect.findings import bucket_rules, history_rules, runner
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
-    HISTORY,
     LISTING,
     METADATA,
     OK,
@@ -25,10 +24,12 @@ from paimon_cli.inspect.findings.finding import (
     TOPICS,
     TOPOLOGY,
     WARNING,
+    Code,
     Finding,
+    Topic,
     rule,
 )
-from paimon_cli.inspect.findings.runner import DROPPED, FAILED, NO_ANSWER, RULES, UNREADABLE, findings_of
+from paimon_cli.inspect.findings.runner import RULES, findings_of
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
 from tests.inspect.findings.odd_tables import BUILDERS, WRITE_ONLY, a_damaged_older_snapshot, keyed, seven_runs_over_five, tiny
@@ -45,7 +46,7 @@ NEXT_CODE = "PD033"
 def test_codes_are_never_used_twice() -> None:
     codes = Counter(code for rule in RULES for code in rule.codes)
     assert [code for code, count in codes.items() if count > 1 and code not in OF_SEVERAL_RULES] == []
-    taken = {*codes, *OF_THE_MACHINE, DROPPED, UNREADABLE, NO_ANSWER, FAILED}
+    taken = {*codes, *OF_THE_MACHINE, Code.DROPPED, Code.UNREADABLE, Code.NO_ANSWER, Code.FAILED}
     assert NEXT_CODE not in taken and max(code for code in taken if code < NEXT_CODE and code.startswith("PD")) == "PD032"
     assert all(re.fullmatch(r"P[DA]\d{3}", code) for code in taken)
     page = (Path(__file__).parents[3] / "docs" / "findings.md").read_text()
@@ -56,23 +57,23 @@ def test_codes_are_never_used_twice() -> None:
 def test_every_finding_is_whole(name: str, tmp_path: Path) -> None:
     declared = {code: rule for rule in RULES for code in rule.codes}
     for found in findings_of(ExaminedTable(BUILDERS[name](tmp_path / name), "T"), OK, costs=ALL):
-        assert found.code != FAILED, found.message
+        assert found.code != Code.FAILED, found.message
         assert found.topic in TOPICS and found.subject and found.message
         assert bool(found.code) == (found.severity != OK) and (found.code[:2] == "PA") == (found.severity == ADVICE)
-        if found.code in (DROPPED, UNREADABLE):
+        if found.code in (Code.DROPPED, Code.UNREADABLE):
             continue
         assert not found.code or found.topic == declared[found.code].topic
         assert found.command.startswith("paimon-cli ") == bool(found.code)
 
 
 def test_a_rule_is_one_function_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @rule(HISTORY, "PD999")
+    @rule(Topic.HISTORY, "PD999")
     def a_new_rule(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("PD999", WARNING, "new", f"{len(table.ids)} snapshots", f"paimon-cli describe {table.argument}")
 
     monkeypatch.setattr(runner, "RULES", (*RULES, a_new_rule))
     (found,) = findings_of(ExaminedTable(tiny(tmp_path / "t"), "T"))
-    assert (found.code, found.message, found.topic) == ("PD999", "1 snapshots", HISTORY)
+    assert (found.code, found.message, found.topic) == ("PD999", "1 snapshots", Topic.HISTORY)
 
 
 def test_a_check_with_a_bug_is_a_finding_and_the_others_run(
@@ -80,7 +81,7 @@ def test_a_check_with_a_bug_is_a_finding_and_the_others_run(
     monkeypatch: pytest.MonkeyPatch,
     run: Run,  # noqa: F811
 ) -> None:
-    @rule(HISTORY, "PD999")
+    @rule(Topic.HISTORY, "PD999")
     def nothing_is_odd(table: ExaminedTable) -> Iterator[Finding]:
         yield Finding("PD999", WARNING, "figure", "lost with the rest of this check", "paimon-cli describe T")
         raise KeyError(table.latest)
@@ -214,7 +215,7 @@ def test_a_table_without_buckets_is_an_option_that_cannot_be_read(run: Run, tmp_
     schema.write_text(json.dumps({**before, "options": {**before["options"], "bucket": "0"}}))
     for command in ("health", "doctor", "advise"):
         shown = run(command, url, "-o", "json", code=None)
-        assert "PD018" in shown.out and FAILED not in shown.out and UNREADABLE not in shown.out
+        assert "PD018" in shown.out and Code.FAILED not in shown.out and Code.UNREADABLE not in shown.out
     assert "option 'bucket' cannot be '0'" in run(*line.split(), url, code=2).err
     run("alter", url, "set", f"bucket={before['options'].get('bucket', '-1')}")
     run(*line.split(), url)
@@ -243,7 +244,7 @@ def test_every_bad_value_is_found_and_can_be_taken_back(run: Run, tmp_path: Path
     for command in ("health", "doctor", "advise"):
         shown = run(command, url, "-o", "json", code=None).out
         assert "PD018" in shown and f"option '{key}' cannot be '{BAD_VALUES[key]}'" in shown
-        assert FAILED not in shown and UNREADABLE not in shown
+        assert Code.FAILED not in shown and Code.UNREADABLE not in shown
     run("alter", url, "unset", key)
     assert "PD018" not in run("health", url, "-o", "json", code=None).out
 

@@ -1,6 +1,6 @@
-"""Paper files: simplified data files of a few JSON rows, so that thousands of schedules are cheap.
+"""JSON files: simplified data files of a few JSON rows, so that thousands of schedules are cheap.
 
-`PaperEngine` replaces Spark or the local engine: jobs, plans, conflicts and commits are the shipped code; only the rows inside
+`JsonFileEngine` replaces Spark or the local engine: jobs, plans, conflicts and commits are the shipped code; only the rows inside
 files are simplified.
 """
 
@@ -32,29 +32,28 @@ from paimon_cli.write.bucket_writer import WrittenBucket
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
-INT = parse_type("INT NOT NULL")
+_INT = parse_type("INT NOT NULL")
 NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
-INSERT, DELETE = 0, 3
 
 BucketRows = Mapping[int, Sequence[tuple[int, int, str]]]
 """Bucket -> rows (key, kind, value) in the order of arrival."""
-PaperRow = tuple[int, int, int, str]
+JsonRow = tuple[int, int, int, str]
 """Key, sequence number, kind, value."""
 
 
 @functools.cache
 def key_bytes(key: int) -> bytes:
-    return serialize_row([key], [INT])
+    return serialize_row([key], [_INT])
 
 
 @functools.cache
-def paper_rows(content: bytes) -> tuple[PaperRow, ...]:
+def json_rows(content: bytes) -> tuple[JsonRow, ...]:
     """Parse the rows of a file."""
     return tuple((k, s, d, v) for k, s, d, v in json.loads(content))
 
 
-def write_paper_file(
-    context: TableContext, bucket: int, name: str, level: int, source: int, rows: Sequence[PaperRow]
+def write_json_file(
+    context: TableContext, bucket: int, name: str, level: int, source: int, rows: Sequence[JsonRow]
 ) -> DataFileMeta:
     """Write a file of these rows, which must be sorted by key."""
     content = _content(tuple(rows))
@@ -79,16 +78,16 @@ def write_paper_file(
 
 
 @functools.cache
-def _content(rows: tuple[PaperRow, ...]) -> bytes:
+def _content(rows: tuple[JsonRow, ...]) -> bytes:
     return json.dumps(rows, separators=(",", ":")).encode()
 
 
-def merged(files: Iterable[tuple[DataFileMeta, tuple[PaperRow, ...]]]) -> list[PaperRow]:
+def merged(files: Iterable[tuple[DataFileMeta, tuple[JsonRow, ...]]]) -> list[JsonRow]:
     """The newest row of each key, including retractions, sorted by key.
 
     If sequence numbers are equal, the row of the newer run wins, as in the shipped merge.
     """
-    newest: dict[int, PaperRow] = {}
+    newest: dict[int, JsonRow] = {}
     for _, rows in sorted(files, key=lambda item: item[0].max_sequence_number):
         for row in rows:
             known = newest.get(row[0])
@@ -113,8 +112,8 @@ def _compacted(context: TableContext, task: CompactionTask) -> CommitMessage:
         kept = [row for row in rows if not (task.drop_deletes and row[2] & 1)]
         before += files
         if kept:
-            name = f"data-{stamp}-b{task.bucket}-{len(after)}.paper"
-            after.append(write_paper_file(context, task.bucket, name, task.output_level, SOURCE_COMPACT, kept))
+            name = f"data-{stamp}-b{task.bucket}-{len(after)}.json"
+            after.append(write_json_file(context, task.bucket, name, task.output_level, SOURCE_COMPACT, kept))
     return CommitMessage(
         compact=FileChanges(removed=tuple(before), added=tuple(after)),
         partition=task.partition,
@@ -129,14 +128,14 @@ def _uuid(stamp: str) -> str:
     return f"{stamp[:8]}-{stamp[8:12]}-{stamp[12:]}-8000-000000000000"
 
 
-def _read(context: TableContext, bucket: int, file: DataFileMeta) -> tuple[PaperRow, ...]:
-    return paper_rows(context.storage.read_bytes(context.data_file_path_of(EMPTY_ROW, bucket, file.file_name)))
+def _read(context: TableContext, bucket: int, file: DataFileMeta) -> tuple[JsonRow, ...]:
+    return json_rows(context.storage.read_bytes(context.data_file_path_of(EMPTY_ROW, bucket, file.file_name)))
 
 
-class PaperEngine:
+class JsonFileEngine:
     """An `Engine` whose tasks write simplified files."""
 
-    name = "paper"
+    name = "json"
     reason = ""
     retries_tasks = False
     tasks_per_process = 1
@@ -163,8 +162,8 @@ class PaperEngine:
         for bucket, arrived in self._rows.items():
             first = plan.first_sequence(BucketId(EMPTY_ROW, bucket))
             rows = {key: (key, first + index, kind, value) for index, (key, kind, value) in enumerate(arrived)}
-            name = f"data-{stamp}-b{bucket}.paper"
-            file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
+            name = f"data-{stamp}-b{bucket}.json"
+            file = write_json_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
             message = CommitMessage(
                 EMPTY_ROW, bucket, plan.buckets.option, append=FileChanges(added=(file,)), read_snapshot_id=plan.read_snapshot_id
             )

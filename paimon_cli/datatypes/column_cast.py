@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts import from_text, numbers, to_text
+from paimon_cli.datatypes import cast_from_text, cast_numbers, cast_to_text
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import (
     BINARY_ROOTS,
@@ -132,66 +132,66 @@ def cast_of(source: DataType, target: DataType) -> Cast | None:
         case StringType(), _:
             return _from_text(target)
         case BinaryType(), BinaryType():
-            return lambda array: to_text.fitted_bytes(array, target)
+            return lambda array: cast_to_text.fitted_bytes(array, target)
         case TimestampType(), _:
             return _from_timestamp(source, target)
     if target.root == "BOOLEAN":
-        return numbers.number_to_boolean if source.root in INTEGER_ROOTS else None
+        return cast_numbers.number_to_boolean if source.root in INTEGER_ROOTS else None
     return _from_number(source, target) if source.root in NUMERIC_ROOTS | {"BOOLEAN"} else _from_day_or_time(source, target)
 
 
 def _from_number(source: DataType, target: DataType) -> Cast | None:
     match target:
         case DecimalType():
-            return lambda array: numbers.to_decimal(array, target)
+            return lambda array: cast_numbers.to_decimal(array, target)
         case TimestampType() if source.root in ("INT", "BIGINT"):
-            return lambda array: numbers.seconds_to_timestamp(array, target)
+            return lambda array: cast_numbers.seconds_to_timestamp(array, target)
     if target.root not in INTEGER_ROOTS | FLOATING_ROOTS:
         return None
-    cast = numbers.decimal_to_primitive if isinstance(source, DecimalType) else numbers.between_primitives
+    cast = cast_numbers.decimal_to_primitive if isinstance(source, DecimalType) else cast_numbers.between_primitives
     return lambda array: cast(array, target)
 
 
 def _from_day_or_time(source: DataType, target: DataType) -> Cast | None:
     if not isinstance(target, TimestampType) or source.root not in ("DATE", "TIME"):
         return None
-    cast = numbers.date_to_timestamp if source.root == "DATE" else numbers.time_to_timestamp
+    cast = cast_numbers.date_to_timestamp if source.root == "DATE" else cast_numbers.time_to_timestamp
     return lambda array: cast(array, target)
 
 
 def _from_timestamp(source: TimestampType, target: DataType) -> Cast | None:
     if isinstance(target, TimestampType):
-        return lambda array: numbers.timestamp_to_timestamp(array, source, target)
+        return lambda array: cast_numbers.timestamp_to_timestamp(array, source, target)
     if target.root in ("INT", "BIGINT"):
-        return lambda array: numbers.timestamp_to_seconds(array, target)
-    return {"DATE": numbers.timestamp_to_date, "TIME": numbers.timestamp_to_time}.get(target.root)
+        return lambda array: cast_numbers.timestamp_to_seconds(array, target)
+    return {"DATE": cast_numbers.timestamp_to_date, "TIME": cast_numbers.timestamp_to_time}.get(target.root)
 
 
 def _from_text(target: DataType) -> Cast | None:
     match target:
         case BinaryType():
-            return lambda array: to_text.fitted_bytes(array.cast(pa.binary()), target)
+            return lambda array: cast_to_text.fitted_bytes(array.cast(pa.binary()), target)
         case TimestampType():
-            return lambda array: from_text.to_timestamp(array, target)
+            return lambda array: cast_from_text.to_timestamp(array, target)
         case DecimalType():
-            return lambda array: from_text.to_decimal(array, target)
+            return lambda array: cast_from_text.to_decimal(array, target)
         case TimeType():
-            return from_text.to_time
+            return cast_from_text.to_time
     if target.root == "DATE":
-        return from_text.to_date
+        return cast_from_text.to_date
     if target.root == "BOOLEAN":
-        return lambda array: from_text.to_boolean(array, target)
+        return lambda array: cast_from_text.to_boolean(array, target)
     if target.root in INTEGER_ROOTS:
-        return lambda array: from_text.to_integer(array, target)
-    return (lambda array: from_text.to_float(array, target)) if target.root in FLOATING_ROOTS else None
+        return lambda array: cast_from_text.to_integer(array, target)
+    return (lambda array: cast_from_text.to_float(array, target)) if target.root in FLOATING_ROOTS else None
 
 
 def _to_text(source: DataType, target: StringType) -> Cast | None:
     if source.root in BINARY_ROOTS | {"ARRAY", "MAP", "ROW"}:  # not truncated to the length of the target
-        return lambda array: to_text.text_of(array, source)
+        return lambda array: cast_to_text.text_of(array, source)
     if source.root not in PREDEFINED_ROOTS or (source.root in DATETIME_ROOTS and not same_type(target, STRING)):
         return None
-    return lambda array: to_text.fitted_text(to_text.text_of(array, source), target)
+    return lambda array: cast_to_text.fitted_text(cast_to_text.text_of(array, source), target)
 
 
 def default_column(text: str, t: DataType) -> pa.Array:

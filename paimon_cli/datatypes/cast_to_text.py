@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts.numbers import per_distinct_value
+from paimon_cli.datatypes.cast_numbers import per_distinct_value
 from paimon_cli.datatypes.data_type import (
     INTEGER_ROOTS,
     MAX_LENGTH,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.casts.column_cast import cast_column, cast_of, may_cast
 from paimon_cli.datatypes.arrow_types import values_from_arrow, values_to_arrow
 from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
+from paimon_cli.datatypes.column_cast import cast_column, cast_of, may_cast
 from paimon_cli.datatypes.data_type import DataType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import NotSupported, UsageError

@@ -37,7 +37,7 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.threads import in_parallel
 
-Homes = NDArray[np.int32]
+Locations = NDArray[np.int32]
 """For each key the number of the bucket that shows it, `ABSENT` for a key that none shows."""
 
 
@@ -46,7 +46,7 @@ def whole_key(schema: TableSchema) -> tuple[str, ...]:
     return (*schema.trimmed_primary_keys, *(name for name in schema.primary_keys if name in schema.partition_keys))
 
 
-class KeyHomes:
+class KeyLocations:
     """Looks keys up in all buckets of a table at one snapshot, and remembers what it learns about their files."""
 
     def __init__(self, context: TableContext, buckets: Mapping[BucketId, BucketFiles]) -> None:
@@ -54,20 +54,20 @@ class KeyHomes:
         self.buckets = tuple(buckets[bucket_id] for bucket_id in sorted(buckets))
         self._lookups = [_BucketLookup(self.context, bucket) for bucket in self.buckets]
 
-    def of(self, keys: pa.RecordBatch) -> Homes:
-        """The home of each key as an index into `buckets`. `keys`: the columns of `whole_key`, sorted by them, each key once.
+    def of(self, keys: pa.RecordBatch) -> Locations:
+        """The bucket of each key as an index into `buckets`. `keys`: the columns of `whole_key`, sorted by them, each key once.
 
         Raises `DamagedFile` if a key lives in two buckets, unless `cross-partition-upsert.index-ttl` allows that.
         """
-        homes = np.full(keys.num_rows, ABSENT, np.int32)
+        locations = np.full(keys.num_rows, ABSENT, np.int32)
         threads = min(self.context.read_threads, self.context.options.cross_partition_bootstrap_parallelism)
         rows_of_buckets = in_parallel(partial(self._rows_in, keys), range(len(self.buckets)), threads)
         for number, rows in enumerate(rows_of_buckets):
-            repeated = rows[homes[rows] != ABSENT]
+            repeated = rows[locations[rows] != ABSENT]
             if len(repeated) and self.context.options.cross_partition_index_ttl is None:
-                raise self._in_two_buckets(keys, int(repeated[0]), homes, number)
-            homes[rows] = number
-        return homes
+                raise self._in_two_buckets(keys, int(repeated[0]), locations, number)
+            locations[rows] = number
+        return locations
 
     def _rows_in(self, keys: pa.RecordBatch, number: int) -> Indices:
         """The row numbers of the keys that bucket `number` shows."""
@@ -79,8 +79,8 @@ class KeyHomes:
         shown = np.flatnonzero(lookup.shows(candidate_keys.select(list(self.context.schema.trimmed_primary_keys))))
         return shown if candidates is None else candidates[shown]
 
-    def _in_two_buckets(self, keys: pa.RecordBatch, row: int, homes: Homes, number: int) -> DamagedFile:
-        first, second = (self.context.bucket_path(*self.buckets[home].bucket_id) for home in (int(homes[row]), number))
+    def _in_two_buckets(self, keys: pa.RecordBatch, row: int, locations: Locations, number: int) -> DamagedFile:
+        first, second = (self.context.bucket_path(*self.buckets[each].bucket_id) for each in (int(locations[row]), number))
         return DamagedFile(
             f"the key {_key_text(keys, row)} lives in two buckets, {first} and {second}",
             "two jobs of another engine wrote it; delete the row that is wrong, with its partition in the condition",

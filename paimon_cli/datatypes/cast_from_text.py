@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts.numbers import impossible, per_distinct_value, rounded
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
+from paimon_cli.datatypes.cast_numbers import impossible, per_distinct_value, rounded
 from paimon_cli.datatypes.data_type import (
     DataType,
     DecimalType,

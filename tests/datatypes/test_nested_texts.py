@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from paimon_cli.casts.column_cast import cast_column, keeps_values, may_cast
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.column_cast import cast_column, keeps_values, may_cast
 from paimon_cli.datatypes.data_type import STRING
 from paimon_cli.datatypes.field_types import parse_sql_type
 

@@ -1,1 +1,0 @@
-"""Paimon's casts between column types: which are allowed, and what they make of values."""
