@@ -223,7 +223,7 @@ class Catalog(Compaction):
         def examined(table: ChosenTable) -> HealthRow:
             location = table.locate()
             named = table.name if tables else location.name
-            table_of = ExaminedTable(self._open(location).context, argument(named))
+            table_of = ExaminedTable(self._open(location).supported, argument(named))
             return health_of(table_of, location.name, with_advice=advice, with_topology=topology)
 
         rows = [damaged_entry(error) for error in damaged]

@@ -132,7 +132,7 @@ class Compaction(OpenedCatalog):
             table.check_commit()
             if dedicated:
                 table.warn_of_other_compactors()
-            return table.context
+            return table.supported
 
         context = within(seconds, opened, chosen.name)
         progress = self.runtime.new_progress()
@@ -206,7 +206,7 @@ class Compaction(OpenedCatalog):
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
-            context = table.context
+            context = table.supported
             if location.name in checked:
                 return context
             if not (choice.is_listed and has_leases):

@@ -107,7 +107,7 @@ def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, ob
             raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
         return None
     shown = opened.name if snapshot is None and tag is None else f"{opened.name}@{tag if snapshot is None else snapshot}"
-    return TableSide(shown, opened.catalog_table, ReadRequest(snapshot=snapshot, tag=tag))  # type: ignore[arg-type]
+    return TableSide(shown, opened.context, ReadRequest(snapshot=snapshot, tag=tag))  # type: ignore[arg-type]
 
 
 def _opened(catalog: Tables, name: str, branch: object) -> Table | None:
@@ -136,7 +136,7 @@ def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None,
     from paimon_cli.ingest.row_sources import FileRows
     from paimon_cli.jobs.comparison_sides import FileSide
 
-    options, known = table.table.store_options, {field.name: field for field in table.fields}
+    options, known = table.table.place.store_options, {field.name: field for field in table.fields}
     try:
         inferred = columns_of_file(path, format, form, options, {name: field.type for name, field in known.items()}).fields
     except NotFound as error:

@@ -42,8 +42,8 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.table_description import describe_table
 
-        table = self.catalog_table
-        return describe_table(table, ExaminedTable(table.context, argument or table.layout.argument))
+        table = self.supported
+        return describe_table(table, ExaminedTable(table, argument or table.layout.argument))
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index.
@@ -53,13 +53,13 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.version_report import LISTS, manifest_rows
 
         chosen = list(lists) if lists else LISTS
-        return manifest_rows(self.catalog_table, self._snapshot(snapshot), chosen, self._warn_of_damage)
+        return manifest_rows(self.context, self._snapshot(snapshot), chosen, self._warn_of_damage)
 
     def manifest(self, name: str) -> list[EntryRow]:
         """The entries of one manifest: files added and deleted."""
         from paimon_cli.inspect.file_report import manifest_entries
 
-        return manifest_entries(self.context, name)
+        return manifest_entries(self.supported, name)
 
     def files(
         self,
@@ -113,7 +113,7 @@ class Inspection(OpenedTable):
         rows = indexed_bucket_rows if index_stats else bucket_rows
         shown, spec = self._snapshot(snapshot), self._partitions(partition)
         wanted = ALL_FILES if spec is None else FileFilter(spec.matches)
-        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument, wanted)
+        table = ExaminedTable(self.supported, argument or self.context.layout.argument, wanted)
         if shown == table.latest:
             found = rows(self.context, table.all_buckets, findings_by_bucket(table))
             self._warn_of_buckets(in_rows=True)
@@ -171,7 +171,7 @@ class Inspection(OpenedTable):
         from paimon_cli.jobs.doctor_job import examine_table
 
         self._expect_existing()
-        return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
+        return list(examine_table(self.supported, argument or self.context.layout.argument))
 
     def health(self, *, advice: bool = False, topology: bool = False, argument: str | None = None) -> HealthRow:
         """Figures, a verdict and findings, without writing anything.
@@ -183,14 +183,14 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.health_report import health_of
 
         self._expect_existing()
-        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument)
+        table = ExaminedTable(self.supported, argument or self.context.layout.argument)
         return health_of(table, self.name, with_advice=advice, with_topology=topology)
 
     def state(self) -> TableState:
         """The current state that `watch` shows: files, buckets, sorted runs, and the newest commits."""
         from paimon_cli.inspect.report_figures import table_state
 
-        return table_state(self.catalog_table)
+        return table_state(self.supported)
 
     def row_groups(self, name: str, *, snapshot: int | None = None) -> list[RowGroupRow]:
         """The row groups of one Parquet data file. Raises `NotSupported` for other formats."""
@@ -214,10 +214,10 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.report_page import report_page
         from paimon_cli.storage.whole_file import whole_file
 
-        table = self.catalog_table
+        table = self.supported
         figures = report_figures(table, self.name, argument or table.layout.argument)
         page = report_page(figures, __version__).encode(errors="replace")
-        with whole_file(html, table.store_options, self.context.random, replace=force) as sink:
+        with whole_file(html, table.place.store_options, self.context.random, replace=force) as sink:
             sink.write(page)
         findings = len(figures.health.findings)
         return WrittenReport(html, len(page), figures.health.verdict, findings, figures.bucket_count, len(figures.kinds))
@@ -237,7 +237,7 @@ class Inspection(OpenedTable):
             progress.start(f"Simulating compaction options, {number} of {count}", None)
             return progress.advance
 
-        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument, on_scenario=on_scenario)
+        table = ExaminedTable(self.supported, argument or self.context.layout.argument, on_scenario=on_scenario)
         try:
             return by_topic(findings_of(table, OK, only or TOPICS, (METADATA, LISTING, REPLAY)))
         finally:

@@ -35,10 +35,10 @@ class Integrity(OpenedTable):
         from paimon_cli.jobs.iceberg_export import export_iceberg
         from paimon_cli.storage.storage_for_url import storage_for_url
 
-        opened = self.catalog_table
+        opened = self.context
         target = (opened.storage, opened.layout.root)
         if output_path is not None:
-            target = storage_for_url(output_path, opened.store_options)
+            target = storage_for_url(output_path, opened.place.store_options)
         return export_iceberg(*self._as_scanned(snapshot), *target)
 
     def foreign_reads(self, *, snapshot: int | None = None, argument: str | None = None) -> ForeignReadReport:
@@ -77,10 +77,10 @@ class Integrity(OpenedTable):
         request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
         check_request(request)
         # PV006 and PV007 report lost and unreadable schemas. Without them, a check with an older schema or none would look clean.
-        opened = self.catalog_table
+        opened = self.context
         if not opened.schemas.ids() and (isinstance(gone := opened.schemas.missing(), NotFound) or not request.wants("PV006")):
             raise gone
-        context = opened.readable_context if request.wants("PV007") or not opened.schemas.ids() else self.context
+        context = opened.at_newest_readable() if request.wants("PV007") or not opened.schemas.ids() else self.supported
         if context is None:
             return run_without_schemas(opened, request)
         self._expect_existing()
@@ -99,7 +99,7 @@ class Integrity(OpenedTable):
 
         if unknown := [name for name in only if name not in KINDS]:
             raise UsageError(f"there is no repair '{unknown[0]}'", f"choose among {', '.join(KINDS)}")
-        context = self.context
+        context = self.supported
         plan = plan_repair(context, tuple(only), parse_duration(older_than))
 
         def run() -> RepairSummary:

@@ -6,18 +6,18 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import PaimonError, UsageError, in_python
+from paimon_cli.options.option_catalog import OPEN
 from paimon_cli.storage.injected import NoTrace, Trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.engine import Engine, Progress
@@ -139,10 +139,10 @@ class OpenedTable:
     A table keeps the schema with which it was opened, until `refresh` is called. Snapshots are looked up by each call.
     """
 
-    def __init__(self, opened: CatalogTable, runtime: Runtime) -> None:
-        self.catalog_table = opened
+    def __init__(self, context: TableContext, runtime: Runtime) -> None:
+        self.context = context
+        """The opened table, which jobs get. Internal to paimon_cli."""
         self.runtime = runtime
-        self._may_commit = False
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
@@ -150,37 +150,35 @@ class OpenedTable:
     @property
     def name(self) -> str:
         """The table as it was named when it was opened, without secrets."""
-        return self.catalog_table.name
+        return self.context.name
 
     @property
     def url(self) -> str:
         """The normalised URL of the root directory."""
-        return self.catalog_table.url
+        return self.context.url
 
     @property
     def branch(self) -> str:
         """The branch that was opened, `main` by default."""
-        return self.catalog_table.branch
+        return self.context.branch
 
     @property
-    def context(self) -> TableContext:
-        """The context for jobs, at the schema with which the table was opened. Internal to paimon_cli."""
-        return self.catalog_table.context
+    def supported(self) -> TableContext:
+        """The context of a table with a readable schema. Raises `NotSupported` for an option that this version cannot honour."""
+        self.context.check(OPEN)
+        return self.context
 
     def refresh(self) -> None:
         """Use the latest schema from now on, in case another process has changed it."""
-        self.catalog_table = replace(self.catalog_table)
+        self.context = self.context.reopened()
 
     def with_options(self: Self, options: Mapping[str, str]) -> Self:
         """The same table with other table options, which apply only to calls on the result."""
-        return type(self)(
-            replace(self.catalog_table, options={**self.catalog_table.options, **options}),
-            self.runtime,
-        )
+        return type(self)(self.context.with_options(options), self.runtime)
 
     def _warn_of_damage(self, damage: PaimonError) -> None:
         """Warn of a file that cannot be read, which a listing leaves out."""
-        self.runtime.warn(f"{damage.message}; left out; {damage.hint or self.catalog_table.layout.if_damaged}")
+        self.runtime.warn(f"{damage.message}; left out; {damage.hint or self.context.layout.if_damaged}")
 
     def _warn_of_buckets(self, *, in_rows: bool = False) -> None:
         """Warn of what no compaction mends: partitions with a wrong number of buckets, and lost schemas of files.
@@ -191,7 +189,7 @@ class OpenedTable:
         from paimon_cli.inspect.findings.finding import BUCKETS, ERROR, METADATA
         from paimon_cli.inspect.findings.runner import UNREADABLE, findings_of
 
-        table = ExaminedTable(self.context, self.catalog_table.layout.argument)
+        table = ExaminedTable(self.supported, self.context.layout.argument)
         codes = (UNREADABLE,) if in_rows else (MIXED_COUNTS, OTHER_COUNT, UNREADABLE)
         for finding in findings_of(table, ERROR, (BUCKETS,), (METADATA,)):
             if finding.code in codes:
@@ -202,30 +200,33 @@ class OpenedTable:
 
         Jobs that change the table call it before they plan.
         """
-        opened = self.catalog_table
-        if opened.read_optimized:
+        opened = self.context
+        if opened.place.read_optimized:
             raise UsageError(f"{opened.name} is a view", "views are read-only", "leave out $ro")
-        if opened.options:
+        if opened.given:
             from paimon_cli.catalog.option_values import check_options_of_call
 
-            check_options_of_call(opened.schemas.latest().options, opened.options, opened.snapshots.latest_id() is not None)
+            check_options_of_call(opened.schemas.latest().options, opened.given, opened.snapshots.latest_id() is not None)
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.
 
         The newest snapshot is fetched meanwhile, for the plan of the same call only.
         """
-        self.catalog_table.snapshots.forget_fetched()
-        if self._may_commit:
+        from paimon_cli.storage.guarded_storage import check_commits
+
+        opened = self.context
+        opened.snapshots.forget_fetched()
+        if (call := frozenset(opened.given.items())) in opened.cache.fit_to_commit:
             return
         self.check_call()
-        self.catalog_table.snapshots.fetch_latest()
-        if warning := self.catalog_table.check_commits():
+        opened.snapshots.fetch_latest()
+        if warning := check_commits(opened.storage):
             self.runtime.warn(warning)
-        self._may_commit = True
+        opened.cache.fit_to_commit.add(call)
 
     def _snapshot(self, snapshot: int | None) -> Snapshot | None:
-        return self.catalog_table.snapshot(snapshot)
+        return self.context.snapshot(snapshot)
 
     def _partitions(self, partitions: Partitions | None) -> PartitionSpec | None:
         """The selected partitions; None for all."""
@@ -244,8 +245,8 @@ class OpenedTable:
 
     def _expect_existing(self) -> None:
         """Raise `NotFound` if the table was dropped after it was opened: it would look like a healthy one without snapshots."""
-        if self.catalog_table.snapshots.latest_id() is None:
-            self.catalog_table.expect_not_dropped()
+        if self.context.snapshots.latest_id() is None:
+            self.context.expect_not_dropped()
 
 
 def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
