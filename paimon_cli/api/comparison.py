@@ -10,7 +10,7 @@ from paimon_cli.ingest.text_form import given_form
 from paimon_cli.options.option_text import plain_number
 
 if TYPE_CHECKING:
-    from paimon_cli.api.opened_table import Runtime
+    from paimon_cli.api.runtime import Runtime
     from paimon_cli.api.table import Table
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.comparison import Comparison
@@ -55,7 +55,7 @@ def compare_sides(
 
     Raises `UsageError` if neither side is a table, `NotFound` if a side does not exist.
     """
-    from paimon_cli.api.opened_table import check_names
+    from paimon_cli.api.arguments import check_names
     from paimon_cli.datatypes.type_text import quoted_names
     from paimon_cli.jobs.comparison import compare
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable, option_texts
+from paimon_cli.api.arguments import checks_arguments, option_texts
+from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import check_choice, checks_arguments
 from paimon_cli.api.maintenance import Planned
-from paimon_cli.api.opened_table import OpenedTable, check_choice
+from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import SCAN
 
@@ -53,7 +53,7 @@ class Integrity(OpenedTable):
     def _as_scanned(self, snapshot: int | None) -> tuple[TableContext, Snapshot | None]:
         """The context with the columns of a snapshot (default: the latest), and the snapshot."""
         self.context.check(SCAN)
-        found = self._snapshot(snapshot)
+        found = self.context.snapshot(snapshot)
         return (self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)), found
 
     def verify(

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import (
+from paimon_cli.api.arguments import (
     Buckets,
-    OpenedTable,
     Partitions,
     bucket_list,
     check_choice,
     check_names,
     check_positive,
+    checks_arguments,
     partition_list,
 )
+from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import check_limit, check_positive
+from paimon_cli.api.arguments import check_limit, check_positive, checks_arguments
 from paimon_cli.errors import UsageError, importing
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import Identity, OpenedTable, Runtime, check_choice, check_positive
+from paimon_cli.api.arguments import Identity, check_choice, check_positive, checks_arguments
+from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:

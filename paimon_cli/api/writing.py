@@ -9,20 +9,19 @@ from datetime import date, datetime, time
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.maintenance import Planned, compact_request
-from paimon_cli.api.opened_table import (
+from paimon_cli.api.arguments import (
     Buckets,
     Identity,
-    OpenedTable,
     Partitions,
-    Self,
     bucket_list,
     check_choice,
     check_names,
     check_positive,
+    checks_arguments,
     partition_list,
 )
+from paimon_cli.api.maintenance import Planned, compact_request
+from paimon_cli.api.opened_table import OpenedTable, Self
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError

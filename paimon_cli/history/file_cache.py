@@ -72,8 +72,8 @@ class FileCache:
     def __init__(self, kept: KeptFiles | None = None, schemas: dict[tuple[str, str], Schemas] | None = None) -> None:
         self.kept = KeptFiles() if kept is None else kept
         self.index_files = KnownFiles()
-        self.fit_to_commit: set[frozenset[tuple[str, str]]] = set()
-        """The options of calls that may commit to the table, as was checked."""
+        self.checked: dict[frozenset[tuple[str, str]], Storage] = {}
+        """The options of calls that may commit, with the storage that was checked."""
         self._schemas: dict[tuple[str, str], Schemas] = schemas or {}
         self._storage: Storage | None = None
         self._branches: dict[tuple[str, str, str | None], BranchFiles] = {}
@@ -81,6 +81,12 @@ class FileCache:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileCache, (None, self._schemas)
+
+    def renewed(self) -> FileCache:
+        """A cache that has read nothing of the table's histories."""
+        renewed = FileCache(self.kept)
+        renewed.checked = self.checked
+        return renewed
 
     def at(self, storage: Storage, place: TablePlace) -> BranchFiles:
         """The files of a branch."""

@@ -95,7 +95,7 @@ class TableContext:
 
     def reopened(self) -> TableContext:
         """The table at its latest schema, read again."""
-        return replace(self, definition=None, cache=FileCache(self.cache.kept))
+        return replace(self, definition=None, cache=self.cache.renewed())
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"definition": self._defined}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paimon_cli import Table
-from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.commit.commit_records import all_records
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
