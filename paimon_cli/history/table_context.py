@@ -100,7 +100,7 @@ class TableContext:
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"definition": self._defined}
 
-    @property
+    @cached_property
     def url(self) -> str:
         """The normalised root of the table."""
         return self.place.url
@@ -110,7 +110,7 @@ class TableContext:
         """The table as the user named it, without secrets."""
         return self.place.name
 
-    @property
+    @cached_property
     def branch(self) -> str:
         return self.place.branch
 
@@ -123,31 +123,31 @@ class TableContext:
     def _files(self) -> BranchFiles:
         return self.cache.at(self.storage, self.place)
 
-    @property
+    @cached_property
     def layout(self) -> TableLayout:
         return self._files.layout
 
-    @property
+    @cached_property
     def snapshots(self) -> SnapshotHistory:
         return self._files.snapshots
 
-    @property
+    @cached_property
     def schemas(self) -> SchemaHistory:
         return self._files.schemas
 
-    @property
+    @cached_property
     def tags(self) -> TagHistory:
         return self._files.tags
 
-    @property
+    @cached_property
     def branches(self) -> BranchList:
         return self._files.branches
 
-    @property
+    @cached_property
     def manifests(self) -> ManifestReader:
         return self._files.manifests(self.read_threads)
 
-    @property
+    @cached_property
     def manifest_cache(self) -> ManifestCache:
         return self._files.manifest_cache(self.read_threads)
 
@@ -202,11 +202,11 @@ class TableContext:
         """The definition; raises `NotSupported` if paimon-cli cannot honour an option of the table."""
         return self.definition or self.defined_by(self._files.schema())._defined
 
-    @property
+    @cached_property
     def schema(self) -> TableSchema:
         return self._defined.schema
 
-    @property
+    @cached_property
     def options(self) -> TableOptions:
         """The options of the schema, overridden by those of the call."""
         return self._defined.options
