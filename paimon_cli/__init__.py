@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
-    from paimon_cli.api.opened_table import Runtime
+    from paimon_cli.api.runtime import Runtime
     from paimon_cli.api.table import Table
     from paimon_cli.ingest.text_form import TextForm
 
@@ -18,7 +18,7 @@ __all__ = ["Catalog", "Runtime", "Table", "TextForm", "__version__"]
 
 _MODULES = {
     "Catalog": "paimon_cli.api.catalog",
-    "Runtime": "paimon_cli.api.opened_table",
+    "Runtime": "paimon_cli.api.runtime",
     "Table": "paimon_cli.api.table",
     "TextForm": "paimon_cli.ingest.text_form",
 }

@@ -83,7 +83,7 @@ def lsm_picture() -> str:
             table.write(demo_command.batch(number, PICTURE_ACCOUNTS, PICTURE_CHANGES))
             if number in PICTURE_COMPACTIONS:
                 table.compact(strategy="minor")
-        (tree,) = report_figures(table.catalog_table, "accounts", "accounts").trees
+        (tree,) = report_figures(table.context, "accounts", "accounts").trees
     title = "The sorted runs of a bucket"
     says = f"{len(tree.runs)} sorted runs after 30 commits and 4 compactions: each bar goes from the lowest key to the highest"
     return drawing("lsm", title, says, *ranges(tree_ranges(tree)), standalone=True)

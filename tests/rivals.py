@@ -145,7 +145,7 @@ class Busy(LocalStorage):
 def on_storage(table: Table, storage: Busy) -> Table:
     """The table on this storage."""
     seen = Table.open(table.url)
-    seen.catalog_table = replace(seen.catalog_table, storage=storage)
+    seen.context = replace(seen.context, storage=storage)
     return seen
 
 

@@ -40,3 +40,11 @@ def test_every_limit_is_checked_and_every_exception_is_needed() -> None:
         if not any(path.match(pattern) and code == rule for path, code in over)
     ]
     assert needless == [], "remove them from pyproject.toml"
+
+
+def test_no_value_is_written_past_its_fields() -> None:
+    """What is remembered beside a frozen value has an object of its own; `docs/decisions.md` (One table) names the exceptions."""
+    writes = re.compile(r"__dict__(\[[^]]+\] = |\.(update|setdefault)\()|object\.__setattr__\(|vars\([^)]*\)\[[^]]+\] = ")
+    package = ROOT / "paimon_cli"
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if writes.search(path.read_text())}
+    assert found == {"options/table_options.py", "ingest/text_form.py"}

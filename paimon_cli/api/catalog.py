@@ -13,8 +13,9 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.comparison import Versions
 from paimon_cli.api.maintenance import Planned
-from paimon_cli.api.opened_catalog import MAX_NAMED, ChosenTable
+from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
+from paimon_cli.api.table_choice import ChosenTable
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -223,7 +224,7 @@ class Catalog(Compaction):
         def examined(table: ChosenTable) -> HealthRow:
             location = table.locate()
             named = table.name if tables else location.name
-            table_of = ExaminedTable(self._open(location).context, argument(named))
+            table_of = ExaminedTable(self._open(location).supported, argument(named))
             return health_of(table_of, location.name, with_advice=advice, with_topology=topology)
 
         rows = [damaged_entry(error) for error in damaged]

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import check_positive, checks_arguments
 from paimon_cli.api.maintenance import CompactOptions, compact_request
-from paimon_cli.api.opened_catalog import MAX_NAMED, ChosenTable, OpenedCatalog, TableChoice
-from paimon_cli.api.opened_table import check_positive
+from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.api.table import Table
+from paimon_cli.api.table_choice import ChosenTable, TableChoice
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.storage.time_bounds import within
@@ -132,7 +132,7 @@ class Compaction(OpenedCatalog):
             table.check_commit()
             if dedicated:
                 table.warn_of_other_compactors()
-            return table.context
+            return table.supported
 
         context = within(seconds, opened, chosen.name)
         progress = self.runtime.new_progress()
@@ -208,7 +208,7 @@ class Compaction(OpenedCatalog):
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
-            context = table.context
+            context = table.supported
             if location.name in checked:
                 return context
             if not (choice.is_listed and has_leases):

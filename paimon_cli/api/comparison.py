@@ -10,7 +10,7 @@ from paimon_cli.ingest.text_form import given_form
 from paimon_cli.options.option_text import plain_number
 
 if TYPE_CHECKING:
-    from paimon_cli.api.opened_table import Runtime
+    from paimon_cli.api.runtime import Runtime
     from paimon_cli.api.table import Table
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.comparison import Comparison
@@ -55,7 +55,7 @@ def compare_sides(
 
     Raises `UsageError` if neither side is a table, `NotFound` if a side does not exist.
     """
-    from paimon_cli.api.opened_table import check_names
+    from paimon_cli.api.arguments import check_names
     from paimon_cli.datatypes.type_text import quoted_names
     from paimon_cli.jobs.comparison import compare
 
@@ -107,7 +107,7 @@ def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, ob
             raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
         return None
     shown = opened.name if snapshot is None and tag is None else f"{opened.name}@{tag if snapshot is None else snapshot}"
-    return TableSide(shown, opened.catalog_table, ReadRequest(snapshot=snapshot, tag=tag))  # type: ignore[arg-type]
+    return TableSide(shown, opened.context, ReadRequest(snapshot=snapshot, tag=tag))  # type: ignore[arg-type]
 
 
 def _opened(catalog: Tables, name: str, branch: object) -> Table | None:
@@ -136,7 +136,7 @@ def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None,
     from paimon_cli.ingest.row_sources import FileRows
     from paimon_cli.jobs.comparison_sides import FileSide
 
-    options, known = table.table.store_options, {field.name: field for field in table.fields}
+    options, known = table.table.place.store_options, {field.name: field for field in table.fields}
     try:
         inferred = columns_of_file(path, format, form, options, {name: field.type for name, field in known.items()}).fields
     except NotFound as error:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable, option_texts
+from paimon_cli.api.arguments import checks_arguments, option_texts
+from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Alter:
             raise UsageError(
                 "nothing to change",
                 "neither a type nor an option is given",
-                f"paimon-cli alter {self._table.catalog_table.layout.argument} alter-column --help",
+                f"paimon-cli alter {self._table.context.layout.argument} alter-column --help",
             )
         return self._change([changed])
 
@@ -290,7 +290,7 @@ class Alter:
         from paimon_cli.catalog.alter_table import alter_table
 
         self._table.check_commit()
-        altered = alter_table(self._table.catalog_table, changes)
+        altered = alter_table(self._table.context, changes)
         for warning in altered.warnings:
             self._table.runtime.warn(warning)
         self._table.refresh()

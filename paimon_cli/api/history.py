@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable, check_choice, check_limit
+from paimon_cli.api.arguments import check_choice, check_limit, checks_arguments
+from paimon_cli.api.opened_table import OpenedTable
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow
@@ -30,7 +30,7 @@ class History(OpenedTable):
         from paimon_cli.inspect.version_report import snapshot_rows
 
         check_limit(limit)
-        found = snapshot_rows(self.catalog_table, limit, kind, user, self._warn_of_damage)
+        found = snapshot_rows(self.context, limit, kind, user, self._warn_of_damage)
         if not found:
             self._expect_a_history()
         return found
@@ -39,7 +39,7 @@ class History(OpenedTable):
         """All fields of one snapshot, named by its id, `latest` or `earliest`."""
         from paimon_cli.inspect.version_report import snapshot_details
 
-        return snapshot_details(self.catalog_table, self.catalog_table.named_snapshot(str(snapshot)))
+        return snapshot_details(self.context, self.context.named_snapshot(str(snapshot)))
 
     def compactions(self, *, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
         """The compactions recorded by snapshots, newest first: at most `limit`, and only of one `user`.
@@ -49,38 +49,38 @@ class History(OpenedTable):
         from paimon_cli.inspect.compaction_history import compaction_rows
 
         check_limit(limit)
-        found = compaction_rows(self.context, limit, user, self._warn_of_damage)
+        found = compaction_rows(self.supported, limit, user, self._warn_of_damage)
         if not found:
             self._expect_a_history()
         return found
 
     def _expect_a_history(self) -> None:
         """Raise `NotFound` or `DamagedFile` if the table was dropped, or has lost its snapshots, so that it only looks new."""
-        if self.catalog_table.snapshots.latest_id() is None:
-            self.catalog_table.expect_existing()
+        if self.context.snapshots.latest_id() is None:
+            self.context.expect_existing()
 
     def compaction(self, snapshot: int | str = "latest") -> list[CompactedBucketRow]:
         """What one compaction did to each bucket; `latest` is the newest COMPACT snapshot."""
         from paimon_cli.inspect.compaction_history import compacted_buckets, compaction_snapshot
 
-        return compacted_buckets(self.context, compaction_snapshot(self.catalog_table, str(snapshot)))
+        return compacted_buckets(self.context, compaction_snapshot(self.context, str(snapshot)))
 
     def snapshot_ids(self) -> Sequence[int]:
         """The ids of all snapshots, ascending."""
-        return self.catalog_table.snapshots.ids()
+        return self.context.snapshots.ids()
 
     def file_changes(self, before: int | str, after: int | str = "latest") -> list[FileChange]:
         """The data files that differ between two snapshots (`snapshots diff --files`)."""
         from paimon_cli.read.difference import file_changes
 
-        return file_changes(self.context, *map(self.catalog_table.named_snapshot, (str(before), str(after))))
+        return file_changes(self.context, *map(self.context.named_snapshot, (str(before), str(after))))
 
     def row_changes(self, before: int | str, after: int | str = "latest", *, limit: int | None = None) -> Iterator[RowChange]:
         """The rows that differ between two snapshots (`snapshots diff --rows`), read lazily."""
         from paimon_cli.read.difference import row_changes
 
         check_limit(limit)
-        one, other = (self.catalog_table.named_snapshot(str(name)) for name in (before, after))
+        one, other = (self.context.named_snapshot(str(name)) for name in (before, after))
         return islice(row_changes(self.context, one, other), limit)
 
     def bisect(
@@ -96,7 +96,7 @@ class History(OpenedTable):
         progress = self.runtime.new_progress()
         progress.start("Reading snapshots", None)
         try:
-            return bisect_snapshots(self.catalog_table, where, expect=expect, first=first, last=last, advance=progress.advance)
+            return bisect_snapshots(self.context, where, expect=expect, first=first, last=last, advance=progress.advance)
         finally:
             progress.finish()
 
@@ -104,25 +104,25 @@ class History(OpenedTable):
         """Schemas, newest first: one for each change of the table's definition."""
         from paimon_cli.inspect.schema_report import schema_rows
 
-        return schema_rows(self.catalog_table)
+        return schema_rows(self.context)
 
     def schema(self, schema: int | str = "latest") -> SchemaDetails:
         """The columns, keys and options of one schema, named by its id or `latest`."""
         from paimon_cli.inspect.schema_report import schema_details
 
-        return schema_details(self.catalog_table.named_schema(str(schema)))
+        return schema_details(self.context.named_schema(str(schema)))
 
     @property
     def options(self) -> Mapping[str, str]:
         """The options set in the latest schema."""
-        return dict(self.catalog_table.schemas.latest().options)
+        return dict(self.context.schemas.latest().options)
 
     def option_rows(self, *, every: bool = False) -> list[OptionRow]:
         """The options that are set, with meanings and defaults; `every`: including those not set (`options ls --all`)."""
         from paimon_cli.inspect.schema_report import option_rows
 
-        opened = self.catalog_table
-        return option_rows(opened.schemas.latest().options, opened.options, every=every)
+        opened = self.context
+        return option_rows(opened.schemas.latest().options, opened.given, every=every)
 
     def explain_option(self, key: str) -> OptionExplanation:
         """What an option means, whether paimon-cli honours it, and its value in this table (`options explain`).
@@ -131,15 +131,15 @@ class History(OpenedTable):
         """
         from paimon_cli.inspect.schema_report import explain_option
 
-        opened = self.catalog_table
-        return explain_option(key, opened.schemas.latest().options, opened.options)
+        opened = self.context
+        return explain_option(key, opened.schemas.latest().options, opened.given)
 
     def schema_changes(self, before: int | str | None = None, after: int | str = "latest") -> list[SchemaChange]:
         """How two schemas differ (`schemas diff`). `before`: default the schema that `after` replaced."""
         from paimon_cli.inspect.schema_report import schema_below, schema_changes
 
-        new = self.catalog_table.named_schema(str(after))
-        old = schema_below(self.catalog_table, new) if before is None else self.catalog_table.named_schema(str(before))
+        new = self.context.named_schema(str(after))
+        old = schema_below(self.context, new) if before is None else self.context.named_schema(str(before))
         return schema_changes(old, new)
 
     def blame(self, key: Mapping[str, Any]) -> list[KeyVersion]:

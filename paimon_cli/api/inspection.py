@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import Buckets, OpenedTable, Partitions, Runtime, bucket_list, check_positive
+from paimon_cli.api.arguments import Buckets, Partitions, bucket_list, check_positive, checks_arguments, partition_list
+from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from paimon_cli.history.partition_spec import PartitionSpec
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow, RowGroupRow
@@ -42,8 +45,8 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.table_description import describe_table
 
-        table = self.catalog_table
-        return describe_table(table, ExaminedTable(table.context, argument or table.layout.argument))
+        table = self.supported
+        return describe_table(table, ExaminedTable(table, argument or table.layout.argument))
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index.
@@ -53,13 +56,13 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.version_report import LISTS, manifest_rows
 
         chosen = list(lists) if lists else LISTS
-        return manifest_rows(self.catalog_table, self._snapshot(snapshot), chosen, self._warn_of_damage)
+        return manifest_rows(self.context, self.context.snapshot(snapshot), chosen, self._warn_of_damage)
 
     def manifest(self, name: str) -> list[EntryRow]:
         """The entries of one manifest: files added and deleted."""
         from paimon_cli.inspect.file_report import manifest_entries
 
-        return manifest_entries(self.context, name)
+        return manifest_entries(self.supported, name)
 
     def files(
         self,
@@ -73,7 +76,8 @@ class Inspection(OpenedTable):
         """Live data files by partition, bucket and level, or the changelog files of `snapshot` (default: of all snapshots)."""
         from paimon_cli.inspect.file_report import FileSelection, changelog_file_rows, file_rows
 
-        chosen, found = FileSelection(self._partitions(partition), self._buckets(bucket), level), self._snapshot(snapshot)
+        chosen = FileSelection(_partitions(self.context, partition), _buckets(bucket), level)
+        found = self.context.snapshot(snapshot)
         if kind == "data":
             return file_rows(self.context, found, chosen)
         history = self.context.snapshots
@@ -84,13 +88,13 @@ class Inspection(OpenedTable):
         """One data file with its column statistics. Raises `NotFound` if the snapshot does not contain it."""
         from paimon_cli.inspect.file_report import file_details
 
-        return file_details(self.context, self._snapshot(snapshot), name)
+        return file_details(self.context, self.context.snapshot(snapshot), name)
 
     def partitions(self, *, snapshot: int | None = None, done: bool = False) -> list[PartitionRow]:
         """Partitions with their files, rows and bytes. `done`: look for success files even if there are many partitions."""
         from paimon_cli.inspect.bucket_report import partition_rows
 
-        return partition_rows(self.context, self._snapshot(snapshot), done)
+        return partition_rows(self.context, self.context.snapshot(snapshot), done)
 
     def buckets(
         self,
@@ -111,9 +115,9 @@ class Inspection(OpenedTable):
         from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
 
         rows = indexed_bucket_rows if index_stats else bucket_rows
-        shown, spec = self._snapshot(snapshot), self._partitions(partition)
+        shown, spec = self.context.snapshot(snapshot), _partitions(self.context, partition)
         wanted = ALL_FILES if spec is None else FileFilter(spec.matches)
-        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument, wanted)
+        table = ExaminedTable(self.supported, argument or self.context.layout.argument, wanted)
         if shown == table.latest:
             found = rows(self.context, table.all_buckets, findings_by_bucket(table))
             self._warn_of_buckets(in_rows=True)
@@ -126,7 +130,7 @@ class Inspection(OpenedTable):
         """The sorted runs of each bucket, newest first, and the next compaction (`lsm show`)."""
         from paimon_cli.inspect.lsm_report import lsm_rows
 
-        rows = lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket_list(bucket))
+        rows = lsm_rows(self.context, self.context.snapshot(snapshot), _partitions(self.context, partition), bucket_list(bucket))
         if snapshot is None:
             self._warn_of_buckets()
         return rows
@@ -135,7 +139,7 @@ class Inspection(OpenedTable):
         """Compare universal and leveled compaction by simulation with the table's own figures (`lsm explain`)."""
         from paimon_cli.inspect.compaction_scenarios import explain_lsm
 
-        return explain_lsm(self.context, self._snapshot(snapshot))
+        return explain_lsm(self.context, self.context.snapshot(snapshot))
 
     def indexes(
         self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
@@ -143,7 +147,7 @@ class Inspection(OpenedTable):
         """The index files of a snapshot by partition and bucket."""
         from paimon_cli.inspect.index_report import index_rows
 
-        return index_rows(self.context, self._snapshot(snapshot), self._partitions(partition), self._buckets(bucket))
+        return index_rows(self.context, self.context.snapshot(snapshot), _partitions(self.context, partition), _buckets(bucket))
 
     def dv(
         self,
@@ -159,7 +163,7 @@ class Inspection(OpenedTable):
         """
         from paimon_cli.inspect.index_report import vector_rows
 
-        rows = vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), self._buckets(bucket))
+        rows = vector_rows(self.context, self.context.snapshot(snapshot), _partitions(self.context, partition), _buckets(bucket))
         return [row for row in rows if row.level is None] if dangling else rows
 
     def doctor(self, *, argument: str | None = None) -> list[Fact | Finding]:
@@ -171,7 +175,7 @@ class Inspection(OpenedTable):
         from paimon_cli.jobs.doctor_job import examine_table
 
         self._expect_existing()
-        return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
+        return list(examine_table(self.supported, argument or self.context.layout.argument))
 
     def health(self, *, advice: bool = False, topology: bool = False, argument: str | None = None) -> HealthRow:
         """Figures, a verdict and findings, without writing anything.
@@ -183,14 +187,14 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.health_report import health_of
 
         self._expect_existing()
-        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument)
+        table = ExaminedTable(self.supported, argument or self.context.layout.argument)
         return health_of(table, self.name, with_advice=advice, with_topology=topology)
 
     def state(self) -> TableState:
         """The current state that `watch` shows: files, buckets, sorted runs, and the newest commits."""
         from paimon_cli.inspect.report_figures import table_state
 
-        return table_state(self.catalog_table)
+        return table_state(self.supported)
 
     def row_groups(self, name: str, *, snapshot: int | None = None) -> list[RowGroupRow]:
         """The row groups of one Parquet data file. Raises `NotSupported` for other formats."""
@@ -214,10 +218,10 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.report_page import report_page
         from paimon_cli.storage.whole_file import whole_file
 
-        table = self.catalog_table
+        table = self.supported
         figures = report_figures(table, self.name, argument or table.layout.argument)
         page = report_page(figures, __version__).encode(errors="replace")
-        with whole_file(html, table.store_options, self.context.random, replace=force) as sink:
+        with whole_file(html, table.place.store_options, self.context.random, replace=force) as sink:
             sink.write(page)
         findings = len(figures.health.findings)
         return WrittenReport(html, len(page), figures.health.verdict, findings, figures.bucket_count, len(figures.kinds))
@@ -237,7 +241,7 @@ class Inspection(OpenedTable):
             progress.start(f"Simulating compaction options, {number} of {count}", None)
             return progress.advance
 
-        table = ExaminedTable(self.context, argument or self.catalog_table.layout.argument, on_scenario=on_scenario)
+        table = ExaminedTable(self.supported, argument or self.context.layout.argument, on_scenario=on_scenario)
         try:
             return by_topic(findings_of(table, OK, only or TOPICS, (METADATA, LISTING, REPLAY)))
         finally:
@@ -328,3 +332,19 @@ def examine_installation() -> list[Fact | Finding]:
     from paimon_cli.jobs.doctor_job import examine_machine
 
     return list(examine_machine())
+
+
+def _partitions(context: TableContext, partitions: Partitions | None) -> PartitionSpec | None:
+    """The selected partitions; None for all."""
+    if partitions is None:
+        return None
+    from paimon_cli.history.partition_spec import PartitionSpec
+
+    return PartitionSpec.parse_any(context, partition_list(partitions))
+
+
+def _buckets(buckets: Buckets | None) -> frozenset[int] | None:
+    """The selected bucket numbers; None for all."""
+    from paimon_cli.history.live_files import bucket_numbers
+
+    return bucket_numbers(bucket_list(buckets))

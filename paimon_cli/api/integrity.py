@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import check_choice, checks_arguments
 from paimon_cli.api.maintenance import Planned
-from paimon_cli.api.opened_table import OpenedTable, check_choice
+from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import Operation
 
@@ -35,10 +35,10 @@ class Integrity(OpenedTable):
         from paimon_cli.jobs.iceberg_export import export_iceberg
         from paimon_cli.storage.storage_for_url import storage_for_url
 
-        opened = self.catalog_table
+        opened = self.context
         target = (opened.storage, opened.layout.root)
         if output_path is not None:
-            target = storage_for_url(output_path, opened.store_options)
+            target = storage_for_url(output_path, opened.place.store_options)
         return export_iceberg(*self._as_scanned(snapshot), *target)
 
     def foreign_reads(self, *, snapshot: int | None = None, argument: str | None = None) -> ForeignReadReport:
@@ -53,7 +53,7 @@ class Integrity(OpenedTable):
     def _as_scanned(self, snapshot: int | None) -> tuple[TableContext, Snapshot | None]:
         """The context with the columns of a snapshot (default: the latest), and the snapshot."""
         self.context.check(Operation.SCAN)
-        found = self._snapshot(snapshot)
+        found = self.context.snapshot(snapshot)
         return (self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)), found
 
     def verify(
@@ -77,10 +77,10 @@ class Integrity(OpenedTable):
         request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
         check_request(request)
         # PV006 and PV007 report lost and unreadable schemas. Without them, a check with an older schema or none would look clean.
-        opened = self.catalog_table
+        opened = self.context
         if not opened.schemas.ids() and (isinstance(gone := opened.schemas.missing(), NotFound) or not request.wants("PV006")):
             raise gone
-        context = opened.readable_context if request.wants("PV007") or not opened.schemas.ids() else self.context
+        context = opened.at_newest_readable() if request.wants("PV007") or not opened.schemas.ids() else self.supported
         if context is None:
             return run_without_schemas(opened, request)
         self._expect_existing()
@@ -99,7 +99,7 @@ class Integrity(OpenedTable):
 
         if unknown := [name for name in only if name not in REPAIR_KINDS]:
             raise UsageError(f"there is no repair '{unknown[0]}'", f"choose among {', '.join(REPAIR_KINDS)}")
-        context = self.context
+        context = self.supported
         plan = plan_repair(context, tuple(only), parse_duration(older_than))
 
         def run() -> RepairSummary:

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import (
+from paimon_cli.api.arguments import (
     Buckets,
-    OpenedTable,
     Partitions,
     bucket_list,
     check_choice,
     check_names,
     check_positive,
+    checks_arguments,
     partition_list,
 )
+from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Maintenance(OpenedTable):
         """Plan to rewrite manifests: small ones, and those with entries of deleted files."""
         from paimon_cli.jobs.metadata_jobs import plan_manifest_compaction, run_manifest_compaction
 
-        context = self.context
+        context = self.supported
         plan = plan_manifest_compaction(context)
 
         def run() -> ManifestsSummary:
@@ -171,7 +171,7 @@ class Maintenance(OpenedTable):
         check_names(limits, ExpiryLimits)
         retain_max, retain_min, limit = limits.get("retain_max"), limits.get("retain_min"), limits.get("limit")
         check_positive(retain_max=retain_max, retain_min=retain_min, limit=limit)
-        context, progress, older_than = self.context, self.runtime.new_progress(), limits.get("older_than")
+        context, progress, older_than = self.supported, self.runtime.new_progress(), limits.get("older_than")
 
         def planned(context: TableContext) -> Expiry:
             before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
@@ -239,7 +239,7 @@ class Maintenance(OpenedTable):
         """
         from paimon_cli.maintain.orphans import TOLERATED_MILLIS, not_ahead_of_the_storage
 
-        context, warn = self.context, self.runtime.warn
+        context, warn = self.supported, self.runtime.warn
         try:
             trusted = not_ahead_of_the_storage(context)
         except (StorageUnavailable, Refused) as error:
@@ -269,7 +269,7 @@ class Maintenance(OpenedTable):
         from paimon_cli.maintain.needed_files import measured
         from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 
-        context = self.context
+        context = self.supported
         plan = plan_rollback(context, find_target(context, str(to)))
 
         def files() -> list[FileToDelete]:
@@ -321,7 +321,7 @@ class Maintenance(OpenedTable):
         def run() -> RescaleSummary:
             self.check_commit()
             with self.runtime.engine_running() as engine:
-                done = run_rescale(self.catalog_table, plan, engine, self.runtime.new_progress())
+                done = run_rescale(self.context, plan, engine, self.runtime.new_progress())
             self.refresh()
             return done
 
@@ -346,9 +346,10 @@ class Maintenance(OpenedTable):
         metastore, `done-partition` adds a partition whose last value ends in `.done`; in a Hive metastore and on a REST
         server, `mark-event` sends an event.
         """
+        from paimon_cli.catalog.open_table import partition_marks, report_hosts
         from paimon_cli.maintain.mark_done import mark_done, plan_marks
 
-        of_catalog, hosts = self.catalog_table.partition_marks(), self.catalog_table.report_hosts
+        of_catalog, hosts = partition_marks(self.context), report_hosts(self.context)
         named = partition_list(partition) if partition else ()
         planned = plan_marks(self.context, named, actions, of_catalog, hosts)
         return mark_done(self.context, planned, actions, of_catalog, hosts)

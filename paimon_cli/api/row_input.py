@@ -39,9 +39,9 @@ def row_source(data: Any, format: str | None, form: TextForm | None, timezone: s
         return ArrowRows(_arrow_table(data, into.context.schema), timezone=zone)
     if form is not None and timezone is not None:
         raise UsageError("timezone cannot be combined with form", "a form has its own time zone", "set it in the form")
-    instead = f"read it as a table: paimon-cli write {into.catalog_table.layout.argument} --from-table {TABLE_MARK}"
+    instead = f"read it as a table: paimon-cli write {into.context.layout.argument} --from-table {TABLE_MARK}"
     text_form = TextForm(timezone=timezone) if form is None else given_form(form)
-    return FileRows(paths, format, text_form, into.catalog_table.store_options, instead)
+    return FileRows(paths, format, text_form, into.context.place.store_options, instead)
 
 
 def _table_rows(data: OpenedTable | Scan, timezone: str | None, into: OpenedTable) -> RowSource:
@@ -52,13 +52,13 @@ def _table_rows(data: OpenedTable | Scan, timezone: str | None, into: OpenedTabl
     from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
     from paimon_cli.jobs.table_rows import TableRows
 
-    scan = data.rows if isinstance(data, Scan) else plan_rows(data.catalog_table, ReadRequest())
+    scan = data.rows if isinstance(data, Scan) else plan_rows(data.context, ReadRequest())
     rows = TableRows(data.name, scan, timezone)
-    if rows.is_of(into.catalog_table.layout) and rows.is_whole:
+    if rows.is_of(into.context.layout) and rows.is_whole:
         raise UsageError(
             f"{into.name} is its own source",
             "its rows would be inserted once more, or undo changes that were made since the snapshot",
-            f"to restore a snapshot: paimon-cli rollback {into.catalog_table.layout.argument} --to N --as-new",
+            f"to restore a snapshot: paimon-cli rollback {into.context.layout.argument} --to N --as-new",
         )
     return rows
 

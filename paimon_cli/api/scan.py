@@ -10,8 +10,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import check_limit, check_positive
+from paimon_cli.api.arguments import check_limit, check_positive, checks_arguments
 from paimon_cli.errors import UsageError, importing
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class Scan(ReadableRows):
         """Plan and read again in one thread, discard the rows, and measure the cost of each stage (`read --analyze`)."""
         from paimon_cli.jobs.scan_analysis import analyze_scan
 
-        return analyze_scan(self._table.catalog_table, self.rows.request)
+        return analyze_scan(self._table.context, self.rows.request)
 
     def write_file(
         self, path: str, *, format: str | None = None, file_size: str | None = None, force: bool = False
@@ -167,7 +166,7 @@ class Scan(ReadableRows):
         from paimon_cli.jobs.export_job import OutputRequest, export_rows
 
         form, size = file_form(path, format, file_size)
-        return export_rows(self.rows, OutputRequest(path, form, size, force, self._table.catalog_table.store_options))
+        return export_rows(self.rows, OutputRequest(path, form, size, force, self._table.context.place.store_options))
 
     def export(self, output_path: str) -> ExportSummary:
         """Write Parquet files, one per split, to a new or empty directory, in parallel on the engine (`read --output-path`)."""
@@ -178,7 +177,7 @@ class Scan(ReadableRows):
             raise UsageError(
                 "--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where"
             )
-        options = self._table.catalog_table.store_options
+        options = self._table.context.place.store_options
         request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, options)
         with runtime.engine_running() as engine, scan.of_existing_snapshot():
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
@@ -234,7 +233,7 @@ def _planned(table: OpenedTable, request: ReadRequest) -> Scan:
     """The scan of a request. Shows the warnings of its plan."""
     from paimon_cli.jobs.row_scan import plan_rows
 
-    scan = Scan(table, plan_rows(table.catalog_table, request))
+    scan = Scan(table, plan_rows(table.context, request))
     for warning in scan.warnings:
         table.runtime.warn(warning)
     return scan
@@ -245,7 +244,7 @@ def narrowed(scan: Scan, columns: Sequence[str], where: str | None) -> Scan:
     from paimon_cli.jobs.row_scan import plan_rows
 
     table = scan._table
-    found = Scan(table, plan_rows(table.catalog_table, replace(scan.rows.request, select=tuple(columns), where=where)))
+    found = Scan(table, plan_rows(table.context, replace(scan.rows.request, select=tuple(columns), where=where)))
     for warning in found.rows.predicate.warnings if found.rows.predicate else ():
         table.runtime.warn(warning)
     return found
@@ -267,7 +266,7 @@ def rows_of_changes(table: OpenedTable, begin: int, end: int, columns: Sequence[
     """The same for a batch of a stream, without warnings, which would be repeated for each batch."""
     from paimon_cli.jobs.row_scan import plan_rows
 
-    return plan_rows(table.catalog_table, replace(_request_of_range(begin, end, columns, where, None), counts_waiting=False))
+    return plan_rows(table.context, replace(_request_of_range(begin, end, columns, where, None), counts_waiting=False))
 
 
 def _request_of_range(
@@ -293,7 +292,7 @@ def follow_changes(
     from paimon_cli.jobs.row_scan import FollowedChanges
 
     request = _request_of_changes(begin, end, columns, where, limit)
-    return Changes(FollowedChanges(table.catalog_table, replace(request, counts_waiting=False), begin, end, wait_seconds))
+    return Changes(FollowedChanges(table.context, replace(request, counts_waiting=False), begin, end, wait_seconds))
 
 
 def _request_of_changes(

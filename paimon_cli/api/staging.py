@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import Identity, OpenedTable, Runtime, check_choice, check_positive
+from paimon_cli.api.arguments import Identity, check_choice, check_positive, checks_arguments
+from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import CompactionMode, WriterOrder
 
@@ -207,11 +208,12 @@ def _check_choices(order: str, compact: str | None) -> None:
 def _commit(
     table: OpenedTable, writes: Sequence[StagedWrite], together: Together, compact: str | None, engine: Engine
 ) -> StageSummary:
+    from paimon_cli.catalog.open_table import report_hosts
     from paimon_cli.jobs.stage_commit import commit_and_compact
     from paimon_cli.maintain.mark_done import mark_written
 
     context, runtime = table.context, table.runtime
     result = commit_and_compact(context, writes, together, compact or CompactionMode.INLINE, engine, runtime.new_progress())
     partitions = {message.partition for write in writes for message in write.messages}
-    mark_written(context, partitions, runtime.warn, table.catalog_table.report_hosts)
+    mark_written(context, partitions, runtime.warn, report_hosts(context))
     return result

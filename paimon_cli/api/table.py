@@ -10,15 +10,15 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import check_choice, check_limit, checks_arguments, option_texts
 from paimon_cli.api.definition import Names
 from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
 from paimon_cli.api.maintenance import Maintenance, Planned
-from paimon_cli.api.opened_table import Runtime, check_choice, check_limit, option_texts
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_table
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -111,7 +111,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
     @classmethod
     def at(cls, location: TableLocation, options: Mapping[str, str], runtime: Runtime, *, may_be_damaged: bool = False) -> Table:
         """Open a table whose location and options have been checked. `may_be_damaged`: even if no schema is readable."""
-        find = CatalogTable.open_damaged if may_be_damaged else CatalogTable.open
+        find = open_damaged_table if may_be_damaged else open_table
         return cls(find(location, options, runtime.trace), runtime)
 
     @classmethod
@@ -287,7 +287,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         from paimon_cli.storage.storage import link_target
 
         self.check_call()
-        opened = self.catalog_table
+        opened = self.context
         if opened.branch != MAIN_BRANCH:
             hint = f"delete the branch: paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
             raise UsageError(f"{opened.name} is a branch", "drop deletes a whole table", hint)
@@ -306,12 +306,13 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
     def _dropping(self, dropped: TableDropped, delete_files: Callable[[], None]) -> Callable[[], TableDropped]:
         """A function that drops the table from its catalog, if it has one."""
-        metastore, identifier = self.catalog_table.metastore, self.catalog_table.identifier
+        entry = entry_of(self.context)
 
         def run() -> TableDropped:
-            if metastore is None or identifier is None:
+            if entry is None:
                 delete_files()
             else:
+                metastore, identifier = entry
                 metastore.drop_table(identifier, delete_files)
             return dropped
 
@@ -324,9 +325,9 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
 def plan_drop_of_entry(location: TableLocation) -> Planned[TableDropped, TableDropped] | None:
     """Plan to remove an entry without a table; None if the catalog does not store entries apart from files."""
-    metastore, identifier = location.metastore, location.identifier
-    if metastore is None or identifier is None or not metastore.keeps_entries:
+    if location.entry is None or not location.entry[0].keeps_entries:
         return None
+    metastore, identifier = location.entry
     storage, root = location.open_storage()
     left = sorted(entry.name for entry in storage.list_directory(root))
     dropped = TableDropped(location.name, root, 0, 0, 0, left, only_entry=True)

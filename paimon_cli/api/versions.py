@@ -42,17 +42,17 @@ class Tags:
         """All tags by snapshot. Those that cannot be read are left out, with a warning."""
         from paimon_cli.inspect.version_report import tag_rows
 
-        return tag_rows(self._table.catalog_table, self._table._warn_of_damage)
+        return tag_rows(self._table.context, self._table._warn_of_damage)
 
     def show(self, name: str) -> TagRow:
         """One tag. Raises `NotFound` if it does not exist."""
         from paimon_cli.inspect.version_report import read_tag
 
-        return read_tag(self._table.catalog_table, name)
+        return read_tag(self._table.context, name)
 
     def exists(self, name: str) -> bool:
         """Whether there is a tag with this name."""
-        return self._table.catalog_table.tags.content(name) is not None
+        return self._table.context.tags.content(name) is not None
 
     def create(
         self, name: str, *, snapshot: int | None = None, time_retained: str | None = None, replace: bool = False
@@ -64,21 +64,21 @@ class Tags:
         from paimon_cli.maintain.tags import create_tag, replace_tag
 
         change = replace_tag if replace and self.exists(name) else create_tag
-        change(self._table.context, name, snapshot, _millis(time_retained))
+        change(self._table.supported, name, snapshot, _millis(time_retained))
         return self.show(name)
 
     def replace(self, name: str, *, snapshot: int | None = None, time_retained: str | None = None) -> TagRow:
         """Point an existing tag at another snapshot."""
         from paimon_cli.maintain.tags import replace_tag
 
-        replace_tag(self._table.context, name, snapshot, _millis(time_retained))
+        replace_tag(self._table.supported, name, snapshot, _millis(time_retained))
         return self.show(name)
 
     def rename(self, name: str, new_name: str) -> TagRow:
         """Rename a tag."""
         from paimon_cli.maintain.tags import rename_tag
 
-        rename_tag(self._table.context, name, new_name)
+        rename_tag(self._table.supported, name, new_name)
         return self.show(new_name)
 
     def plan_rm(self, *names: str) -> Planned[TagRemoval, int]:
@@ -87,7 +87,7 @@ class Tags:
         from paimon_cli.maintain.needed_files import FileToDelete, measured
         from paimon_cli.maintain.tags import files_removed_with_tags, plan_removal, remove_tags
 
-        context = self._table.context
+        context = self._table.supported
         removal = plan_removal(context, list(dict.fromkeys(names)))
 
         def files() -> list[FileToDelete]:
@@ -129,13 +129,13 @@ class Branches:
         """All branches, main first. Those that cannot be read are left out, with a warning."""
         from paimon_cli.inspect.version_report import branch_rows
 
-        return branch_rows(self._table.catalog_table, self._table._warn_of_damage)
+        return branch_rows(self._table.context, self._table._warn_of_damage)
 
     def show(self, name: str) -> BranchRow:
         """One branch."""
         from paimon_cli.inspect.version_report import branch_row
 
-        return branch_row(self._table.catalog_table, name)
+        return branch_row(self._table.context, name)
 
     def create(self, name: str, *, tag: str | None = None, snapshot: int | None = None) -> BranchRow:
         """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
@@ -145,25 +145,25 @@ class Branches:
         """
         from paimon_cli.maintain.branches import create_branch
 
-        create_branch(self._table.context, name, tag, snapshot)
+        create_branch(self._table.supported, name, tag, snapshot)
         return self.show(name)
 
     def rename(self, name: str, new_name: str) -> BranchRow:
         """Rename a branch."""
         from paimon_cli.maintain.branches import rename_branch
 
-        rename_branch(self._table.context, name, new_name)
+        rename_branch(self._table.supported, name, new_name)
         return self.show(new_name)
 
     def plan_rm(self, name: str) -> Planned[Sequence[int], None]:
         """Plan to delete a branch; the plan has the ids of its snapshots. Raises `NotFound` for a missing branch."""
         from paimon_cli.maintain.branches import remove_branch
 
-        opened = self._table.catalog_table
+        opened = self._table.context
         if name not in opened.branches.directories():
             raise opened.branches.missing(name)
-        ids = replace(opened, branch=name).snapshots.ids()
-        return Planned(ids, lambda: remove_branch(self._table.context, name))
+        ids = replace(opened, place=opened.place.at_branch(name)).snapshots.ids()
+        return Planned(ids, lambda: remove_branch(self._table.supported, name))
 
     def rm(self, name: str) -> None:
         """Delete a branch with its commits. Files that only the branch needed become orphans."""
@@ -175,10 +175,9 @@ class Branches:
         from paimon_cli.maintain.branches import fast_forward, files_removed_by_fast_forward, plan_fast_forward
         from paimon_cli.maintain.needed_files import measured
 
-        opened = self._table.catalog_table
-        if name not in opened.branches.names():
-            raise opened.branches.missing(name)
-        context = self._table.context
+        context = self._table.supported
+        if name not in context.branches.names():
+            raise context.branches.missing(name)
         plan = plan_fast_forward(context, name)
 
         def run() -> BranchRow:
@@ -230,20 +229,20 @@ class Consumers:
         from paimon_cli.maintain.retention import consumers
 
         latest = self._latest_id()
-        return [_row(consumer, latest) for consumer in consumers(self._table.context)]
+        return [_row(consumer, latest) for consumer in consumers(self._table.supported)]
 
     def reset(self, name: str, *, next_snapshot: int | None = None) -> ConsumerRow:
         """Set the next snapshot of a consumer (default: the one after the latest), creating the consumer if needed."""
         from paimon_cli.maintain.retention import reset_consumer
 
         latest = self._latest_id()
-        return _row(reset_consumer(self._table.context, name, latest + 1 if next_snapshot is None else next_snapshot), latest)
+        return _row(reset_consumer(self._table.supported, name, latest + 1 if next_snapshot is None else next_snapshot), latest)
 
     def plan_rm(self, name: str) -> Planned[str, None]:
         """Plan to delete a consumer. Raises `NotFound` if it does not exist."""
         from paimon_cli.maintain.retention import check_consumer, remove_consumer
 
-        context = self._table.context
+        context = self._table.supported
         check_consumer(context, name)
         return Planned(name, lambda: remove_consumer(context, name))
 
@@ -252,7 +251,7 @@ class Consumers:
         self.plan_rm(name).run()
 
     def _latest_id(self) -> int:
-        return self._table.catalog_table.snapshots.latest_id() or 0
+        return self._table.context.snapshots.latest_id() or 0
 
 
 def _row(consumer: Consumer, latest: int) -> ConsumerRow:

@@ -9,20 +9,19 @@ from datetime import date, datetime, time
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.maintenance import Planned, compact_request
-from paimon_cli.api.opened_table import (
+from paimon_cli.api.arguments import (
     Buckets,
     Identity,
-    OpenedTable,
     Partitions,
-    Self,
     bucket_list,
     check_choice,
     check_names,
     check_positive,
+    checks_arguments,
     partition_list,
 )
+from paimon_cli.api.maintenance import Planned, compact_request
+from paimon_cli.api.opened_table import OpenedTable, Self
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
@@ -122,7 +121,7 @@ class Writing(OpenedTable):
         from paimon_cli.jobs.write_request import WriteRequest
 
         source = row_source(data, format, form, timezone, self)
-        if read_snapshot is None and isinstance(source, TableRows) and source.is_of(self.catalog_table.layout):
+        if read_snapshot is None and isinstance(source, TableRows) and source.is_of(self.context.layout):
             read_snapshot = source.snapshot_id or 0
         request = WriteRequest(
             source,
@@ -180,7 +179,7 @@ class Writing(OpenedTable):
         try:
             compacted = run_compact(self.context, minor, engine, progress)
         except PaimonError as error:
-            number, retry = written.snapshots[-1].id, f"run paimon-cli compact {self.catalog_table.layout.argument}"
+            number, retry = written.snapshots[-1].id, f"run paimon-cli compact {self.context.layout.argument}"
             what = f"the rows are committed as snapshot {number}, but the compaction after it failed"
             raise PartialSuccess(what, str(error), retry, snapshot_id=number) from error
         waiting = waiting_after(self.context, written.touched, written.snapshots, compacted.snapshots)
@@ -190,6 +189,7 @@ class Writing(OpenedTable):
         """Mark the written partitions as done, if the table's options say so; a repeated commit marks them again."""
         if not self.context.options.partition_end_input_to_done:
             return
+        from paimon_cli.catalog.open_table import report_hosts
         from paimon_cli.maintain.mark_done import mark_written, partitions_of_commit
 
         partitions = {bucket_id.partition for bucket_id in done.touched} if done.snapshots else set()
@@ -198,7 +198,7 @@ class Writing(OpenedTable):
 
             identity = identity_of(self.context, user, number)
             partitions = partitions_of_commit(self.context, identity.user, identity.identifier)
-        mark_written(self.context, partitions, self.runtime.warn, self.catalog_table.report_hosts)
+        mark_written(self.context, partitions, self.runtime.warn, report_hosts(self.context))
 
     def with_check(self: Self, granularity: str | None) -> Self:
         """The same table with another data conflict check (None: unchanged)."""
@@ -259,10 +259,7 @@ class Writing(OpenedTable):
         check_positive(max_attempts=max_attempts)
         checked = self.with_check(data_conflict_check)
         checked._check_compact(compact, (CompactionMode.NONE, CompactionMode.INLINE, CompactionMode.AFTER))
-        if (
-            checked.context.mode.has_keys
-            and checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == ConflictCheck.OFF
-        ):
+        if checked.context.mode.has_keys and checked.context.given.get(DATA_CONFLICT_CHECK, "").lower() == ConflictCheck.OFF:
             raise UsageError(
                 "update and delete always run with the data conflict check",
                 "without it they would undo commits made since their read",

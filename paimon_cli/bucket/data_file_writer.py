@@ -153,7 +153,7 @@ def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, sta
 
     Their file source is APPEND, even if a compaction writes them.
     """
-    own = replace(context, options=context.options.of_changelog_files)
+    own = context.redefined(options=context.options.of_changelog_files)
     return DataFileWriter(own, bucket_id, level=level, source=SOURCE_APPEND, names=DataFileNames(own, stamp))
 
 

@@ -107,7 +107,7 @@ class _StoredVectors(Mapping[str, DeletionVector]):
         if name not in self.decoded:
             vector = self.stored[name]
             path = self.context.layout.index(vector.index.file_name)
-            content = self.context.known_index_files.content(path, functools.partial(self._read, vector.index, path))
+            content = self.context.cache.index_files.content(path, functools.partial(self._read, vector.index, path))
             self.decoded[name] = decode_deletion_vector(content, vector.offset, vector.length, path)
         return self.decoded[name]
 

@@ -89,10 +89,10 @@ def _find_in_run(
 ) -> tuple[Indices, Indices]:
     """For each key the one of the disjoint files that may hold it, and its row there; `ABSENT` if there is none."""
     name = (tuple(file.file_name for file in files), context.schema.id)
-    run = context.kept.facts.get(name)
+    run = context.cache.kept.facts.get(name)
     if run is None:
         run = RunBlocks.of(context, files)
-        context.kept.facts.put(name, run)
+        context.cache.kept.facts.put(name, run)
     return _RunLookup(context, bucket_id, name, run).find(keys)
 
 
@@ -114,7 +114,7 @@ class _RunLookup:
         for portion in self.run.portions(keys):
             number, begin, end = portion
             in_file[begin:end] = self.run.numbers[number]
-            if known[number] is None or self.context.kept.keeps_copies or end - begin >= PIECES.dense_keys:
+            if known[number] is None or self.context.cache.kept.keeps_copies or end - begin >= PIECES.dense_keys:
                 blocks = self._blocks_or_positions(number, keys.slice(begin, end))
                 if not isinstance(blocks, KeyBlocks):
                     positions[begin:end] = blocks
@@ -123,7 +123,7 @@ class _RunLookup:
             paged.append(portion)
         if any(now is not before for now, before in zip(known, self.run.known, strict=True)):
             self.run = self.run.with_known(known)
-            self.context.kept.facts.put(self.name, self.run)
+            self.context.cache.kept.facts.put(self.name, self.run)
         if paged:
             self._search_pages(keys, paged, positions)
         return in_file, positions
@@ -154,7 +154,7 @@ class _RunLookup:
         reading the keys of half a million rows.
         """
         context, bucket_id, file = self.context, self.bucket_id, self.run.files[number]
-        path, kept = context.data_file_path(*bucket_id, file), context.kept
+        path, kept = context.data_file_path(*bucket_id, file), context.cache.kept
         name = (path, context.schema.id)
         known = kept.facts.get(name) or KnownFile()
         if kept.keeps_copies and (kept.copies.get(name) or known.rows_read >= file.row_count):
@@ -202,7 +202,7 @@ def _are_dense(keys: SortedKeys, lows: SortedKeys, rows: Indices) -> bool:
 
 
 def _copied(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> KeyCopy:
-    return KeyCopy.write(context.kept.new_copy(file.file_name), _all_keys(context, bucket_id, file))
+    return KeyCopy.write(context.cache.kept.new_copy(file.file_name), _all_keys(context, bucket_id, file))
 
 
 def _all_keys(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> Iterator[SortedKeys]:
@@ -224,14 +224,14 @@ def holds_only_adds(context: TableContext, bucket_id: BucketId, file: DataFileMe
     if file_format(file.file_name) != "parquet":
         return False
     path = context.data_file_path(*bucket_id, file)
-    known = context.kept.facts.get((path, context.schema.id)) or KnownFile()
+    known = context.cache.kept.facts.get((path, context.schema.id)) or KnownFile()
     if known.only_adds is None:
         with decoding(path), open_sized(context.storage, path, file.file_size) as source:
             known.footer = known.footer or checked_footer(source, file)
             pages = PagedColumns.of(source, known.footer, [VALUE_KIND])
             ends = None if pages is None else pages.bounds(source, 0)
         known.only_adds = ends is not None and all(pc.equal(ends[0], ends[1]).to_pylist()) and not _any_odd(ends[0])
-        context.kept.facts.put((path, context.schema.id), known)
+        context.cache.kept.facts.put((path, context.schema.id), known)
     return known.only_adds
 
 
@@ -288,10 +288,10 @@ def _paged_rows(
         return None
     path = context.data_file_path(*bucket_id, file)
     name = (path, context.schema.id)
-    known = context.kept.facts.get(name) or KnownFile()
+    known = context.cache.kept.facts.get(name) or KnownFile()
     with decoding(path), open_sized(context.storage, path, file.file_size) as source:
         footer = known.footer = known.footer or checked_footer(source, file)
-        context.kept.facts.put(name, known)
+        context.cache.kept.facts.put(name, known)
         stored = []
         for column in read.physical:
             pages = PagedColumns.of(source, footer, [column], positions)

@@ -20,8 +20,8 @@ from paimon_cli.catalog.column_changes import (
 )
 from paimon_cli.catalog.create_table import refuse_unwritable
 from paimon_cli.catalog.definition_check import check_definition
+from paimon_cli.catalog.open_table import entry_of
 from paimon_cli.catalog.option_values import is_valid, odd_options, refuse_secrets, with_option, without_option
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -47,7 +47,7 @@ class AlteredTable:
     warnings: tuple[str, ...] = ()
 
 
-def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
+def alter_table(table: TableContext, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
     """Publish the next schema; if another writer published one in the meantime, try again on top of it.
 
     Raises `UsageError` for a change that Paimon refuses, and `NotSupported` for one after which paimon-cli could not write the
@@ -71,8 +71,9 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
             warnings = _warnings(table, before, published, changes)
             if not _same(new, published):
                 warnings.append(f"schema {published.id}, created by the server, differs from the requested one; check it")
-            if table.metastore is not None and table.identifier is not None and table.branch == MAIN_BRANCH:
-                warnings += table.metastore.alter_table(table.identifier, old, new)
+            if (entry := entry_of(table)) is not None and table.branch == MAIN_BRANCH:
+                metastore, identifier = entry
+                warnings += metastore.alter_table(identifier, old, new)
             return AlteredTable(published, True, tuple(warnings))
     raise StorageUnavailable(
         f"the schema of {table.name} was not changed", "other schema changes were published first each time", "try again"
@@ -84,26 +85,21 @@ def _readable(schema: TableSchema) -> TableSchema:
     return replace(schema, options=dict(schema.typed_options.readable.raw))
 
 
-def _context(table: CatalogTable, schema: TableSchema) -> TableContext:
-    return TableContext.open(
-        table.url, table.options, storage=table.storage, branch=table.branch, schema=schema, trace=table.trace, opened=table
-    )
-
-
-def _published(table: CatalogTable, new: TableSchema, changes: Sequence[SchemaChange]) -> TableSchema | None:
+def _published(table: TableContext, new: TableSchema, changes: Sequence[SchemaChange]) -> TableSchema | None:
     """Publish the schema; returns the schema that the table has now, or None if another writer published this id first."""
-    if table.metastore is None or table.identifier is None or table.metastore.takes_files:
+    if (entry := entry_of(table)) is None or entry[0].takes_files:
         if not table.schemas.commit(new):
             return None
         _expect_history(table, new)
         return new
     branch = "" if table.branch == MAIN_BRANCH else f"$branch_{table.branch}"
-    identifier = table.identifier._replace(table=f"{table.identifier.table}{branch}")
-    table.metastore.change_schema(identifier, [step for change in changes for step in request_steps(change)])
+    metastore, identifier = entry
+    of_branch = identifier._replace(table=f"{identifier.table}{branch}")
+    metastore.change_schema(of_branch, [step for change in changes for step in request_steps(change)])
     return table.schemas.latest()
 
 
-def _check_newest(table: CatalogTable, old: TableSchema) -> None:
+def _check_newest(table: TableContext, old: TableSchema) -> None:
     """Raise `DamagedFile` if the latest snapshot has a newer schema, whose file is lost: another one must not take its id; and if
     all snapshots are lost: what cannot change once there are rows could change.
     """
@@ -112,7 +108,7 @@ def _check_newest(table: CatalogTable, old: TableSchema) -> None:
         table.schemas.named(latest.schema_id)
 
 
-def _expect_history(table: CatalogTable, new: TableSchema) -> None:
+def _expect_history(table: TableContext, new: TableSchema) -> None:
     """Withdraw the new schema and raise `BeingDropped` if the table was dropped meanwhile, or it would be a new empty table."""
     if table.snapshots.is_ended() or not table.storage.exists(table.layout.schema(new.id - 1)):
         table.storage.delete(table.layout.schema(new.id))
@@ -209,7 +205,7 @@ def _same(old: TableSchema, new: TableSchema) -> bool:
     return replace(new, id=old.id, time_millis=old.time_millis, version=old.version) == old
 
 
-def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
+def _check_vectors_switch(table: TableContext, old: TableSchema, new: TableSchema) -> None:
     """Raise `UsageError` if changing `deletion-vectors.enabled` would change the rows that readers see.
 
     When it is switched on, readers stop merging and skip level 0, so each bucket must have a single sorted run above level
@@ -220,7 +216,7 @@ def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchem
     was_read = enabled or VECTORS_ENABLED in old.options or VECTORS_ENABLED not in table.schemas.get(old.id).options
     if (old.typed_options.deletion_vectors_enabled == enabled and was_read) or latest is None or not new.primary_keys:
         return
-    context = _context(table, old)
+    context = table.defined_by(old)
     for bucket in bucket_files(context, latest).values():
         why = _unmerged(bucket) if enabled else _marked(bucket)
         if why is not None:
@@ -232,7 +228,7 @@ def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchem
             )
 
 
-def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
+def _check_lookup_switch(table: TableContext, old: TableSchema, new: TableSchema) -> None:
     """Raise `UsageError` if aggregated rows would be lost or counted twice.
 
     With lookup, a row above level 0 already includes the rows of lower runs; without, all rows of a key are merged. Both
@@ -242,7 +238,7 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
     latest = table.snapshots.latest()
     if shadows[0] == shadows[1] or latest is None:
         return
-    context = _context(table, old)
+    context = table.defined_by(old)
     for bucket in bucket_files(context, latest).values():
         levels = {file.level for file in bucket.files} - {0}
         if len(levels) > 1:
@@ -254,13 +250,13 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
             )
 
 
-def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
+def _check_postponed(table: TableContext, old: TableSchema, new: TableSchema) -> None:
     """Raise `UsageError` if rows are still postponed: without postponed buckets, no compaction would find them."""
     before, after = (schema.typed_options.bucket for schema in (old, new))
     latest = table.snapshots.latest()
     if before != POSTPONE_BUCKET or after == POSTPONE_BUCKET or latest is None:
         return
-    context = _context(table, old)
+    context = table.defined_by(old)
     for bucket in bucket_files(context, latest, FileFilter(buckets={POSTPONE_BUCKET})).values():
         files = counted(len(bucket.files), "file")
         raise UsageError(
@@ -287,7 +283,7 @@ def _marked(bucket: BucketFiles) -> str | None:
     return "deletion vectors, which readers would no longer see" if is_marked else None
 
 
-def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
+def _warnings(table: TableContext, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
     """Warnings about the options that were set, and about writes before and beside the change."""
     found = odd_options(_set_options(changes))
     try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotSupported, PaimonError, TookTooLong
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
@@ -108,7 +109,7 @@ def _with_problem(location: TableLocation, error: PaimonError) -> TableRow:
 
 
 def _table_row(location: TableLocation) -> TableRow:
-    table = CatalogTable.open(location)
+    table = open_table(location)
     schema, snapshot = table.schemas.latest(), table.snapshot()
     return TableRow(
         table=location.name,
@@ -125,13 +126,13 @@ def _table_row(location: TableLocation) -> TableRow:
     )
 
 
-def _waiting_records(table: CatalogTable, schema: TableSchema, snapshot: Snapshot | None) -> int | None:
+def _waiting_records(table: TableContext, schema: TableSchema, snapshot: Snapshot | None) -> int | None:
     """How many records wait for a compaction; None for a table that this version cannot read."""
     if not TableMode.of(schema, TableOptions(schema.options)).hides_files:
         return 0
     from paimon_cli.history.waiting_records import waiting_records  # reads manifests, which most listings do not need
 
     try:
-        return waiting_records(table.context, snapshot)
+        return waiting_records(table, snapshot)
     except NotSupported:
         return None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.table_place import BRANCH_MARK, TablePlace
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.metastore import Metastore, RegisteredTable, TableIdentifier, refuse_nul
@@ -18,7 +19,6 @@ from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 READ_OPTIMIZED_SUFFIX = "ro"
-BRANCH_MARK = "branch_"
 
 _COMMAND_OF_SYSTEM_TABLE = {
     "snapshots": "snapshots ls",
@@ -35,23 +35,16 @@ _COMMAND_OF_SYSTEM_TABLE = {
 
 
 @dataclass(frozen=True)
-class TableLocation:
-    """The location of a table: its `url`, and its `name` as the user wrote it, without secrets.
+class TableLocation(TablePlace):
+    """The place of a table, with the catalog in which it was looked for.
 
-    `name` ends in `$branch_NAME` for any branch but main, even if the branch was given separately. `allow_unsafe_commit`:
-    commit even if the storage cannot prevent concurrent commits from overwriting each other. `identifier`: its name in the
-    `metastore`; None for a table that was named by its path. `argument`: the table in commands of hints; None for its path.
+    `allow_unsafe_commit`: commit even if the storage cannot prevent concurrent commits from overwriting each other.
+    `identifier`: its name in the `metastore`; None for a table that was named by its path.
     """
 
-    url: str
-    name: str
-    read_optimized: bool = False
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_unsafe_commit: bool = False
-    branch: str = MAIN_BRANCH
     metastore: Metastore | None = field(default=None, repr=False, compare=False)
     identifier: TableIdentifier | None = None
-    argument: str | None = field(default=None, compare=False)
 
     @staticmethod
     def of(table: RegisteredTable, metastore: Metastore) -> TableLocation:
@@ -59,9 +52,10 @@ class TableLocation:
         found = TableLocation(table.url, str(table.identifier), storage_options=metastore.storage_options)
         return replace(found, metastore=metastore, identifier=table.identifier)
 
-    def at_branch(self, branch: str) -> TableLocation:
-        """The location of a branch of this table, whose own branch must be main."""
-        return replace(self, branch=branch, name=f"{self.name}${BRANCH_MARK}{branch}")
+    @property
+    def entry(self) -> tuple[Metastore, TableIdentifier] | None:
+        """The catalog that has the table, and its name there; None for a table that was named by its path."""
+        return None if self.metastore is None or self.identifier is None else (self.metastore, self.identifier)
 
     def open_storage(self) -> tuple[Storage, str]:
         """The storage, and the normalised root of the table."""

@@ -40,7 +40,7 @@ from paimon_cli.storage.redaction import remember_secrets, shown_value
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
-    from paimon_cli.api.opened_table import Runtime
+    from paimon_cli.api.runtime import Runtime
     from paimon_cli.api.table import Table
     from paimon_cli.catalog.table_location import TableLocation
 
@@ -89,7 +89,7 @@ class Call:
     @property
     def runtime(self) -> Runtime:
         """The settings for the library; warnings and progress go to stderr."""
-        from paimon_cli.api.opened_table import Runtime
+        from paimon_cli.api.runtime import Runtime
 
         settings = (self.engine, self.master, self.spark_conf, self.spark_threshold)
         profile = self.catalog_options.get(PROFILE)

@@ -145,10 +145,11 @@ def _work(rows: Sequence[DecisionRow]) -> str:
 
 def _guards(table: Table) -> str:
     from paimon_cli.inspect.compaction_report import LOOK_BACK, guards
+    from paimon_cli.storage.guarded_storage import check_commits
 
     found = guards(table.context)
     try:
-        safe = "no, --allow-unsafe-commit" if table.catalog_table.check_commits() else "yes"
+        safe = "no, --allow-unsafe-commit" if check_commits(table.context.storage) else "yes"
     except Refused as refusal:
         safe = f"no: {refusal.what}"
     compactors = ", ".join(found.compactors) or "none"

@@ -155,7 +155,7 @@ def _table(context: Any, name: str | None = None) -> Table:
 def _snapshots(context: Any, incomplete: str, names: tuple[str, ...] = ()) -> Iterator[Choice]:
     from paimon_cli.cli.results import TIME
 
-    table = _table(context).catalog_table
+    table = _table(context).context
     yield from _starting((Choice(name, "snapshot") for name in names), incomplete)
     for number in reversed([number for number in table.snapshots.ids() if str(number).startswith(incomplete)][-NEWEST:]):
         snapshot = table.snapshots.find(number)
@@ -164,12 +164,12 @@ def _snapshots(context: Any, incomplete: str, names: tuple[str, ...] = ()) -> It
 
 
 def _schemas(context: Any, incomplete: str) -> Iterator[Choice]:
-    ids = _table(context).catalog_table.schemas.ids()
+    ids = _table(context).context.schemas.ids()
     yield from _starting((Choice(text, "schema") for text in ("latest", *map(str, reversed(ids)))), incomplete)
 
 
 def _tags(context: Any, incomplete: str) -> Iterator[Choice]:
-    yield from _starting((Choice(name, "tag") for name in _table(context).catalog_table.tags.names()), incomplete)
+    yield from _starting((Choice(name, "tag") for name in _table(context).context.tags.names()), incomplete)
 
 
 def _snapshots_and_tags(context: Any, incomplete: str) -> Iterator[Choice]:
@@ -178,7 +178,7 @@ def _snapshots_and_tags(context: Any, incomplete: str) -> Iterator[Choice]:
 
 
 def _branch_names(context: Any, table: str | None = None) -> list[str]:
-    return list(_table(context, table).catalog_table.branches.names())
+    return list(_table(context, table).context.branches.names())
 
 
 def _branches(context: Any, incomplete: str) -> Iterator[Choice]:
@@ -196,7 +196,7 @@ def _columns(context: Any, incomplete: str, ends: str = "") -> Iterator[Choice]:
 
     before, comma, begin = incomplete.rpartition(",")
     taken = set(before.split(","))
-    for field in _table(context).catalog_table.schemas.latest().fields:
+    for field in _table(context).context.schemas.latest().fields:
         if field.name.startswith(begin) and field.name not in taken:
             yield Choice(f"{before}{comma}{field.name}{ends}", type_to_sql(field.type))
 
@@ -248,7 +248,7 @@ def _set_keys(context: Any, incomplete: str) -> Iterator[Choice]:
 def _users(context: Any, incomplete: str) -> Iterator[Choice]:
     from paimon_cli.storage.redaction import shown_name
 
-    users = {snapshot.commit_user for snapshot in _table(context).catalog_table.snapshots.newest_first(NEWEST)}
+    users = {snapshot.commit_user for snapshot in _table(context).context.snapshots.newest_first(NEWEST)}
     harmless = sorted(user for user in users if shown_name(user) == user)
     yield from _starting((Choice(user, "commit user") for user in harmless), incomplete)
 

@@ -200,7 +200,7 @@ def rollback(
     call.show(Item("RollbackSummary", opened.name, done), _rollback_text(done))
     if done.compaction_lost:
         note(f"note: the old state is committed, but the compaction failed: {done.compaction_lost}")
-    note_waiting(opened.catalog_table.layout.argument, done.waiting_records)
+    note_waiting(opened.context.layout.argument, done.waiting_records)
     return None
 
 

@@ -206,4 +206,4 @@ def iceberg(
     if done.delete_files:
         text += f"; {counted(done.deleted_rows, 'deleted row')} in {counted(done.delete_files, 'delete file')}"
     call.show(Item("IcebergExport", opened.name, done), f"{text} -> {done.metadata}")
-    note_waiting(opened.catalog_table.layout.argument, done.waiting_records)
+    note_waiting(opened.context.layout.argument, done.waiting_records)

@@ -132,7 +132,7 @@ def commit(
     show_staged(call, opened, files, lambda content: _committed_text(result, content), result)
     if result.compaction_lost:
         note(f"note: the rows are committed, but the compaction failed: {result.compaction_lost}")
-    note_waiting(opened.catalog_table.layout.argument, result.waiting_records)
+    note_waiting(opened.context.layout.argument, result.waiting_records)
 
 
 def _committed_text(result: StageSummary, content: str) -> str:

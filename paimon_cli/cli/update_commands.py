@@ -128,7 +128,7 @@ def _show(call: Call, table: Table, item: Item, done: str) -> None:
         note(f"note: {what}; matching rows among them were {done}, too")
     if summary.compaction_lost:
         note(f"note: the change is committed, but its compaction failed: {summary.compaction_lost}")
-    note_waiting(table.catalog_table.layout.argument, summary.waiting_records)
+    note_waiting(table.context.layout.argument, summary.waiting_records)
 
 
 def _summary_text(summary: UpdateSummary, done: str) -> str:

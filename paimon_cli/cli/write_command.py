@@ -178,7 +178,7 @@ def write(
         from paimon_cli.cli.compact_view import summary_line
 
         note(summary_line(opened.name, done.compaction))
-    note_waiting(opened.catalog_table.layout.argument, done.waiting_records)
+    note_waiting(opened.context.layout.argument, done.waiting_records)
 
 
 def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, on_error: str) -> None:

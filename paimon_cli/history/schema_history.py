@@ -23,11 +23,11 @@ from paimon_cli.storage.threads import together
 
 @dataclass(frozen=True)
 class SchemaHistory:
-    """Reads the directory `schema/`, and adds schemas. Schema files never change, so they are cached."""
+    """Reads the directory `schema/`, and adds schemas. Schema files never change: `known` are those that were read, by id."""
 
     storage: Storage
     layout: TableLayout
-    _read: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
 
     def ids(self) -> list[int]:
         """All ids, ascending; empty if there is no table."""
@@ -136,7 +136,7 @@ class SchemaHistory:
 
     def find(self, schema_id: int) -> TableSchema | None:
         """The schema with this id; None if it does not exist. Raises `DamagedFile` if its file holds something else."""
-        if schema_id not in self._read:
+        if schema_id not in self.known:
             path = self.layout.schema(schema_id)
             try:
                 schema = TableSchema.from_json(self.storage.read_bytes(path), path)
@@ -148,8 +148,8 @@ class SchemaHistory:
             if schema.id != schema_id:
                 why = f"it holds the id {schema.id}"
                 raise DamagedFile(f"schema file {path} is damaged", why, self.layout.if_damaged, path=path)
-            self._read[schema_id] = schema
-        return self._read[schema_id]
+            self.known[schema_id] = schema
+        return self.known[schema_id]
 
     def commit(self, schema: TableSchema) -> bool:
         """Publish a new schema. Returns false if another writer has taken its id. Raises `CommitUnknown`."""

@@ -1,25 +1,28 @@
-"""The context of a table, which all phases share: storage, schema and options, histories, and the paths of files."""
+"""An opened table, which all phases share: its place, storage, histories, schema and options, and the paths of its files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.errors import DamagedFile, NotSupported
-from paimon_cli.history.kept_files import KeptFiles, KnownFiles
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.file_cache import BranchFiles, FileCache
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.table_place import BRANCH_MARK, TablePlace
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
 from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout, partition_path
 from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode, gates_of
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.column_options import renamed_in_options, without_sequence_fields
 from paimon_cli.options.option_catalog import Operation, refuse
+from paimon_cli.options.option_text import plain_number
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
 from paimon_cli.storage.injected import Clock, NoTrace, RandomSource, SystemClock, SystemRandom, Trace
 from paimon_cli.storage.storage import Storage
@@ -31,43 +34,126 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.data_file_schema import FileLayout
 
 
-class TableHistory:
-    """The histories of a table: a base class of contexts, which have a URL, a storage and a branch."""
+LATEST, EARLIEST = "latest", "earliest"
 
-    url: str
+
+@dataclass(frozen=True)
+class Definition:
+    """What a table is at one schema: its columns, and its options, overridden by those of the call."""
+
+    schema: TableSchema
+    options: TableOptions
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """An opened table, or a view of it: at another schema or branch, with other options. All phases of a job use it.
+
+    Its metadata is read without Arrow, and its schema when it is first needed, unless the `definition` fixes it; it then stays.
+    All views share the `cache` of what was read. Picklable: Spark tasks access the table through it; caches are not sent.
+    """
+
+    place: TablePlace
     storage: Storage
-    branch: str
+    definition: Definition | None = field(default=None, repr=False)
+    given: Mapping[str, str] = field(default_factory=dict)
+    """The options of the call, which override the table's own."""
+    clock: Clock = field(default_factory=SystemClock)
+    random: RandomSource = field(default_factory=SystemRandom)
     read_threads: int = 8
+    shows_level_0: bool = False
+    """Whether reads show rows of level 0 that plain reads skip until they are compacted."""
+    ignores_vectors: bool = False
+    """Whether reads show rows that deletion vectors mark, too."""
+    trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
+    cache: FileCache = field(default_factory=FileCache, repr=False, compare=False)
+
+    @staticmethod
+    def open(
+        url: str,
+        given: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        storage: Storage | None = None,
+        clock: Clock | None = None,
+        random: RandomSource | None = None,
+        branch: str = MAIN_BRANCH,
+        schema: TableSchema | None = None,
+        trace: Trace | None = None,
+    ) -> TableContext:
+        """Open a table by its path, at its latest schema, or at `schema`. A table of a catalog: `catalog.open_table`.
+
+        Raises `NotFound` if there is no table, `NotSupported` for options that this version does not know.
+        """
+        root = url.rstrip("/")
+        if storage is None:
+            storage, root = storage_for_url(url, storage_options, confined=True)
+        place = TablePlace(root, root).at_branch(branch)
+        clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
+        table = TableContext(place, storage, given=given or {}, clock=clock, random=random, trace=trace)
+        return table.redefined() if schema is None else table.defined_by(schema)
+
+    def reopened(self) -> TableContext:
+        """The table at its latest schema, read again."""
+        return replace(self, definition=None, cache=self.cache.renewed())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"definition": self._defined}
+
+    @cached_property
+    def url(self) -> str:
+        """The normalised root of the table."""
+        return self.place.url
+
+    @property
+    def name(self) -> str:
+        """The table as the user named it, without secrets."""
+        return self.place.name
+
+    @cached_property
+    def branch(self) -> str:
+        return self.place.branch
+
+    @property
+    def address(self) -> str:
+        """The table by its path, with the branch unless it is main."""
+        return self.url if self.branch == MAIN_BRANCH else f"{self.url}${BRANCH_MARK}{self.branch}"
+
+    @cached_property
+    def _files(self) -> BranchFiles:
+        return self.cache.at(self.storage, self.place)
 
     @cached_property
     def layout(self) -> TableLayout:
-        return TableLayout(self.url, self.branch)
+        return self._files.layout
 
     @cached_property
     def snapshots(self) -> SnapshotHistory:
-        return SnapshotHistory(self.storage, self.layout)
+        return self._files.snapshots
 
     @cached_property
     def schemas(self) -> SchemaHistory:
-        return SchemaHistory(self.storage, self.layout)
+        return self._files.schemas
 
     @cached_property
     def tags(self) -> TagHistory:
-        return TagHistory(self.storage, self.layout)
+        return self._files.tags
 
     @cached_property
     def branches(self) -> BranchList:
-        return BranchList(self.storage, self.layout)
+        return self._files.branches
 
     @cached_property
     def manifests(self) -> ManifestReader:
-        return ManifestReader(self.storage, self.layout, self.read_threads)
+        return self._files.manifests(self.read_threads)
 
     @cached_property
     def manifest_cache(self) -> ManifestCache:
-        from paimon_cli.history.manifest_cache import ManifestCache  # loads numpy, which commands on snapshots do not need
+        return self._files.manifest_cache(self.read_threads)
 
-        return ManifestCache(self.manifests)
+    def find_schema(self) -> bool:
+        """Look for a schema when the table is opened; returns whether there is one."""
+        return self._files.find_schema()
 
     def expect_not_dropped(self) -> None:
         """Raise `NotFound` if the table was dropped after it was opened, so that it only looks like one without snapshots."""
@@ -81,71 +167,70 @@ class TableHistory:
         self.expect_not_dropped()
         self.snapshots.expect_kept()
 
+    def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
+        """The snapshot with this id, or the latest; None if the table has no snapshots.
 
-@dataclass(frozen=True)
-class TableContext(TableHistory):
-    """A table at one schema. Picklable: Spark tasks access the table through it.
+        Raises `NotFound` for an unknown id, and if the table was dropped after it was opened.
+        """
+        found = self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
+        if found is None:
+            self.expect_existing()
+        return found
 
-    `url`: the normalised root of the table. `options`: the options of the schema, overridden by dynamic options.
-    """
+    def named_snapshot(self, name: str) -> Snapshot:
+        """The snapshot named `latest`, `earliest` or by its id. Raises `NotFound` if it does not exist."""
+        snapshot_id = plain_number(name)
+        if name in (LATEST, EARLIEST):
+            snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
+        if snapshot_id is None or snapshot_id < 0:
+            why = "name a snapshot by its id, latest or earliest"
+            raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
+        return self.snapshots.get(snapshot_id)
 
-    url: str
-    storage: Storage
-    schema: TableSchema
-    options: TableOptions
-    clock: Clock = field(default_factory=SystemClock)
-    random: RandomSource = field(default_factory=SystemRandom)
-    read_threads: int = 8
-    branch: str = MAIN_BRANCH
-    shows_level_0: bool = False
-    """Whether reads show rows of level 0 that plain reads skip until they are compacted."""
-    ignores_vectors: bool = False
-    """Whether reads show rows that deletion vectors mark, too."""
-    trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
-    kept: KeptFiles = field(default_factory=KeptFiles, repr=False, compare=False)
-    argument: str | None = field(default=None, repr=False, compare=False)
-    """The table as an argument of commands, if the user named it."""
+    def named_schema(self, name: str) -> TableSchema:
+        """The schema named `latest` or by its id. Raises `NotFound` if it does not exist."""
+        number = plain_number(name)
+        if number is not None and number >= 0:
+            return self.schemas.get(number)
+        if name != LATEST:
+            why = "name a schema by its id or latest"
+            raise NotFound(f"no schema '{name}' of {self.name}", why, f"paimon-cli schemas ls {self.layout.argument}")
+        return self.schemas.latest()
 
     @cached_property
-    def layout(self) -> TableLayout:
-        return TableLayout(self.url, self.branch, self.argument)
+    def _defined(self) -> Definition:
+        """The definition; raises `NotSupported` if paimon-cli cannot honour an option of the table."""
+        return self.definition or self.defined_by(self._files.schema())._defined
 
-    @staticmethod
-    def open(
-        url: str,
-        dynamic_options: Mapping[str, str] | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        storage: Storage | None = None,
-        clock: Clock | None = None,
-        random: RandomSource | None = None,
-        branch: str = MAIN_BRANCH,
-        schema: TableSchema | None = None,
-        trace: Trace | None = None,
-        opened: TableHistory | None = None,
-    ) -> TableContext:
-        """Open a table at its latest schema, or at `schema`.
+    @cached_property
+    def schema(self) -> TableSchema:
+        return self._defined.schema
 
-        `opened`: a context of the same branch on the same storage, whose histories and caches are shared.
+    @cached_property
+    def options(self) -> TableOptions:
+        """The options of the schema, overridden by those of the call."""
+        return self._defined.options
 
-        Raises `NotFound` if there is no table, `NotSupported` for options that this version does not know.
-        """
-        root = url.rstrip("/")
-        if storage is None:
-            storage, root = storage_for_url(url, storage_options, confined=True)
-        schemas = SchemaHistory(storage, TableLayout(root, branch)) if opened is None else opened.schemas
-        schema = schema or schemas.latest()
-        options = schema.typed_options.of_table(schemas.layout.argument)
-        if dynamic_options:
-            options = options.with_overrides(dynamic_options)
-        clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
-        argument = schemas.layout.given_argument
-        context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace, argument=argument)
-        context.__dict__.update(schemas=schemas)  # `schemas` has cached the schema
-        if opened is not None:
-            context.__dict__["snapshots"] = opened.snapshots
-        context.check(Operation.OPEN)
-        return context
+    def defined_by(self, schema: TableSchema) -> TableContext:
+        """The table at a schema, with its options. Raises `NotSupported` if paimon-cli cannot honour one of them."""
+        options = schema.typed_options.of_table(self.layout.argument)
+        defined = replace(self, definition=Definition(schema, options.with_overrides(self.given) if self.given else options))
+        defined.check(Operation.OPEN)
+        return defined
+
+    def redefined(self, *, schema: TableSchema | None = None, options: TableOptions | None = None) -> TableContext:
+        """The table as if it had this schema or these options; by default what it has now."""
+        return replace(self, definition=Definition(schema or self.schema, options or self.options))
+
+    def with_options(self, given: Mapping[str, str]) -> TableContext:
+        """The table with other options of the call."""
+        asked = replace(self, given={**self.given, **given})
+        return asked if self.definition is None else asked.redefined(options=self.options.with_overrides(given))
+
+    def at_newest_readable(self) -> TableContext | None:
+        """The table at the newest schema that can be read; None if there is none. For commands that examine damaged tables."""
+        schema = self.schemas.newest_readable()
+        return None if schema is None else self.defined_by(schema)
 
     @cached_property
     def mode(self) -> TableMode:
@@ -163,19 +248,10 @@ class TableContext(TableHistory):
 
         `work`: a gate of `option_catalog`, or one of `LIMITED_WORK`.
         """
-        gates: tuple[str, ...] = (work,)
-        address = self.address
         if work in LIMITED_WORK:
-            self.mode.check(work, address)
-            gates = gates_of(work)
-        for gate in gates:
-            if gate not in self._passed_gates:
-                refuse(gate, self.options.raw, address, self.mode.has_keys)
-                self._passed_gates.add(gate)
-
-    @cached_property
-    def _passed_gates(self) -> set[str]:
-        return set()
+            self.mode.check(work, self.address)
+        for gate in gates_of(work) if work in LIMITED_WORK else (work,):
+            refuse(gate, self.options.raw, self.address, self.mode.has_keys)
 
     def with_level_0(self) -> TableContext:
         """The context in which reads show rows of level 0 that plain reads skip until they are compacted."""
@@ -185,7 +261,7 @@ class TableContext(TableHistory):
 
     def with_buckets(self, buckets: int) -> TableContext:
         """The table as it will be with this option `bucket`, for writers of new files."""
-        return replace(self, options=self.options.with_overrides({"bucket": str(buckets)}))
+        return self.with_options({"bucket": str(buckets)})
 
     def at_schema(self, schema_id: int) -> TableContext:
         """The table with the columns of an older schema.
@@ -203,24 +279,18 @@ class TableContext(TableHistory):
         options = renamed_in_options(without_sequence_fields(self.options.raw, added), renamed)
         if options.get(VECTORS_ENABLED) == self.schema.options.get(VECTORS_ENABLED):  # otherwise a dynamic option has set it
             options = {**options, VECTORS_ENABLED: older.options.get(VECTORS_ENABLED, "false")}
-        return replace(self, schema=older, options=TableOptions(options, self.options.table, self.options.given))
+        return self.redefined(schema=older, options=TableOptions(options, self.options.table, self.options.given))
 
     def at_branch(self, branch: str) -> TableContext:
         """Another branch of the table, at its latest schema, with the options of this context."""
         if branch == self.branch:
             return self
-        layout = self.layout.of_branch(branch)
-        schema = SchemaHistory(self.storage, layout).latest()
-        return replace(self, branch=branch, schema=schema, argument=layout.given_argument)
+        seen = self.seen_from(branch)
+        return seen.redefined(schema=seen.schemas.latest())
 
     def seen_from(self, branch: str) -> TableContext:
         """The history of another branch with the schema of this context, to inspect that branch's files."""
-        return replace(self, branch=branch, argument=self.layout.of_branch(branch).given_argument)
-
-    @property
-    def address(self) -> str:
-        """The table as a user would name it, with the branch unless it is main."""
-        return self.url if self.branch == MAIN_BRANCH else f"{self.url}$branch_{self.branch}"
+        return replace(self.redefined(), place=self.place.at_branch(branch))
 
     @cached_property
     def partition_types(self) -> tuple[DataType, ...]:
@@ -239,12 +309,9 @@ class TableContext(TableHistory):
         return FileLayout.of(self.schema)
 
     @cached_property
-    def known_index_files(self) -> KnownFiles:
-        return KnownFiles()
-
-    @cached_property
     def _partition_paths(self) -> dict[bytes, str]:
-        return {}
+        default, legacy = self.options.partition_default_name, self.options.partition_legacy_name
+        return self.cache.partition_paths(self.schema.partition_keys, self.partition_types, default, legacy)
 
     def partition_values(self, partition: bytes) -> tuple[Any, ...]:
         """The internal values of a serialised partition."""

@@ -12,12 +12,11 @@ from itertools import islice
 
 import numpy as np
 
-from paimon_cli.catalog.table import LATEST, CatalogTable
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.partition_spec import partition_text
-from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_context import LATEST, TableContext
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
@@ -110,7 +109,7 @@ def _row_or_damage(context: TableContext, snapshot: Snapshot) -> CompactionRow |
         return damage
 
 
-def compaction_snapshot(table: CatalogTable, name: str) -> Snapshot:
+def compaction_snapshot(table: TableContext, name: str) -> Snapshot:
     """The COMPACT snapshot with this id or tag, or the newest one (`latest`).
 
     Raises `NotFound` if there is none, or if the snapshot is of another kind.

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.partition_spec import partition_text
@@ -139,14 +138,13 @@ class ReportFigures:
     committers: tuple[CommitterRow, ...]
 
 
-def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigures:
+def report_figures(context: TableContext, name: str, argument: str) -> ReportFigures:
     """Read the figures from the table's metadata, without opening data files. `argument`: the table's name in commands."""
-    context = table.context
     examined = ExaminedTable(context, argument)
     states = sorted(examined.all_buckets, key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
     damaged: list[PaimonError] = []  # `health` reports them
-    snapshots = list(islice(table.snapshots.newest_first(on_damage=damaged.append), _MAX_SNAPSHOTS))
+    snapshots = list(islice(context.snapshots.newest_first(on_damage=damaged.append), _MAX_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
     worst = sorted(range(len(states)), key=lambda n: _most_to_merge_first(levels[n]))
@@ -156,7 +154,7 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
         name=name,
         millis=context.clock.now_millis(),
         has_keys=has_keys,
-        description=describe_table(table, examined),
+        description=describe_table(context, examined),
         health=health_of(examined, name),
         buckets=tuple(shown),
         bucket_count=len(states),
@@ -170,10 +168,9 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
     )
 
 
-def table_state(table: CatalogTable, commits: int = 6) -> TableState:
+def table_state(context: TableContext, commits: int = 6) -> TableState:
     """The latest state; cheap enough to be read every few seconds. `commits`: how many snapshots to list."""
-    context = table.context
-    examined = ExaminedTable(context, table.layout.argument)
+    examined = ExaminedTable(context, context.layout.argument)
     snapshot, states = examined.latest, examined.all_buckets
     has_keys = bool(context.schema.primary_keys)
     levels = sorted((_levels(context, state, has_keys) for state in states), key=_most_to_merge_first)
@@ -186,7 +183,7 @@ def table_state(table: CatalogTable, commits: int = 6) -> TableState:
         buckets=len(levels),
         most_runs=max((bucket.runs or 0 for bucket in levels), default=0) if has_keys else None,
         due=_debt(examined).due,
-        commits=tuple(snapshot_rows(table, commits, on_damage=damaged.append)),
+        commits=tuple(snapshot_rows(context, commits, on_damage=damaged.append)),
         levels=tuple(levels[:_MAX_BUCKETS]),
     )
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.catalog.option_values import is_secret
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
 from paimon_cli.errors import NotFound
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import (
     HARMLESS,
@@ -92,7 +92,7 @@ class OptionRow:
     reason: str
 
 
-def schema_rows(table: CatalogTable) -> list[SchemaRow]:
+def schema_rows(table: TableContext) -> list[SchemaRow]:
     """The schemas, newest first."""
     return [_schema_row(table.schemas.get(schema_id)) for schema_id in reversed(table.schemas.ids())]
 
@@ -292,7 +292,7 @@ def _change(subject: str, name: str, before: str | None, after: str | None) -> l
     return [SchemaChange(subject, name, change, *shown)]
 
 
-def schema_below(table: CatalogTable, schema: TableSchema) -> TableSchema:
+def schema_below(table: TableContext, schema: TableSchema) -> TableSchema:
     """The schema that `schema` replaced; itself if it is the first."""
     older = [schema_id for schema_id in table.schemas.ids() if schema_id < schema.id]
     return table.schemas.get(older[-1]) if older else schema

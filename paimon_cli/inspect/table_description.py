@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import BucketRow, bucket_rows, total_rows
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA, Finding
@@ -63,10 +63,10 @@ class TableDescription:
     health: tuple[Finding, ...]
 
 
-def describe_table(table: CatalogTable, examined: ExaminedTable) -> TableDescription:
+def describe_table(table: TableContext, examined: ExaminedTable) -> TableDescription:
     """Describe a table from its schema, the latest snapshot and its manifests, without opening data files."""
     schema, snapshot, ids = table.schemas.latest(), examined.latest, examined.ids
-    buckets = bucket_rows(table.context, examined.all_buckets)
+    buckets = bucket_rows(table, examined.all_buckets)
     return TableDescription(
         path=table.url,
         branch=table.branch,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot, Tag
@@ -36,18 +36,18 @@ OnDamage = Callable[[DamagedFile], object]
 """Receives the error of a file that cannot be read, which a listing leaves out."""
 
 
-def tag_rows(table: CatalogTable, on_damage: OnDamage | None = None) -> list[TagRow]:
+def tag_rows(table: TableContext, on_damage: OnDamage | None = None) -> list[TagRow]:
     """All tags by snapshot, then name. `on_damage`: receives the errors of damaged ones; without it they are raised."""
     rows = [_row(name, tag) for name, tag in table.tags.all(on_damage).items()]
     return sorted(rows, key=lambda row: (row.snapshot_id, row.name))
 
 
-def read_tag(table: CatalogTable, name: str) -> TagRow:
+def read_tag(table: TableContext, name: str) -> TagRow:
     """The tag with this name. Raises `NotFound` if there is none."""
     return _row(name, table.tags.get(name))
 
 
-def tags_by_snapshot(table: CatalogTable, on_damage: OnDamage | None = None) -> Mapping[int, tuple[str, ...]]:
+def tags_by_snapshot(table: TableContext, on_damage: OnDamage | None = None) -> Mapping[int, tuple[str, ...]]:
     """The names of the tags of each snapshot id."""
     found: dict[int, list[str]] = defaultdict(list)
     for row in tag_rows(table, on_damage):
@@ -104,7 +104,7 @@ class SnapshotDetails(SnapshotRow):
 
 
 def snapshot_rows(
-    table: CatalogTable,
+    table: TableContext,
     limit: int | None = None,
     kind: str | None = None,
     user: str | None = None,
@@ -129,7 +129,7 @@ def snapshot_rows(
     return rows
 
 
-def snapshot_details(table: CatalogTable, snapshot: Snapshot) -> SnapshotDetails:
+def snapshot_details(table: TableContext, snapshot: Snapshot) -> SnapshotDetails:
     return SnapshotDetails(
         **_columns(table, snapshot, tags_by_snapshot(table)),
         base_manifest_list=snapshot.base_manifest_list,
@@ -146,7 +146,7 @@ def snapshot_details(table: CatalogTable, snapshot: Snapshot) -> SnapshotDetails
     )
 
 
-def _columns(table: CatalogTable, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
+def _columns(table: TableContext, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
     delta = table.manifests.delta_manifests(snapshot)
     return {
         "id": snapshot.id,
@@ -176,7 +176,7 @@ class BranchRow:
     total_record_count: int | None
 
 
-def branch_rows(table: CatalogTable, on_damage: OnDamage | None = None) -> list[BranchRow]:
+def branch_rows(table: TableContext, on_damage: OnDamage | None = None) -> list[BranchRow]:
     """The branches: main first, the others by name. `on_damage`: receives the errors of those that cannot be read, which are left
     out; without it they are raised.
     """
@@ -191,7 +191,7 @@ def branch_rows(table: CatalogTable, on_damage: OnDamage | None = None) -> list[
     return [row for row in rows if row is not None]
 
 
-def branch_row(table: CatalogTable, name: str) -> BranchRow:
+def branch_row(table: TableContext, name: str) -> BranchRow:
     """The branch with this name. Raises `NotFound` if there is none."""
     row = _branch_row(table, name)
     if row is None:
@@ -199,7 +199,7 @@ def branch_row(table: CatalogTable, name: str) -> BranchRow:
     return row
 
 
-def _branch_row(table: CatalogTable, name: str) -> BranchRow | None:
+def _branch_row(table: TableContext, name: str) -> BranchRow | None:
     newest = table.branches.newest(name)
     if newest is None:
         return None
@@ -238,7 +238,7 @@ class ManifestRow:
 
 
 def manifest_rows(
-    table: CatalogTable, snapshot: Snapshot | None, lists: Sequence[str] = LISTS, on_damage: OnDamage | None = None
+    table: TableContext, snapshot: Snapshot | None, lists: Sequence[str] = LISTS, on_damage: OnDamage | None = None
 ) -> list[ManifestRow]:
     """The manifests of the given lists, in the order in which a reader applies them: base, then delta.
 
@@ -257,7 +257,7 @@ def manifest_rows(
     return rows
 
 
-def _rows_of(table: CatalogTable, snapshot: Snapshot, name: str) -> Iterator[ManifestRow]:
+def _rows_of(table: TableContext, snapshot: Snapshot, name: str) -> Iterator[ManifestRow]:
     if name == _INDEX:
         yield from _index_rows(table, snapshot.index_manifest)
         return
@@ -286,7 +286,7 @@ def _manifest_row(list_name: str, manifest: ManifestFileMeta) -> ManifestRow:
     )
 
 
-def _index_rows(table: CatalogTable, name: str | None) -> Iterator[ManifestRow]:
+def _index_rows(table: TableContext, name: str | None) -> Iterator[ManifestRow]:
     if name is not None:
         entries = table.manifests.index_manifest(name)
         size = table.storage.file_size(table.layout.manifest(name))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Generic, ParamSpec
 
-from paimon_cli.history.table_context import TableContext, TableHistory
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Invariant, Violation, declare
 from paimon_cli.metadata.data_file import BucketId
@@ -46,8 +46,8 @@ class Check(Generic[P]):
         return self.run(*args, **kwargs)
 
 
-OF_HISTORY: Scope[[TableHistory]] = Scope("the files of snapshots, schemas and hints")
-WITHOUT_SCHEMA: Scope[[TableHistory]] = Scope("the same, where no schema can be read, so that nothing else can be checked")
+OF_HISTORY: Scope[[TableContext]] = Scope("the files of snapshots, schemas and hints")
+WITHOUT_SCHEMA: Scope[[TableContext]] = Scope("the same, where no schema can be read, so that nothing else can be checked")
 OF_REFERENCES: Scope[[TableContext]] = Scope("other references to snapshots")
 OF_VERSION: Scope[[Version]] = Scope("the metadata of a version")
 OF_STEP: Scope[[Version, Version]] = Scope("the metadata of a version, and of the one before")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, StorageUnavailable
 from paimon_cli.history.snapshot_history import gaps
-from paimon_cli.history.table_context import TableContext, TableHistory
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
 from paimon_cli.invariants.scopes import OF_HISTORY, OF_REFERENCES, OF_STEP, OF_VERSION, WITHOUT_SCHEMA
@@ -32,7 +32,7 @@ FIXED_OPTIONS = tuple(option for option in OPTIONS if option.immutable and optio
 
 
 @OF_HISTORY.check(Invariant("PV001", CheckGroup.CHAIN, META, "snapshot ids have no gap"))
-def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
+def ids_have_no_gap(context: TableContext) -> Iterator[Violation]:
     """PV001. No snapshot between the oldest and the newest is missing; otherwise streaming readers would miss commits."""
     for gap in gaps(context.snapshots.ids()):
         around = f"missing between snapshots {gap.start - 1} and {gap.stop}"
@@ -43,7 +43,7 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
 @OF_HISTORY.check(
     Invariant(LOST_SNAPSHOTS, CheckGroup.CHAIN, META, "a table with tags, changelogs, or commits and a hint has a snapshot")
 )
-def snapshots_are_kept(context: TableHistory) -> Iterator[Violation]:
+def snapshots_are_kept(context: TableContext) -> Iterator[Violation]:
     """PV069. Tags and changelogs are made of snapshots, and commits are built on them: without any, their files are lost."""
     if (left := context.snapshots.left_without_snapshot()) is not None:
         message = f"holds no snapshot, but {left} is there: the files are lost"
@@ -51,7 +51,7 @@ def snapshots_are_kept(context: TableHistory) -> Iterator[Violation]:
 
 
 @WITHOUT_SCHEMA.check()
-def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
+def snapshots_are_readable(context: TableContext) -> Iterator[Violation]:
     """PV002. Each snapshot file can be parsed and holds the id of its name."""
     for number in context.snapshots.ids():
         try:
@@ -61,7 +61,7 @@ def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
 
 
 @OF_HISTORY.check(Invariant("PV003", CheckGroup.HINTS, META, "hint files do not point beyond the newest snapshot"))
-def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
+def hints_are_not_ahead(context: TableContext) -> Iterator[Violation]:
     """PV003. LATEST and EARLIEST may be missing or lag, but never name a snapshot that does not exist yet or hide one."""
     for path, limit_of, what in ((context.layout.latest_hint, max, "newest"), (context.layout.earliest_hint, min, "oldest")):
         try:
@@ -81,7 +81,7 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
 
 
 @OF_HISTORY.check(Invariant("PV008", CheckGroup.CHAIN, META, "no expired snapshot has reappeared"))
-def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
+def no_snapshot_has_come_back(context: TableContext) -> Iterator[Violation]:
     """PV008. A slow writer may publish a snapshot under an expired id, and be killed before it can withdraw it."""
     for number in context.snapshots.resurrected_ids():
         yield Violation(
@@ -122,7 +122,7 @@ def schemas_exist(version: Version) -> Iterator[Violation]:
 
 
 @WITHOUT_SCHEMA.check()
-def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
+def schemas_of_snapshots_exist(table: TableContext) -> Iterator[Violation]:
     """PV006 by snapshot files alone: without a readable schema, manifests cannot be decoded."""
     known, is_named = set(table.schemas.ids()), False
     for number in table.snapshots.ids():
@@ -138,7 +138,7 @@ def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
 
 
 @OF_HISTORY.check(Invariant("PV007", CheckGroup.SCHEMAS, META, "every schema file holds its own schema, with unique field ids"))
-def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
+def schemas_are_readable(context: TableContext) -> Iterator[Violation]:
     """PV007. A new column gets an id above the highest: an id that repeats would read old files with the wrong columns."""
     for number in context.schemas.ids():
         path = context.layout.schema(number)
@@ -163,7 +163,7 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
         severity=WARNING,
     )
 )
-def schemas_keep_what_is_fixed(context: TableHistory) -> Iterator[Violation]:
+def schemas_keep_what_is_fixed(context: TableContext) -> Iterator[Violation]:
     """PV068. No ALTER changes the keys of a table, or, once it has snapshots, an option by which its files were written: only an
     edited schema file does, and rows are then merged or looked for in another way. Columns may be renamed: ids are compared.
     """
@@ -192,7 +192,7 @@ def _changed_facts(before: TableSchema, schema: TableSchema) -> Iterator[str]:
             yield f"option {option.key}: {was} became {now}"
 
 
-def _is_in_use(context: TableHistory, schema_id: int) -> bool:
+def _is_in_use(context: TableContext, schema_id: int) -> bool:
     """Whether a snapshot that still exists, the oldest one, was committed under this schema or an earlier one."""
     for number in context.snapshots.ids():
         try:

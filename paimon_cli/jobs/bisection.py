@@ -15,7 +15,7 @@ from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.storage.redaction import shown_name
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.metadata.snapshot import Snapshot
 
 Expect = Literal["some", "none"]
@@ -53,7 +53,7 @@ class Bisection:
 
 
 def bisect_snapshots(
-    table: CatalogTable,
+    table: TableContext,
     where: str,
     *,
     expect: Expect = "some",
@@ -67,16 +67,15 @@ def bisect_snapshots(
     hold more than once, any one of those snapshots is returned. Raises `NotFound` if it does not hold in the last snapshot,
     or if there are no snapshots to search.
     """
-    context = table.context
-    context.check(Operation.SCAN)
-    predicate = parse_predicate(where, context.schema)
-    ids = [number for number in context.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]
+    table.check(Operation.SCAN)
+    predicate = parse_predicate(where, table.schema)
+    ids = [number for number in table.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]
     if not ids:
         raise _nothing_to_search(table, first, last)
     tried: list[TriedSnapshot] = []
 
     def holds(snapshot_id: int) -> bool:
-        rows = _matching_rows(table, context.snapshots.get(snapshot_id), predicate)
+        rows = _matching_rows(table, table.snapshots.get(snapshot_id), predicate)
         tried.append(TriedSnapshot(snapshot_id, rows, (rows > 0) == (expect == "some")))
         advance(1)
         return tried[-1].holds
@@ -89,18 +88,18 @@ def bisect_snapshots(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(ids[middle]) else (middle, high)
-    found = context.snapshots.get(ids[high])
+    found = table.snapshots.get(ids[high])
     return _result(found, where, expect, None if low < 0 else ids[low], ids, tried)
 
 
-def _matching_rows(table: CatalogTable, snapshot: Snapshot, predicate: Predicate) -> int:
-    context = table.context
-    if context.mode.merges_postponed and not table.read_optimized:
+def _matching_rows(table: TableContext, snapshot: Snapshot, predicate: Predicate) -> int:
+    context = table
+    if context.mode.merges_postponed and not table.place.read_optimized:
         from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # imports the write path
 
         context, plan = plan_with_waiting_rows(context, snapshot, predicate)
     else:
-        plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+        plan = plan_scan(context, snapshot, predicate, read_optimized=table.place.read_optimized)
     return sum(count_split(context, split, predicate) for split in plan.splits)
 
 
@@ -123,14 +122,14 @@ def _result(
     )
 
 
-def _nothing_to_search(table: CatalogTable, first: int | None, last: int | None) -> NotFound | UsageError:
+def _nothing_to_search(table: TableContext, first: int | None, last: int | None) -> NotFound | UsageError:
     if first is not None and last is not None and first > last:
         return UsageError(f"--from {first} --to {last}", "the first snapshot must not come after the last one")
     hint = f"paimon-cli snapshots ls {table.layout.argument}"
     return NotFound(f"no snapshots of {table.name} to search", "there are none in this range", hint)
 
 
-def _never(table: CatalogTable, where: str, expect: str, tried: Sequence[TriedSnapshot], ids: Sequence[int]) -> NotFound:
+def _never(table: TableContext, where: str, expect: str, tried: Sequence[TriedSnapshot], ids: Sequence[int]) -> NotFound:
     last = tried[-1]
     why = f"{counted(last.rows, 'matching row')} in snapshot {last.snapshot_id}, the last of {counted(len(ids), 'snapshot')}"
     what = f"'{where}' matches no row" if expect == "some" else f"'{where}' still matches rows"

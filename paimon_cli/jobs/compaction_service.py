@@ -251,7 +251,9 @@ class CompactionService:
         examine_seconds = EXAMINED_PART * self.table_seconds if is_due else None
 
         def open_table() -> TableContext:
-            return replace(table.open(), kept=self._kept)
+            context = table.open()
+            context.cache.kept = self._kept
+            return context
 
         with known.looked_at(table.name):
             return look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans, examine_seconds)

@@ -25,7 +25,7 @@ from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.sql.predicate import parse_predicate
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.history.table_context import TableContext
 
 
 class Side(Protocol):
@@ -47,7 +47,7 @@ class TableSide:
     """A table at the version that `request` names."""
 
     name: str
-    table: CatalogTable
+    table: TableContext
     request: ReadRequest
 
     @functools.cached_property

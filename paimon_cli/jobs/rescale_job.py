@@ -11,7 +11,6 @@ import pyarrow as pa
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
@@ -158,16 +157,15 @@ def _forecast(context: TableContext, buckets: int, partition: bytes, held: Seque
     )
 
 
-def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
+def run_rescale(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
     """Carry out the plan. Raises `DataConflict` if another job wrote to these partitions; no new file remains then."""
-    context = table.context
     started = context.clock.now_millis()
     summary = RescaleSummary(plan.buckets)
     if plan.partitions:
         summary = rewrite_partitions(context, plan, engine, progress)
     if plan.changes_option:
         _expect_nothing_left(context, plan.buckets)
-        alter_table(table, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
+        alter_table(context, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
     stale = _stale_files(context, summary.snapshots)
     seconds = (context.clock.now_millis() - started) / 1000
     return replace(

@@ -39,7 +39,6 @@ from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.metadata.snapshot import Snapshot
 
@@ -183,7 +182,7 @@ class RowScan:
 class FollowedChanges:
     """The changes of the snapshots from `first` on, as they are committed; ends after snapshot `last`, or never."""
 
-    table: CatalogTable
+    table: TableContext
     request: ReadRequest
     first: int
     last: int | None = None
@@ -191,11 +190,11 @@ class FollowedChanges:
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        return (KIND_FIELD, *selected(self.table.context.schema, self.request.select).fields)
+        return (KIND_FIELD, *selected(self.table.schema, self.request.select).fields)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The changes, with row kinds as texts. Raises `NotFound` if snapshots expire before they are read."""
-        context, number, remaining = self.table.context, self.first, self.request.limit
+        context, number, remaining = self.table, self.first, self.request.limit
         while (self.last is None or number <= self.last) and remaining != 0:
             latest = context.snapshots.latest_id() or 0
             if latest < number:
@@ -209,18 +208,18 @@ class FollowedChanges:
             number = end + 1
 
 
-def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
+def plan_rows(table: TableContext, request: ReadRequest) -> RowScan:
     """Plan a read: choose the snapshot or increment, check the request against its schema, and find the splits.
 
     Raises `NotFound` and `UsageError`.
     """
-    table.context.check(Operation.SCAN)
-    increment = request.increment or _increment_by_option(table.context, request)
+    table.check(Operation.SCAN)
+    increment = request.increment or _increment_by_option(table, request)
     if increment is None:
-        context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
+        context, snapshot = travel(table, request.snapshot, request.tag, request.as_of)
     else:
         changes, mode = _range_and_mode(table, increment)
-        context = increment_context(table.context, mode)
+        context = increment_context(table, mode)
     selection = selected(context.schema, request.select)
     order = None if request.order_by is None else parse_order(request.order_by, context.schema)
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
@@ -234,21 +233,21 @@ def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
 
 
 def _plan_snapshot(
-    table: CatalogTable, context: TableContext, snapshot: Snapshot | None, predicate: Predicate | None
+    table: TableContext, context: TableContext, snapshot: Snapshot | None, predicate: Predicate | None
 ) -> tuple[TableContext, ReadPlan]:
     """The plan for all rows of a snapshot, with postponed rows where reads merge them in; and the context to read it with."""
-    if snapshot is not None and context.mode.merges_postponed and not table.read_optimized:
+    if snapshot is not None and context.mode.merges_postponed and not table.place.read_optimized:
         from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # loads the write path
 
         return plan_with_waiting_rows(context, snapshot, predicate)
-    return context, plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+    return context, plan_scan(context, snapshot, predicate, read_optimized=table.place.read_optimized)
 
 
-def _range_and_mode(table: CatalogTable, increment: Increment) -> tuple[IncrementRange, str]:
-    if table.read_optimized:
+def _range_and_mode(table: TableContext, increment: Increment) -> tuple[IncrementRange, str]:
+    if table.place.read_optimized:
         raise UsageError(f"{table.name} shows no increments", "it is the table's top level alone", "leave $ro out")
-    changes = IncrementRange.of(table.context, increment.begin, increment.end)
-    return changes, changes.mode(table.context, increment.mode)
+    changes = IncrementRange.of(table, increment.begin, increment.end)
+    return changes, changes.mode(table, increment.mode)
 
 
 def _increment_by_option(context: TableContext, request: ReadRequest) -> Increment | None:

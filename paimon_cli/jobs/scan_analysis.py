@@ -23,7 +23,7 @@ from paimon_cli.storage.ranged_file import Fetch, RangedFile
 from paimon_cli.storage.storage import FileStatus, Storage, WrappedStorage, open_sized
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.read.scan_plan import Split
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ def _row_groups(scan: RowScan, predicate: Predicate, split: Split) -> tuple[int,
     return count, skipped
 
 
-def analyze_scan(table: CatalogTable, request: ReadRequest) -> ScanAnalysis:
+def analyze_scan(table: TableContext, request: ReadRequest) -> ScanAnalysis:
     """Plan and read in one thread, and measure each stage. Raises what `plan_rows` raises."""
     meter = MeteredStorage(table.storage)
     began = time.perf_counter()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history.table_context import TableContext, TableHistory
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import changelog_checks, check, hash_indexes, row_checks, snapshot_checks
 from paimon_cli.invariants.check import INVARIANTS
 from paimon_cli.invariants.file_checks import StoredFiles
@@ -145,7 +145,7 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     return report
 
 
-def run_without_schemas(table: TableHistory, request: VerifyRequest) -> VerifyReport:
+def run_without_schemas(table: TableContext, request: VerifyRequest) -> VerifyReport:
     """Check a table whose schemas cannot be read, without decoding what its manifests contain."""
     if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
         raise table.snapshots.missing(request.snapshot_id)

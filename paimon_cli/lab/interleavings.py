@@ -15,6 +15,7 @@ from itertools import pairwise
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.lab.cast import Cast
 from paimon_cli.lab.simulation.exploration import FailedSchedule, Result, ShouldContinue, explore, sample
 from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate, replay
@@ -226,7 +227,7 @@ def scenario_of(request: CheckRequest) -> Scenario:
         real_files=cast.has_real_files,
         store=request.store,
     )
-    table = TableContext(scenario.layout.root, MemoryStorage(), scenario.schema, scenario.options)
+    table = TableContext(TablePlace(scenario.layout.root, "the table"), MemoryStorage(), scenario.definition)
     for operation in (Operation.WRITE, Operation.COMPACT):
         table.check(operation)  # what the actors could not do is refused before any of them starts
     return after(scenario, [cast.beginning()])

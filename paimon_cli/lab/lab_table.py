@@ -28,7 +28,8 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import Conflict, UsageError
 from paimon_cli.history.live_files import bucket_files
-from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_context import Definition, TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.violation import Violation
@@ -174,8 +175,8 @@ class LabTable:
     @functools.cached_property
     def context(self) -> TableContext:
         """The table as an observer sees it."""
-        options = self._schema.typed_options
-        return TableContext(self._layout.root, self._memory, self._schema, options, self.clock, LabRandom(0), read_threads=1)
+        place, definition = TablePlace(self._layout.root, self._layout.root), Definition(self._schema, self._schema.typed_options)
+        return TableContext(place, self._memory, definition, clock=self.clock, random=LabRandom(0), read_threads=1)
 
     def rows(self, snapshot: Snapshot | None = None, context: TableContext | None = None) -> list[dict[str, Any]]:
         """The rows that readers see at a snapshot, by default the latest, sorted by key."""
@@ -264,7 +265,7 @@ class Writer(LabProcess):
     def __init__(self, table: LabTable, name: str, options: Mapping[str, str] | None = None) -> None:
         super().__init__(table, name)
         if options:
-            self.context = replace(self.context, options=self.context.options.with_overrides(options))
+            self.context = self.context.with_options(options)
         self.stalls = 0
         """How often its last write had to wait for a compaction before a bucket could take more rows."""
         self._read: Snapshot | None = None

@@ -104,14 +104,14 @@ class PaimonReader(DataSourceReader):
 
     def _partitions(self) -> Sequence[InputPartition]:
         table = self._options.table()
-        if table.context.mode.merges_postponed and not table.catalog_table.read_optimized:
-            return [InputPartition(PlannedInTask(table.catalog_table.snapshots.latest_id()))]
+        if table.context.mode.merges_postponed and not table.context.place.read_optimized:
+            return [InputPartition(PlannedInTask(table.context.snapshots.latest_id()))]
         return split_partitions(self._scan(table))
 
     def _scan(self, table: Table, snapshot: int | None = None) -> RowScan:
         """Plan the read. `snapshot`: which one to read if no option says it."""
         arguments = self._options.scan_arguments()
-        options = {**table.context.schema.options, **table.catalog_table.options}
+        options = {**table.context.schema.options, **table.context.given}
         if arguments.keys().isdisjoint(TRAVEL_OPTIONS) and options.keys().isdisjoint(POSITION_OPTIONS):
             arguments["snapshot"] = snapshot
         scan = table.scan(**{**arguments, "columns": self._columns(arguments)}).rows

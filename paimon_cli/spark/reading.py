@@ -29,7 +29,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from paimon_cli.api.arguments import checks_call
-from paimon_cli.api.opened_table import check_session
+from paimon_cli.api.runtime import check_session
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField

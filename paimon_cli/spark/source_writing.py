@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 
 from paimon_cli.api.table import Table
 from paimon_cli.bucket.stamped_files import remove_temporary_directories, stamped_files
+from paimon_cli.catalog.open_table import report_hosts
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import NotSupported, cleaning_up
@@ -91,7 +92,7 @@ def batch_writer(options: SourceOptions, schema: StructType, overwrite: bool) ->
     """A writer for `df.write`. Raises the errors that `Table.write` raises before it reads rows."""
     plan, request, table = _planned(options, schema, overwrite)
     identity_of(plan.context, request.commit_user, request.commit_id, request.assume_new)
-    return BatchWriter(plan, request, hosts=table.catalog_table.report_hosts)
+    return BatchWriter(plan, request, hosts=report_hosts(table.context))
 
 
 def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:

@@ -190,23 +190,23 @@ MAX_IDS = 10**9
 
 
 def _latest(table: Table) -> int:
-    return table.catalog_table.snapshots.latest_id() or 0
+    return table.context.snapshots.latest_id() or 0
 
 
 def _offset(table: Table, number: int) -> dict[str, int]:
-    snapshot = table.catalog_table.snapshots.find(number) if number > 0 else None
+    snapshot = table.context.snapshots.find(number) if number > 0 else None
     return {SNAPSHOT: number} if snapshot is None else {SNAPSHOT: number, COMMITTED: snapshot.time_millis}
 
 
 def _oldest(table: Table) -> int:
     """The oldest snapshot whose changes can be read: its changelog may have been kept when it expired."""
     kept = _kept_changelogs(table).ids()[:1]
-    return min([*kept, table.catalog_table.snapshots.earliest_id() or 1])
+    return min([*kept, table.context.snapshots.earliest_id() or 1])
 
 
 def _at_time(table: Table, millis: int) -> int:
     """The last snapshot committed before then. If all that can be read are newer, the one before them."""
-    before = table.catalog_table.snapshots.at_time(millis - 1)
+    before = table.context.snapshots.at_time(millis - 1)
     kept = _kept_changelogs(table).all() if before is None else [before]
     return max((one.id for one in kept if one.time_millis < millis), default=_oldest(table) - 1)
 
@@ -218,7 +218,7 @@ def _kept_changelogs(table: Table) -> ChangelogHistory:
 def _within(table: Table, begin: int, last: int, max_rows: int) -> int:
     """The last snapshot of a batch of at most `max_rows` changes after `begin`; a batch has at least one snapshot."""
     rows = 0
-    snapshots, kept = table.catalog_table.snapshots, _kept_changelogs(table)
+    snapshots, kept = table.context.snapshots, _kept_changelogs(table)
     for number in range(begin + 1, last + 1):
         snapshot = snapshots.find(number) or kept.find(number) or snapshots.get(number)
         rows += snapshot.changelog_record_count or snapshot.delta_record_count or 0

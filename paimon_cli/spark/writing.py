@@ -22,7 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from paimon_cli.api.arguments import checks_call
-from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.faults import Tally

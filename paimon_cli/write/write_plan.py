@@ -318,9 +318,8 @@ class WritePlan:
         if not self.postpones:
             return self.context
         writer = self.postponing_writer
-        return replace(
-            self.context, options=postponed_options(self.context, writer.commit_user, writer.number, writer.is_temporary)
-        )
+        options = postponed_options(self.context, writer.commit_user, writer.number, writer.is_temporary)
+        return self.context.redefined(options=options)
 
     def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
         return DataFileWriter(self._level_0_context, bucket_id, level=0, source=SOURCE_APPEND, names=names)

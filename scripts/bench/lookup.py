@@ -30,6 +30,7 @@ from paimon_cli.bucket.key_lookup import find_keys
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.history.file_cache import FileCache
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, DataFileMeta
@@ -163,7 +164,7 @@ class Bucket:
         return pa.table({"id": np.concatenate([self.keys[start : start + count // CLUSTERS] for start in starts])})
 
     def find(self, keys: pa.Table, kept: KeptFiles) -> None:
-        found = find_keys(replace(self.context, kept=kept), BUCKET, self.files, keys, NO_VECTORS)
+        found = find_keys(replace(self.context, cache=FileCache(kept)), BUCKET, self.files, keys, NO_VECTORS)
         if not (found.file >= 0).all():
             raise AssertionError("a key was not found")
 

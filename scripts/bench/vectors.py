@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paimon_cli.history.file_cache import FileCache
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
@@ -107,7 +108,7 @@ def small_upserts(folder: Path, table: Path, rows: int, rounds: int) -> bool:
     def service_round(number: int) -> float:
         write(served, upserts(folder, rows, FEW, 100 + number))
         began = time.process_time()
-        compact(replace(TableContext.open(served.url), kept=kept))
+        compact(replace(TableContext.open(served.url), cache=FileCache(kept)))
         return time.process_time() - began
 
     return (

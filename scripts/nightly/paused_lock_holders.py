@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -103,7 +103,7 @@ def storage_of(store: str, root: str, database: str) -> Storage:
 def write_rows(store: str, root: str, database: str, writer: int, stop: Any, sink: Connection) -> None:
     """In a process of its own, commit one row at a time, and report how each commit ended."""
     opened = TableContext.open(root)
-    context = TableContext(root, storage_of(store, root, database), opened.schema, opened.options)
+    context = replace(opened, storage=storage_of(store, root, database))
     number = 0
     while not stop.is_set():
         number += 1

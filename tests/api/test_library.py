@@ -60,7 +60,7 @@ assert "pyarrow" in sys.modules and "pyspark" not in sys.modules and "pandas" no
 
 def test_a_write_plans_on_the_commit_that_the_same_object_made_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On object stores a first call fetches the newest snapshot ahead. `update` does not use it, and a later write must not."""
-    url = example_table(tmp_path).catalog_table.url
+    url = example_table(tmp_path).context.url
     monkeypatch.setattr(LocalStorage, "is_remote", True)
     table = Table.open(url)
     table.update("name = 'updated'", where="id > 0")

@@ -30,6 +30,7 @@ from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.file_cache import FileCache
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Indices
@@ -197,7 +198,7 @@ def test_pages_of_several_files_are_decoded_together(tmp_path: Path, monkeypatch
 
 def table_with_codec(context: TableContext, codec: str) -> TableContext:
     schema = replace(context.schema, options={**context.schema.options, "file.compression": codec})
-    return replace(context, schema=schema, options=TableOptions(schema.options))
+    return context.redefined(schema=schema, options=TableOptions(schema.options))
 
 
 def test_files_of_a_level_that_overlap_are_refused(tmp_path: Path) -> None:
@@ -383,7 +384,7 @@ def test_a_service_copies_keys_once_it_has_read_them_all(
     monkeypatch.setattr(PIECES, "key_piece_bytes", 300)
     monkeypatch.setattr(PIECES, "batch_rows", 4)
     kept = KeptFiles(keeps_copies=True)
-    context = replace(table_of(tmp_path / "t", ["INT", "STRING"], file_format), kept=kept)
+    context = replace(table_of(tmp_path / "t", ["INT", "STRING"], file_format), cache=FileCache(kept))
     rows: list[Row] = [{"k0": n // 9, "k1": f"k{n:03d}", "v": "x"} for n in range(0, 200, 2)]
     files = written(context, rows, 4)
     keys = asked_for(

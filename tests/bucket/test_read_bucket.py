@@ -46,7 +46,7 @@ def bucket_of(context: TableContext) -> BucketFiles:
 
 def with_options(context: TableContext, **options: str) -> TableContext:
     named = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    return replace(context, options=context.options.with_overrides(named))
+    return context.with_options(named)
 
 
 def with_marks(context: TableContext, bucket: BucketFiles, marks: dict[str, Sequence[int]]) -> BucketFiles:

@@ -25,12 +25,14 @@ from paimon_cli.catalog.column_changes import (
     SetOption,
     UnsetOption,
 )
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_definition import numbered
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type, type_to_sql
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.tables import make_table, row_fields
@@ -125,7 +127,7 @@ def test_columns_with_foreign_indexes_keep_their_type() -> None:
 
 def test_a_schema_that_could_not_be_written_is_not_saved(tmp_path: Path) -> None:
     make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options={"file-index.bloom-filter.columns": "v"})
-    table = CatalogTable.open(TableLocation(str(tmp_path / "t"), str(tmp_path / "t")), {})
+    table = open_table(TableLocation(str(tmp_path / "t"), str(tmp_path / "t")), {})
     with pytest.raises(NotSupported, match=r"file-index\.bloom-filter\.columns names column 'v'"):
         alter_table(table, [AlterColumn(("v",), parse_sql_type("DECIMAL(10, 2)"))])
     assert table.schemas.latest().id == 0
@@ -265,13 +267,13 @@ class _Overtaking:
 def test_an_overtaken_writer_starts_from_the_new_schema(tmp_path: Path) -> None:
     path = tmp_path / "t"
     make_table(path, {"id": "INT NOT NULL"}, ["id"])
-    table = CatalogTable("t", str(path), _Overtaking(path, 2))
+    table = TableContext(TablePlace(str(path), "t"), _Overtaking(path, 2))
     found = alter_table(table, [AddColumn(("v",), parse_sql_type("INT"))])
     assert (found.schema.id, found.schema.field_names, found.changed) == (3, ("id", "v"), True)
     assert {"theirs-1", "theirs-2"} < set(found.schema.options)
     assert not alter_table(table, [SetOption("theirs-1", "1")]).changed
     with pytest.raises(StorageUnavailable, match="were published first"):
-        alter_table(CatalogTable("t", str(path), _Overtaking(path, 99)), [SetOption("a", "b")])
+        alter_table(TableContext(TablePlace(str(path), "t"), _Overtaking(path, 99)), [SetOption("a", "b")])
 
 
 def test_another_number_of_buckets_is_warned_about_once_there_is_data(tmp_path: Path) -> None:

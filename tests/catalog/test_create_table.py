@@ -15,8 +15,8 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import AddColumn
 from paimon_cli.catalog.create_table import CreatedTable, create_table
 from paimon_cli.catalog.ddl import definition_of
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.option_values import check_option_values
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.data_type import MAX_NESTING
@@ -242,7 +242,7 @@ def test_types_that_files_cannot_be_read_back_with_are_refused(text: str, tmp_pa
     with pytest.raises(NotSupported, match="nested 31 levels deep; file formats are read back to 30 levels"):
         create(tmp_path / "deep", "id INT", f"v {text.format(fits)}")
     assert not (tmp_path / "deep").exists()
-    table = CatalogTable.open(TableLocation(str(tmp_path / "fits"), "t"), {})
+    table = open_table(TableLocation(str(tmp_path / "fits"), "t"), {})
     with pytest.raises(NotSupported, match=r"column 'w'.*nested 31 levels deep"):
         alter_table(table, [AddColumn(("w",), parse_sql_type(text.format(fits)))])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.catalog.table_site import check_site
 from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
@@ -130,5 +130,5 @@ def test_an_existing_table_is_left_as_it_is_if_asked(tmp_path: Path) -> None:
 def test_tables_of_other_formats_are_named_when_one_is_opened(tmp_path: Path, marker: str, reason: str) -> None:
     files(marker)(tmp_path / "t")
     with pytest.raises(NotFound) as missing:
-        CatalogTable.open(locate_table(str(tmp_path / "t")))
+        open_table(locate_table(str(tmp_path / "t")))
     assert reason in missing.value.why

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from paimon_cli.catalog.alter_table import AlteredTable, alter_table
 from paimon_cli.catalog.column_changes import SetOption, UnsetOption
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.errors import FilesConflict, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.invariants.check import check_table
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.time_travel import travel
@@ -28,7 +27,7 @@ def table(folder: Path, **options: str) -> TableContext:
 
 def switch(context: TableContext, on: bool) -> AlteredTable:
     storage, root = storage_for_url(context.url)
-    opened = CatalogTable("t", root, storage)
+    opened = TableContext(TablePlace(root, "t"), storage)
     return alter_table(opened, [SetOption(MODIFIABLE, "true"), SetOption(ENABLED, "true")] if on else [UnsetOption(ENABLED)])
 
 
@@ -102,7 +101,7 @@ def test_a_compaction_that_was_planned_before_the_switch_is_refused(tmp_path: Pa
     context = table(tmp_path)
     write(context, numbers(1, 2, 3))
     compact(context, strategy="full")
-    stale = replace(context, options=context.options.with_overrides({"compaction.force-up-level-0": "true"}))
+    stale = context.with_options({"compaction.force-up-level-0": "true"})
     switch(context, True)
     write(reopened(context), numbers(2, n=1), compaction="none")
     with pytest.raises(FilesConflict, match="was changed: this compaction was planned before that"):

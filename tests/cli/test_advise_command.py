@@ -104,7 +104,7 @@ def test_a_table_without_expiry(tmp_path: Path) -> None:
     context = made(tmp_path, 8)
     assert advice(context, "options")["retention"].severity == OK
     short = {"snapshot.time-retained": "1 ms", "snapshot.num-retained.min": "2"}
-    aged = replace(context, options=context.options.with_overrides(short))
+    aged = context.with_options(short)
     found = advice(aged, "options")["retention"]
     assert (found.code, found.command) == ("PA003", "paimon-cli expire T --yes")
     assert figure_of(found, "snapshots_that_may_go") >= 6

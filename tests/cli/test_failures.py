@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.errors import (
     CommitUnknown,
     Conflict,
@@ -37,7 +36,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(CatalogTable, "open", fail)
+    monkeypatch.setattr("paimon_cli.api.table.open_table", fail)
 
 
 def test_an_error_says_what_why_and_what_next(run: Run) -> None:

@@ -96,7 +96,7 @@ def test_each_change_of_a_schema_is_a_difference(table: Table) -> None:
         ("write-only", "changed"),
         ("snapshot.time-retained", "added"),
     }
-    assert len(schema_changes(*(table.catalog_table.schemas.get(number) for number in (4, 0)))) == 5
+    assert len(schema_changes(*(table.context.schemas.get(number) for number in (4, 0)))) == 5
 
 
 def test_added_removed_and_moved_columns(table: Table, run: Run) -> None:

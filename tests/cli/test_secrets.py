@@ -25,7 +25,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paimon_cli.bucket.orc_file import OrcProcess
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.cli.terminal import paged
 from paimon_cli.jobs.service_metrics import listening
 from paimon_cli.jobs.spark.java_runtime import probe_java
@@ -280,7 +279,7 @@ def test_a_panic_of_a_library_is_an_error_without_secrets(run: Run, monkeypatch:
     def fail(*_: Any) -> None:
         raise panic("called `unwrap()` on HUNTER2")
 
-    monkeypatch.setattr(CatalogTable, "open", fail)
+    monkeypatch.setattr("paimon_cli.api.table.open_table", fail)
     answer = run("describe", "/t", "--option", "token=HUNTER2", code=1)
     assert answer.err.startswith("error: a library has failed") and "HUNTER2" not in answer.err
 

@@ -320,7 +320,7 @@ def test_a_commit_that_was_refused_is_new_later(tmp_path: Path) -> None:
         append(context, "mine")
     assert records(table) == ["8"]
     exhausted = make_table(tmp_path / "t", storage=RivalStorage(lambda: others_commit(table)))
-    exhausted = replace(exhausted, options=exhausted.options.with_overrides({"commit.max-retries": "0"}))
+    exhausted = exhausted.with_options({"commit.max-retries": "0"})
     with pytest.raises(PaimonError, match="nothing was committed"):
         append(exhausted, "mine", CommitIdentity("unlucky", 1))
     assert records(table) == ["8"]

@@ -199,7 +199,7 @@ def test_a_manifest_of_the_target_size_does_not_count_as_small(tmp_path: Path) -
     assert sum(meta.file_size for meta in manifests[1:]) < size
     for target, is_rewritten in ((size, False), (size + 1, True)):
         options = {"manifest.target-file-size": f"{target} b", "manifest.full-compaction-threshold-size": f"{size} b"}
-        asked = replace(context, options=context.options.with_overrides(options))
+        asked = context.with_options(options)
         assert (merge_manifests(asked, manifests, MetadataWriter(asked)) != manifests) == is_rewritten
 
 

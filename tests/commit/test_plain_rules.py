@@ -411,7 +411,7 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
         "manifest.merge-min-count": str(dice.choice([1, 2, 3, 5, 30])),
     }
     context = bare_table(options)
-    writer = MetadataWriter(replace(context, options=context.options.with_overrides({"manifest.target-file-size": "1 gb"})))
+    writer = MetadataWriter(context.with_options({"manifest.target-file-size": "1 gb"}))
     alive: list[ManifestEntry] = []
     metas: list[ManifestFileMeta] = []
     inside: dict[str, list[ManifestEntry]] = {}

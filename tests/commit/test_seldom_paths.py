@@ -74,7 +74,7 @@ def test_a_bucket_has_one_index_of_a_type_or_many_vectors_where_there_are_no_buc
     tmp_path: Path, keys: bool, bucket: str, index_type: str
 ) -> None:
     context = make_table(tmp_path / "t", primary_key=keys)
-    context = replace(context, options=context.options.with_overrides({"bucket": bucket}))
+    context = context.with_options({"bucket": bucket})
     many = not keys and bucket == "-1" and index_type == "DELETION_VECTORS"
     others = [
         index(EntryKind.ADD, "other", "OTHER"),
@@ -167,7 +167,7 @@ def test_files_whose_keys_cannot_be_read_are_damaged_or_expired(tmp_path: Path, 
     (tmp_path / "t" / "bucket-0").mkdir()
     for name in ("ours.parquet", "theirs.parquet") if is_there else ():
         (tmp_path / "t" / "bucket-0" / name).write_bytes(b"no parquet")
-    by_key = replace(context, options=context.options.with_overrides({"commit.data-conflict-check": "key"}))
+    by_key = context.with_options({"commit.data-conflict-check": "key"})
     ours = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("ours.parquet"),)), read_snapshot_id=1)
     with pytest.raises(DamagedFile if is_there else DataConflict, match="theirs" if is_there else "has expired"):
         Committer(by_key).commit([ours], ME)
@@ -179,7 +179,7 @@ def test_buckets_are_postponed_if_the_table_or_the_job_says_so(tmp_path: Path, s
     """A job that rewrites partitions overrides the option; compactions of others still bring rows into its buckets."""
     context = make_table(tmp_path / "t", {"bucket": stored})
     if asked is not None:
-        context = replace(context, options=context.options.with_overrides({"bucket": asked}))
+        context = context.with_options({"bucket": asked})
     message = CommitMessage(EMPTY_ROW, 0, 4, append=FileChanges(added=(data_file("mine"),)))
     assert postpones_buckets(context) == meets_distributed_rows(context, [message]) == ("-2" in (stored, asked))
     assert not meets_distributed_rows(context, [replace(message, bucket=-2), replace(message, append=FileChanges())])

@@ -41,7 +41,7 @@ def test_tables_that_are_left_to_others(tmp_path: Path, options: dict[str, str],
 
     if keys:
         check_compactable(context)
-    other = replace(context, options=context.options.with_overrides(options))
+    other = context.with_options(options)
     if why:
         with pytest.raises(NotSupported, match=why):
             check_compactable(other)
@@ -173,7 +173,7 @@ def test_a_run_that_is_given_up_leaves_nothing(tmp_path: Path, given_up: bool) -
 @pytest.mark.parametrize("trigger", ["4", "5"])
 def test_a_writer_compacts_what_the_triggers_ask_for(tmp_path: Path, trigger: str) -> None:
     context, steps, bucket = written(tmp_path)
-    context = replace(context, options=context.options.with_overrides({"num-sorted-run.compaction-trigger": trigger}))
+    context = context.with_options({"num-sorted-run.compaction-trigger": trigger})
     compaction = WriterCompaction(9, STAMP)
     message = compaction(context, bucket, lambda: False)
     assert (message is None) == (trigger == "5")
@@ -225,7 +225,7 @@ def lost(context: TableContext, bucket: BucketFiles, number: int = 0) -> Path:
 
 def compacted_by_a_writer(context: TableContext, bucket: BucketFiles, stamp: str = STAMP) -> None:
     options = context.options.with_overrides({"num-sorted-run.compaction-trigger": "2"})
-    message = WriterCompaction(2, stamp)(replace(context, options=options), bucket, lambda: False)
+    message = WriterCompaction(2, stamp)(context.redefined(options=options), bucket, lambda: False)
     assert message is not None
 
 

@@ -235,7 +235,7 @@ def test_a_delete_that_is_ignored_later_keeps_the_row_of_the_file_above(tmp_path
     written = with_large_file_on_top(tmp_path / "t", [row(1, v="kept")])
     write(written, [{**row(1), "_op": "-D"}])
     ignoring = TableOptions({**written.options.raw, "ignore-delete": "true"})
-    context = replace(written, options=ignoring)
+    context = written.redefined(options=ignoring)
     compact(context, strategy="minor")
     assert shown_value(context, 1) == ["kept"]
     assert len(levels(context)) > 1

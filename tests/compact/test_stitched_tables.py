@@ -75,7 +75,7 @@ def in_order(context: TableContext) -> list[Any]:
 
 
 def with_options(context: TableContext, changed: Mapping[str, str]) -> TableContext:
-    return replace(context, options=TableOptions({**context.options.raw, **changed}))
+    return context.redefined(options=TableOptions({**context.options.raw, **changed}))
 
 
 def groups(context: TableContext) -> list[int]:

@@ -102,9 +102,7 @@ class ClockTrial:
     def consume(self) -> None:
         if self.known:
             reset_consumer(self.context(), "me", self.dice.choice(sorted(self.known)))
-            expire_consumers(
-                replace(self.context(), options=self.context().options.with_overrides({"consumer.expiration-time": "1 h"}))
-            )
+            expire_consumers(self.context().with_options({"consumer.expiration-time": "1 h"}))
 
     def check(self) -> None:
         """Every version has its rows, times never go back, a time names the newest version then, no file is lost or left over."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -34,10 +34,10 @@ def test_a_branch_of_java_reads_as_its_tag_and_is_written(tmp_path: Path) -> Non
 def test_a_branch_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
     url = str(golden_table("java-0.9", "branch", tmp_path))
     with pytest.raises(NotFound, match="no branch 'b2'") as caught:
-        CatalogTable.open(locate_table(f"{url}$branch_b2"))
+        open_table(locate_table(f"{url}$branch_b2"))
     assert "main, b1" in caught.value.why
     with pytest.raises(NotFound, match="no table"):
-        CatalogTable.open(locate_table(f"{tmp_path}/nothing$branch_b2"))
+        open_table(locate_table(f"{tmp_path}/nothing$branch_b2"))
 
 
 def test_branches_are_directories_with_a_name_and_finished_ones_have_a_schema(tmp_path: Path) -> None:

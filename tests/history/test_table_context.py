@@ -12,7 +12,7 @@ import pytest
 
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import AddColumn, RenameColumn, SetOption
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
@@ -144,7 +144,7 @@ def test_options_follow_the_names_that_columns_had(tmp_path: Path) -> None:
     tables.write(context, [{"k": 1, "s": 2, "a": 1, "b": "newer"}])
     tables.write(context, [{"k": 1, "s": 1, "a": 2, "b": "older"}])
     before = tables.rows(context)
-    table = CatalogTable.open(TableLocation(str(path), str(path)), {})
+    table = open_table(TableLocation(str(path), str(path)), {})
     alter_table(table, [RenameColumn(("s",), "moment"), RenameColumn(("a",), "s"), AddColumn(("c",), parse_type("INT"))])
     alter_table(table, [SetOption("sequence.field", "moment,c")])
     now = TableContext.open(str(path))
@@ -208,7 +208,7 @@ def test_a_store_is_opened_with_its_options(tmp_path: Path, monkeypatch: pytest.
 def test_where_files_are(tmp_path: Path, given: str | None, directory: str) -> None:
     context = make_table(tmp_path / "t", partitioned=True)
     if given is not None:
-        context = replace(context, options=context.options.with_overrides({"data-file.path-directory": given}))
+        context = context.with_options({"data-file.path-directory": given})
     day = partition("2024-01-01")
     assert context.bucket_directory(day, 3) == f"{context.url}/{directory}dt=2024-01-01/bucket-3"
     assert context.data_file_path_of(day, 3, "f") == f"{context.url}/{directory}dt=2024-01-01/bucket-3/f"
@@ -239,8 +239,8 @@ def test_opening_a_table_lists_its_schemas_once(tmp_path: Path, monkeypatch: pyt
         return real(self, path)
 
     monkeypatch.setattr(LocalStorage, "list_directory", list_directory)
-    table = CatalogTable.open(TableLocation(str(path), str(path)), {})
-    assert table.context.schema.id == 0 and listed == [f"{path}/schema"]
-    late = CatalogTable.open(TableLocation(str(path), str(path)), {})
+    table = open_table(TableLocation(str(path), str(path)), {})
+    assert table.schema.id == 0 and listed == [f"{path}/schema"]
+    late = open_table(TableLocation(str(path), str(path)), {})
     alter_table(table, [AddColumn(("c",), parse_type("INT"))])
-    assert late.context.schema.id == 1
+    assert late.schema.id == 1

@@ -192,7 +192,7 @@ def _vectors(context: TableContext, bucket: BucketFiles, data: bytes, path: str)
 def _reading(context: TableContext, data: bytes) -> TableContext:
     """The table on a storage that has only one file; schemas are cached."""
     reading = replace(context, storage=OneFileStorage(data))  # type: ignore[arg-type]
-    reading.__dict__["schemas"] = context.schemas
+    reading.schemas.known.update(context.schemas.known)
     return reading
 
 

@@ -30,7 +30,7 @@ def keyed(folder: Path, name: str = "t", **options: str) -> Table:
 
 
 def figures_of(table: Table) -> ReportFigures:
-    return report_figures(table.catalog_table, table.name, table.name)
+    return report_figures(table.context, table.name, table.name)
 
 
 class Page(HTMLParser):

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import bucket_rows
 from paimon_cli.inspect.file_report import file_details, file_rows
 from paimon_cli.inspect.lsm_report import lsm_rows
@@ -22,8 +23,8 @@ from tests.goldens import golden_table
 from tests.tables import compact, make_table, write
 
 
-def opened(path: Path) -> CatalogTable:
-    return CatalogTable.open(locate_table(str(path)))
+def opened(path: Path) -> TableContext:
+    return open_table(locate_table(str(path)))
 
 
 def test_opening_a_path_that_is_not_a_table(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_deletion_vector_cardinality_is_at_its_file(tmp_path: Path) -> None:
         for vector in entry.index_file.deletion_vector_ranges or ()
     }
     for snapshot in table.snapshots.newest_first():
-        for row in file_rows(table.context, snapshot):
+        for row in file_rows(table, snapshot):
             assert row.dv_cardinality in (None, vectors.get(row.file))
 
 

@@ -276,7 +276,7 @@ class TestRows:
         """A file in the order of another key, checked with that key as the primary key."""
         version = Version(written, written.snapshots.get(1))
         schema = replace(written.schema, primary_keys=("v",))
-        swapped = Version(replace(written, schema=schema), version.snapshot)
+        swapped = Version(written.redefined(schema=schema), version.snapshot)
         assert "PV030" in {violation.code for violation in check_rows(swapped)}
 
 

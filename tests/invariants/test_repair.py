@@ -377,7 +377,7 @@ def test_a_restored_snapshot_of_unknown_fate_keeps_its_metadata(tmp_path: Path) 
     Path(context.layout.snapshot(3)).unlink()
     plan = plan_repair(context, ("chain",))
     count = len(list(Path(context.layout.manifest_directory).iterdir()))
-    patient = replace(context, options=context.options.with_overrides({"commit.min-retry-wait": "0 ms"}))
+    patient = context.with_options({"commit.min-retry-wait": "0 ms"})
     silent = mock.patch.object(LocalStorage, "put_if_absent", lambda *_: PutOutcome.UNKNOWN)
     with silent, pytest.raises(CommitUnknown):
         apply_repair(patient, plan)

@@ -14,7 +14,7 @@ from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.alter_table import altered_schema
 from paimon_cli.catalog.column_changes import SetOption
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
@@ -24,6 +24,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, FilesConflict, NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.append_change import ChangeTask, change_rows_of
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
@@ -295,7 +296,7 @@ BY_PARTITION = {"commit.data-conflict-check": "partition"}
 def test_a_rescale_that_was_overtaken_by_a_change_of_rows_is_refused(tmp_path: Path, kind: str, change: str) -> None:
     """The change only marks rows in files that the rescale has read and is about to replace with copies of all rows."""
     context = made(tmp_path, kind)
-    table = CatalogTable.open(locate_table(context.url))
+    table = open_table(locate_table(context.url))
     plan = plan_rescale(context, 4)
     run(context, "id = 3", *(["v = 'x'"] if change == "update" else []))
     with pytest.raises(DataConflict, match=r"dt=b/bucket-\d was written after snapshot 3"):
@@ -459,7 +460,7 @@ def test_buckets_of_an_append_table_are_rescaled(tmp_path: Path) -> None:
     context = made(tmp_path, "fixed with vectors")
     run(context, "id in (4, 5, 14)")
     before = rows(context)
-    table = CatalogTable("t", context.url, context.storage)
+    table = TableContext(TablePlace(context.url, "t"), context.storage)
     summary = run_rescale(table, plan_rescale(context, 5), LocalEngine(), NoProgress())
     scaled = TableContext.open(context.url)
     assert (summary.rows, scaled.options.bucket, rows(scaled)) == (27, 5, before) and vector_files(scaled) == []
@@ -499,7 +500,7 @@ def test_bloom_filters_rule_out_files_for_reads_and_deletes(tmp_path: Path, kind
 def test_a_limit_ends_the_reading_early(tmp_path: Path) -> None:
     context = made(tmp_path, "unaware")
     first, *others = [tmp_path / "t" / name for name in sorted(live_files(context)) if "dt=a" in name]
-    scan = plan_rows(CatalogTable("t", context.url, context.storage), ReadRequest(select="id", limit=3))
+    scan = plan_rows(TableContext(TablePlace(context.url, "t"), context.storage), ReadRequest(select="id", limit=3))
     ordered = [file.file_name for split in scan.plan.splits for file in split.files]
     for path in (first, *others):
         if path.name != ordered[0]:

@@ -150,7 +150,7 @@ def test_a_key_that_returns_to_a_partition_gets_the_bucket_that_it_had_there(tmp
     """Otherwise the changes of one commit would delete and insert the key in two buckets, and have no order."""
     context = cross_table(tmp_path / "t", {"changelog-producer": producer, "dynamic-bucket.target-row-num": "2"})
     write(context, [{"p": "a", "k": k, "v": 0, "w": 0} for k in range(6)])
-    roomy = replace(context, options=context.options.with_overrides({"dynamic-bucket.target-row-num": "100"}))
+    roomy = context.with_options({"dynamic-bucket.target-row-num": "100"})
     write(roomy, [{"p": p, "k": k, "v": v, "w": 0} for v, p in enumerate("bcbab", 1) for k in range(6) if v < 5 or k < 3])
     table, copy = Table.open(context.url), dict[tuple[str, int], int]()
     for change in table.changelog(1).to_arrow().to_pylist():

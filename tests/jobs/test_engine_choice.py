@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.cli.parameters import EngineName
 from paimon_cli.errors import UsageError
 from paimon_cli.installation import install_command

@@ -210,7 +210,7 @@ def test_an_outage_after_the_commit_does_not_deny_it(
 def test_a_compaction_that_fails_after_the_commit_does_not_deny_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table_with_hidden_rows(tmp_path, **{"write-only": "true"})
     table, new = Table.open(context.url), pa.table({"k": pa.array([4], pa.int32()), "n": pa.array([4], pa.int32())})
-    monkeypatch.setitem(vars(table.catalog_table), "context", outage_after_the_commit(context))
+    table.context = outage_after_the_commit(context)
     with pytest.raises(PartialSuccess, match="the rows are committed as snapshot 4, but the compaction") as caught:
         table.write(new, compact="after")
     assert caught.value.exit_code == 9 and caught.value.details["snapshot_id"] == 4

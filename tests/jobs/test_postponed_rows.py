@@ -14,7 +14,7 @@ from paimon_cli import Table
 from paimon_cli.bucket.postponed_files import replay_order, writer_of
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
@@ -322,7 +322,7 @@ def test_a_batch_with_another_number_of_buckets_is_refused(tmp_path: Path) -> No
 
 def read(context: TableContext, **request: Any) -> list[Row]:
     """What `read` shows, in order."""
-    table = CatalogTable.open(locate_table(context.url), dict(context.options.raw))
+    table = open_table(locate_table(context.url), dict(context.options.raw))
     scan = plan_rows(table, ReadRequest(**request))
     found = [row for batch in scan.rows() for row in canonical_rows(batch, scan.fields)]
     assert scan.count() == len(found)
@@ -358,7 +358,7 @@ def test_each_partition_is_rescaled_by_itself_and_waiting_rows_keep_waiting(wait
     compact(context)
     if waits:
         write(context, [row(n, -1) for n in range(5)] + [row(50, 5, "c")])
-    table = CatalogTable.open(locate_table(context.url))
+    table = open_table(locate_table(context.url))
     plan = plan_rescale(context, 4, ({"dt": "a"},))
     assert [(p.partition, p.buckets, p.new_buckets, p.rows) for p in plan.partitions] == [("dt=a", 1, 4, 20)]
     before = shown(context)
@@ -381,14 +381,14 @@ def test_a_rescale_conflicts_with_rows_that_were_distributed(tmp_path: Path) -> 
     plan = plan_rescale(context, 4)
     compact(context)
     with pytest.raises(DataConflict):
-        run_rescale(CatalogTable.open(locate_table(context.url)), plan, LocalEngine(), NoProgress())
+        run_rescale(open_table(locate_table(context.url)), plan, LocalEngine(), NoProgress())
     assert shown(context) == [row(1, 1), row(2, 2)]
 
 
 def test_the_number_of_buckets_can_be_fixed_once_nothing_waits(tmp_path: Path) -> None:
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
-    table = CatalogTable.open(locate_table(context.url))
+    table = open_table(locate_table(context.url))
     with pytest.raises(UsageError, match="bucket cannot change from -2 to 1 yet") as refusal:
         alter_table(table, [SetOption("bucket", "1")])
     assert refusal.value.hint == f"run this first, while nothing writes: paimon-cli compact {context.url}"
@@ -408,7 +408,7 @@ def test_the_number_of_buckets_can_be_fixed_once_nothing_waits(tmp_path: Path) -
 
 
 def changes(context: TableContext, first: int, last: int) -> list[tuple[str, int, int | None]]:
-    table = CatalogTable.open(locate_table(context.url))
+    table = open_table(locate_table(context.url))
     found = FollowedChanges(table, ReadRequest(keep_kinds=True), first, last).rows()
     return [
         tuple(change)
@@ -425,7 +425,7 @@ def test_a_stream_sees_rows_when_they_are_written_and_not_again(tmp_path: Path) 
     latest = context.snapshots.latest()
     assert latest is not None
     assert changes(context, 1, latest.id) == [("+I", 2, 1), ("+I", 1, 1), ("+U", 2, 2), ("-D", 3, 3), ("+I", 4, 4)]
-    batch = CatalogTable.open(locate_table(context.url))
+    batch = open_table(locate_table(context.url))
     scan = plan_rows(batch, ReadRequest(increment=Increment("0", str(latest.id))))
     assert scan.count() == 1, "as in Java, increments of a query are about buckets"
 
@@ -557,7 +557,7 @@ def test_the_first_and_last_key_of_a_waiting_file_are_not_bounds(tmp_path: Path)
     bounds, bare = TableBounds(context), replace(bucket.files[0], key_stats=SimpleStats())
     assert bounds.of_keys(bucket.partition, 0, bare)("id") is not None, "in a sorted file they would be"
     assert bounds.of_keys(*bucket.bucket_id, bare)("id") is None
-    table = CatalogTable.open(locate_table(context.url))
+    table = open_table(locate_table(context.url))
     for number, n in ((1, 1), (99, 2), (9, 3)):
         found = FollowedChanges(table, ReadRequest(where=f"id = {number}"), 1, 1).rows()
         assert [batch.column("n").to_pylist() for batch in found] == [[n]]

@@ -11,7 +11,7 @@ import pytest
 from paimon_cli.api.table import Table
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import Conflict, DataConflict, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -29,13 +29,13 @@ from tests.tables import rows as rows_of
 COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "n": "BIGINT"}
 
 
-def table_of(context: TableContext) -> CatalogTable:
-    return CatalogTable.open(locate_table(context.url))
+def table_of(context: TableContext) -> TableContext:
+    return open_table(locate_table(context.url))
 
 
 def rescale(context: TableContext, buckets: int, engine: Engine | None = None) -> RescaleSummary:
     table = table_of(context)
-    return run_rescale(table, plan_rescale(table.context, buckets), engine or LocalEngine(2), NoProgress())
+    return run_rescale(table, plan_rescale(table, buckets), engine or LocalEngine(2), NoProgress())
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_the_table_can_be_continued(context: TableContext) -> None:
 
 def test_what_others_commit_meanwhile_is_not_lost(context: TableContext) -> None:
     table = table_of(context)
-    plan = plan_rescale(table.context, 4)
+    plan = plan_rescale(table, 4)
     write(context, [{"p": "a", "k": 1, "n": 12345}])
     files = sorted(path for path in Path(context.url).rglob("data-*"))
     with pytest.raises(DataConflict):
@@ -87,7 +87,7 @@ def test_what_others_commit_meanwhile_is_not_lost(context: TableContext) -> None
 def test_a_compaction_meanwhile_does_no_harm(context: TableContext) -> None:
     table = table_of(context)
     before = rows_of(context)
-    plan = plan_rescale(table.context, 4)
+    plan = plan_rescale(table, 4)
     compact(context, strategy="full")
     run_rescale(table, plan, LocalEngine(), NoProgress())
     after = TableContext.open(context.url)
@@ -115,11 +115,11 @@ def test_partitions_one_by_one_after_the_option(context: TableContext) -> None:
     before = rows_of(context)
     alter_table(table, [SetOption("bucket", "3")])
     table = table_of(context)
-    plan = plan_rescale(table.context, 3, [{"p": "a"}])
+    plan = plan_rescale(table, 3, [{"p": "a"}])
     assert [partition.partition for partition in plan.partitions] == ["p=a"]
     run_rescale(table, plan, LocalEngine(), NoProgress())
-    assert [partition.partition for partition in plan_rescale(table.context, 3).partitions] == ["p=b"]
-    assert sorted(map(str, rows_of(table.context))) == sorted(map(str, before))
+    assert [partition.partition for partition in plan_rescale(table, 3).partitions] == ["p=b"]
+    assert sorted(map(str, rows_of(table))) == sorted(map(str, before))
 
 
 def test_a_table_whose_rows_are_all_deleted(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_one_partition_may_have_a_number_of_its_own(context: TableContext) -> No
     """Like Paimon's own rescale; writers refuse that partition until it agrees with the option again."""
     before = rows_of(context)
     table = table_of(context)
-    plan = plan_rescale(table.context, 5, [{"p": "a"}])
+    plan = plan_rescale(table, 5, [{"p": "a"}])
     assert (plan.changes_option, plan.differs_from_option) == (False, True)
     done = run_rescale(table, plan, LocalEngine(), NoProgress())
     after = TableContext.open(context.url)
@@ -191,7 +191,7 @@ def test_one_partition_may_have_a_number_of_its_own(context: TableContext) -> No
     write(after, [{"p": "b", "k": 1, "n": 1}])
     with pytest.raises(UsageError, match="written with 5 buckets"):
         write(after, [{"p": "a", "k": 1, "n": 1}])
-    run_rescale(table, plan_rescale(table.context, None, [{"p": "a"}]), LocalEngine(), NoProgress())
+    run_rescale(table, plan_rescale(table, None, [{"p": "a"}]), LocalEngine(), NoProgress())
     write(after, [{"p": "a", "k": 1, "n": 1}])
 
 
@@ -261,7 +261,7 @@ def test_only_the_whole_of_a_dynamic_table_gets_a_number(tmp_path: Path) -> None
 
 def test_a_partition_that_appears_meanwhile_keeps_the_option(context: TableContext) -> None:
     table = table_of(context)
-    plan = plan_rescale(table.context, 4)
+    plan = plan_rescale(table, 4)
     write(context, [{"p": "new", "k": 1, "n": 1}])
     with pytest.raises(Conflict, match="p=new"):
         run_rescale(table, plan, LocalEngine(), NoProgress())

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.commit import files_conflict
 from paimon_cli.commit.committer import Committer
@@ -85,8 +85,8 @@ class _Held(BaseException):
 
 
 def rescale(context: TableContext, buckets: int = 4, **more: Any) -> RescaleSummary:
-    table = CatalogTable.open(locate_table(context.url))
-    return run_rescale(table, plan_rescale(table.context, buckets, **more), LocalEngine(), NoProgress())
+    table = open_table(locate_table(context.url))
+    return run_rescale(table, plan_rescale(table, buckets, **more), LocalEngine(), NoProgress())
 
 
 def mended(context: TableContext) -> TableContext:
@@ -203,8 +203,8 @@ def test_without_a_history_the_user_decides(tmp_path: Path) -> None:
 def test_a_rescale_reports_what_came_before_it_ended(tmp_path: Path) -> None:
     context = made(tmp_path)
     late = prepared(context, [row(k, "late") for k in range(10, 50)])
-    table = CatalogTable.open(locate_table(context.url))
-    plan = plan_rescale(table.context, 4)
+    table = open_table(locate_table(context.url))
+    plan = plan_rescale(table, 4)
     real = Committer.overwrite
 
     def beside(self: Committer, *arguments: Any, **named: Any) -> Any:

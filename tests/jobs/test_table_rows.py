@@ -54,7 +54,7 @@ def _source(path: Path, kind: str = "append") -> Table:
 
 
 def _written(source: Table, target: Table, engine: Engine, **request: Any) -> WriteSummary:
-    scan = plan_rows(source.catalog_table, ReadRequest())
+    scan = plan_rows(source.context, ReadRequest())
     return run_write(target.context, WriteRequest(TableRows(source.name, scan), **request), engine, NoProgress())
 
 
@@ -71,7 +71,7 @@ def test_a_deleted_row_stays_deleted_and_an_overwritten_one_is_not_doubled(kind:
     ):
         summary = target.write(source)
         assert _sorted(target) == _sorted(source) and len(_sorted(source)) in (280, 300)
-        assert (summary.source_table, summary.source_snapshot) == (source.name, source.catalog_table.snapshots.latest_id())
+        assert (summary.source_table, summary.source_snapshot) == (source.name, source.context.snapshots.latest_id())
         assert summary.rows == summary.rows_read == len(_sorted(source))
 
 
@@ -88,7 +88,7 @@ def test_spark_tasks_read_the_splits(kind: str, any_spark_engine: SparkEngine, t
 
 def test_several_parts_are_numbered_without_gaps_that_overlap(tmp_path: Path) -> None:
     source = _source(tmp_path / "s").with_options({"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"})
-    planned = TableRows("s", plan_rows(source.catalog_table, ReadRequest())).plan()
+    planned = TableRows("s", plan_rows(source.context, ReadRequest())).plan()
     assert len(planned) > 1 and [split.length for split in planned] == [1] * len(planned)
     ends = [split.order_base + split.arrivals for split in planned]
     assert [split.order_base for split in planned] == [0, *ends[:-1]]
@@ -117,7 +117,7 @@ def test_a_scan_keeps_its_condition_limit_order_and_kinds(tmp_path: Path) -> Non
     limited.write(source.scan(order_by="id DESC", limit=3))
     assert [row[0] for row in _sorted(limited)] == [297, 298, 299]
     target.write(source)
-    before = source.catalog_table.snapshots.latest_id()
+    before = source.context.snapshots.latest_id()
     source.delete("id = 299")
     target.write(source.scan(incremental=f"{before}..", row_kind=True), op_column="rowkind")
     assert _sorted(target) == _sorted(source)

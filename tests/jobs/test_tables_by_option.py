@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.option_values import check_options_of_call
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.errors import NotSupported, UsageError
@@ -38,10 +38,10 @@ def test_postponed_rows_form_no_tree(tmp_path: Path) -> None:
 )
 def test_no_rows_where_an_option_asks_for_others(key: str, tmp_path: Path) -> None:
     make_table(tmp_path / "t", COLUMNS, ["k"])
-    asked = CatalogTable.open(locate_table(str(tmp_path / "t")), {key: "1"})
+    asked = open_table(locate_table(str(tmp_path / "t")), {key: "1"})
     with pytest.raises(NotSupported, match=key):
         plan_rows(asked, ReadRequest())
-    assert plan_rows(CatalogTable.open(locate_table(str(tmp_path / "t")), {key: ""}), ReadRequest()).count() == 0
+    assert plan_rows(open_table(locate_table(str(tmp_path / "t")), {key: ""}), ReadRequest()).count() == 0
 
 
 @pytest.mark.parametrize("key", ["metadata.iceberg.storage", "tag.automatic-creation", "commit.callbacks"])

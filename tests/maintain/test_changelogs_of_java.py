@@ -31,7 +31,7 @@ def table_of(folder: Path, producer: str) -> Table:
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
 def test_missing_lists_stop_nothing_beside_a_producer(tmp_path: Path, producer: str) -> None:
     table = table_of(tmp_path, producer)
-    target = table.catalog_table.snapshots.latest_id()
+    target = table.context.snapshots.latest_id()
     assert target is not None and ChangelogHistory(table.context.storage, table.context.layout).ids()
     table.tags.create("one")
     table.tags.create("two")
@@ -52,7 +52,7 @@ def test_missing_lists_stop_nothing_beside_a_producer(tmp_path: Path, producer: 
 def test_a_rollback_that_cannot_know_what_to_delete_changes_nothing(tmp_path: Path) -> None:
     """Without a producer the lists name the changes, so that a missing one is damage."""
     table = table_of(tmp_path, "none")
-    target = table.catalog_table.snapshots.latest_id()
+    target = table.context.snapshots.latest_id()
     write(table.context, [{"k": 9, "v": "later"}])
     for _ in range(2):
         with pytest.raises(PaimonError):

@@ -125,8 +125,8 @@ def test_nothing_can_be_read_or_written_once_a_drop_has_begun(tmp_path: Path) ->
             work()
         assert refused.value.hint.endswith(f"paimon-cli drop {context.url}")
     with pytest.raises(BeingDropped):
-        alter_table(table.catalog_table, [SetOption("num-levels", "3")])
-    assert Table.open(context.url).catalog_table.schemas.ids() == [0]
+        alter_table(table.context, [SetOption("num-levels", "3")])
+    assert Table.open(context.url).context.schemas.ids() == [0]
     assert [path.name for path in Path(context.url).glob("bucket-0/*")] == [Path(p).name for p in data_of(context)]
     with pytest.raises(BeingDropped):
         table.verify()

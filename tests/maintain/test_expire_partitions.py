@@ -143,7 +143,7 @@ def test_directories_of_dropped_partitions_go_on_request(tmp_path: Path) -> None
     context = daily(tmp_path, expiration_time="1 d")
     write(context, [{"dt": "2024-01-01", "k": 1}, {"dt": "2024-01-05", "k": 1}])
     expire_partitions(context)
-    swept = replace(context, options=context.options.with_overrides({"snapshot.clean-empty-directories": "true"}))
+    swept = context.with_options({"snapshot.clean-empty-directories": "true"})
     expire_snapshots(swept, Retention(1, 1, 0, None))
     assert [path.name for path in Path(context.url).glob("dt=*")] == ["dt=2024-01-05"]
 
@@ -156,7 +156,7 @@ def test_partitions_that_expire_are_not_compacted(tmp_path: Path, options: dict[
     context = replace(made, clock=SteppingClock(NOW))
     for _ in range(2):
         write(context, [{"dt": dt, "k": 1} for dt in ("2023-12-01", "2024-01-04", "2024-01-05", "no time", None)])
-    asking = replace(context, options=context.options.with_overrides(skipping))
+    asking = context.with_options(skipping)
     left = {
         partition_text(context, decision.partition)
         for decision in plan_compaction(asking, CompactRequest("full")).decisions

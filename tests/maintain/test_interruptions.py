@@ -556,7 +556,7 @@ def test_expired_snapshots_go_the_oldest_first_and_then_the_hint_moves(tmp_path:
 def test_changes_outlive_their_snapshots_before_these_go(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     options = context.options.with_overrides({"changelog.num-retained.min": "100", "changelog.num-retained.max": "100"})
-    steps = journal_of(replace(context, options=options), lambda seen: expire_snapshots(seen, Retention(3, 3, 0, None)))
+    steps = journal_of(context.redefined(options=options), lambda seen: expire_snapshots(seen, Retention(3, 3, 0, None)))
     assert steps == [
         *("overwrite changelog-1", "delete snapshot-1", "overwrite changelog-2", "delete snapshot-2"),
         *("2 into LATEST", "3 into EARLIEST"),

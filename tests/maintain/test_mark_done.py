@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.cli.app import app
 from paimon_cli.errors import NotFound, NotSupported, PartialSuccess, Refused, StorageUnavailable, UsageError

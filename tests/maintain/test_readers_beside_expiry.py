@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
@@ -17,7 +17,7 @@ from tests.maintain.test_tags import KEEP_ONE, table_of_five
 
 def test_a_version_that_expires_while_it_is_read(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
-    table = CatalogTable.open(locate_table(context.url))
+    table = open_table(locate_table(context.url))
     create_tag(context, "three", 3)
     old, tagged, newest = (plan_rows(table, ReadRequest(**how)) for how in ({"snapshot": 2}, {"tag": "three"}, {}))
     expire_snapshots(context, KEEP_ONE)

@@ -116,13 +116,13 @@ def test_tags_have_their_time(tmp_path: Path) -> None:
     create_tag(context, "short", 1, 1000)
     create_tag(context, "long", 2, 10**9)
     create_tag(context, "ever", 3)
-    hourly = replace(context, options=context.options.with_overrides({"tag.default-time-retained": "1 h"}))
+    hourly = context.with_options({"tag.default-time-retained": "1 h"})
     assert create_tag(hourly, "hour", 4).retained_millis == 3_600_000
     remove(context, "hour")
     assert expired_tags(context) == []
     clock.sleep(2)
     assert expired_tags(context) == ["short"]
-    unlimited = replace(context, options=context.options.with_overrides({"tag.time-expire-enabled": "false"}))
+    unlimited = context.with_options({"tag.time-expire-enabled": "false"})
     assert expired_tags(unlimited) == []
     assert expired_tags(context, older_than=clock.now_millis() + 1000) == ["long", "short"]
 

@@ -199,7 +199,7 @@ class RestServer:
             case ["POST", "branches", branch, "forward"]:
                 table.branches.fast_forward(branch)
             case ["POST", "rollback"]:
-                if table.catalog_table.snapshots.latest_id() != content["fromSnapshot"]:
+                if table.context.snapshots.latest_id() != content["fromSnapshot"]:
                     raise Answered(500, "that is not the latest snapshot")
                 instant = content["instant"]
                 table.rollback(instant["snapshotId"] if instant["type"] == "snapshot" else instant["tagName"])

@@ -8,20 +8,19 @@ import random
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from paimon_cli import Table
-from paimon_cli.api.opened_table import Runtime
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.commit.commit_records import all_records
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.jobs.engine import LocalEngine
 from paimon_cli.maintain.orphans import DAY_MILLIS
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import Storage
 from tests.commit.commit_tables import SteppingClock
@@ -75,10 +74,9 @@ class World:
 
     def table(self, branch: str = MAIN_BRANCH, storage: Storage | None = None) -> Table:
         """The table as a new process opens it."""
-        opened = CatalogTable(self.url, self.url, storage or self.storage, branch=branch)
-        table = _OfOneThread(opened, Runtime(given_engine=LocalEngine(), warn=lambda text: None))
-        table.clock = self.clock
-        return table
+        place, numbers = TablePlace(self.url, self.url).at_branch(branch), CountedRandom(next(_NUMBERS))
+        opened = TableContext(place, storage or self.storage, clock=self.clock, random=numbers, read_threads=1)
+        return Table(opened, Runtime(given_engine=LocalEngine(), warn=lambda text: None))
 
     def context(self, branch: str = MAIN_BRANCH) -> TableContext:
         return self.table(branch).context
@@ -231,20 +229,6 @@ class World:
     def close(self) -> None:
         self.storage.delete_directory(self.url)
         shutil.rmtree(self.folder)
-
-
-class _OfOneThread(Table):
-    """A table whose jobs make their storage calls in the same order each time."""
-
-    clock: Clock = SystemClock()
-
-    def __init__(self, opened: CatalogTable, runtime: Runtime) -> None:
-        super().__init__(opened, runtime)
-        self._random = CountedRandom(next(_NUMBERS))
-
-    @property
-    def context(self) -> TableContext:
-        return replace(super().context, read_threads=1, random=self._random, clock=self.clock)
 
 
 def _as_if_first(step: Step, rival: Step, changes: Changes) -> Changes:

@@ -12,7 +12,7 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OF_CATALOG, OPTIONS, OWN_OPTIONS

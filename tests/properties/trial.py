@@ -8,9 +8,9 @@ import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_rollback
@@ -192,7 +192,7 @@ class Trial:
         if self.context.mode.limits(RESCALE) or not self.states:
             return self.look_back(buckets)
         self.steps.append(f"rescale({buckets})")
-        table = CatalogTable(self.context.url, self.context.url, self.context.storage)
+        table = TableContext(TablePlace(self.context.url, self.context.url), self.context.storage)
         run_rescale(table, plan_rescale(self.context, buckets), LocalEngine(), NoProgress())
         self.context = replace(TableContext.open(self.context.url, storage=self.context.storage), read_threads=1)
         self.compacted = None

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.api.table import Table
-from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import NotFound
 from paimon_cli.history.table_context import TableContext
@@ -131,8 +131,8 @@ def test_changes_are_followed_until_the_last_snapshot(tmp_path: Path, monkeypatc
     def wait(seconds: float) -> None:
         write(context, [row(next(waits), f"{seconds}")], compaction="none")
 
-    opened = CatalogTable.open(locate_table(context.url))
-    monkeypatch.setattr(type(opened.context.clock), "sleep", lambda self, seconds: wait(seconds))
+    opened = open_table(locate_table(context.url))
+    monkeypatch.setattr(type(opened.clock), "sleep", lambda self, seconds: wait(seconds))
     followed = FollowedChanges(opened, ReadRequest(select="k,v", keep_kinds=True), 1, 3, 0.5)
     assert [field.name for field in followed.fields] == ["rowkind", "k", "v"]
     found = [tuple(r.values()) for batch in followed.rows() for r in batch.to_pylist()]

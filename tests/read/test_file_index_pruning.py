@@ -11,10 +11,10 @@ from paimon_cli.bucket.file_indexes import FileIndexes
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import RenameColumn
-from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.metadata.index_files import BloomFilter, Bodies, decode_file_index, encode_file_index
 from paimon_cli.read.pruning import ScanCounts
 from paimon_cli.read.scan_plan import plan_scan
@@ -82,7 +82,7 @@ def test_pruning(options: dict[str, str], file_format: str, tmp_path: Path) -> N
 def test_renamed_columns_are_found_by_their_old_name(tmp_path: Path) -> None:
     table(tmp_path / "t", SMALL)
     storage, root = storage_for_url(str(tmp_path / "t"))
-    alter_table(CatalogTable("t", root, storage), [RenameColumn(("n",), "m")])
+    alter_table(TableContext(TablePlace(root, "t"), storage), [RenameColumn(("n",), "m")])
     context = TableContext.open(str(tmp_path / "t"))
     assert counts(context, "m = 21")[1].files_skipped_by_index == 2
     assert counts(context, "m = 4")[0] == 1

@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> TableContext:
 
 def reached(table: TableContext, **options: str) -> int:
     named = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    _, snapshot = travel(replace(table, options=table.options.with_overrides(named)))
+    _, snapshot = travel(table.with_options(named))
     assert snapshot is not None
     return snapshot.id
 

@@ -137,12 +137,7 @@ def test_numbers_start_after_the_committed_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [2, 3])
 def test_a_writer_stalls_at_the_stop_trigger_for_as_long_as_the_compaction_takes(tmp_path: Path, stop: int, beside: bool) -> None:
     context, steps = table(tmp_path, write_buffer_size="60 b", write_buffer_spillable="false")
-    context = replace(
-        context,
-        options=context.options.with_overrides(
-            {"num-sorted-run.stop-trigger": str(stop), "num-sorted-run.compaction-trigger": "1"}
-        ),
-    )
+    context = context.with_options({"num-sorted-run.stop-trigger": str(stop), "num-sorted-run.compaction-trigger": "1"})
     compaction = Slow()
     plan = plan_of(context, compaction=CompactionWhileWriting(compaction, beside=beside))
     with TableWriter(plan) as writer:
@@ -172,10 +167,7 @@ def test_a_writer_stalls_at_the_stop_trigger_for_as_long_as_the_compaction_takes
 def test_a_writer_continues_when_nothing_is_left_to_compact(tmp_path: Path) -> None:
     """The triggers may ask for less than the stop trigger does."""
     context, steps = table(tmp_path, write_buffer_size="60 b", write_buffer_spillable="false")
-    context = replace(
-        context,
-        options=context.options.with_overrides({"num-sorted-run.stop-trigger": "2", "num-sorted-run.compaction-trigger": "1"}),
-    )
+    context = context.with_options({"num-sorted-run.stop-trigger": "2", "num-sorted-run.compaction-trigger": "1"})
     compaction = Slow(declines=lambda bucket: True)
     with TableWriter(plan_of(context, compaction=CompactionWhileWriting(compaction))) as writer:
         for key in range(5):
@@ -262,7 +254,7 @@ def test_room_is_made_by_the_biggest(tmp_path: Path) -> None:
 def test_spilling_ends_where_the_disk_is_spent(tmp_path: Path, spent: int, may_spill: bool) -> None:
     context, _ = table(tmp_path, write_buffer_size="80 b")
     options = context.options.with_overrides({"write-buffer-spill.max-disk-size": "10 b"})
-    pool = WriteBuffer(replace(context, options=options), options.write_buffer_size)
+    pool = WriteBuffer(context.redefined(options=options), options.write_buffer_size)
     owner = Owner(pool)
     pool.join(owner)
     pool.spill.size = spent

@@ -11,6 +11,7 @@ from greenlet import getcurrent, greenlet
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT, Scenario
 from paimon_cli.lab.simulation.schedule import FAILURE, LOST_CHANGE, LOST_REQUEST, OUTAGE, REFUSAL
@@ -50,9 +51,8 @@ class Actor:
         clock, random = ActorClock(number), ActorRandom(scenario.first_name + number, life)
         storage = self._storage(clock, random)
         threads = REMOTE_THREADS if scenario.is_remote else 1
-        self.context = TableContext(
-            scenario.layout.root, storage, scenario.schema, scenario.options, clock, random, read_threads=threads
-        )
+        place, definition = TablePlace(scenario.layout.root, scenario.layout.root), scenario.definition
+        self.context = TableContext(place, storage, definition, clock=clock, random=random, read_threads=threads)
         self._greenlet = greenlet(self._live)
         first = self._greenlet.switch()
         if line is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
@@ -161,8 +160,7 @@ def _delete_files(actor: Actor, job: Callable[[], object], *, puts_once: bool = 
 
 def named(actor: Actor, user: str) -> TableContext:
     """The actor's table, in which jobs that choose a user of their own begin it with this one."""
-    context = actor.context
-    return replace(context, options=context.options.with_overrides({"commit.user-prefix": user}))
+    return actor.context.with_options({"commit.user-prefix": user})
 
 
 def restorer(user: str, target: int, rows_then: BucketRows) -> Job:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_place import TablePlace
 from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
 from paimon_cli.lab.simulation.json_files import json_rows, merged
@@ -28,7 +29,8 @@ _UNREADABLE = "PV005"
 
 def new_reader(scenario: Scenario, ask: Ask) -> TableContext:
     """The table for a new reader, which has cached nothing yet."""
-    return TableContext(scenario.layout.root, ReadOnly(ask), scenario.schema, scenario.options, read_threads=1)
+    place = TablePlace(scenario.layout.root, scenario.layout.root)
+    return TableContext(place, ReadOnly(ask), scenario.definition, read_threads=1)
 
 
 def incremented(before: Rows) -> Rows:

@@ -9,12 +9,12 @@ from typing import Any
 
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.history.table_context import Definition
 from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.schedule import CRASH, REQUEST_FAULTS
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import TableOptions
 
 ROOT = "s3://warehouse/db.db/t"
 PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
@@ -159,8 +159,8 @@ class Scenario:
         return TableSchema(0, fields, len(fields) - 1, ("p",) * self.partitioned, ("k",) * self.has_key, options, None, 0)
 
     @cached_property
-    def options(self) -> TableOptions:
-        return self.schema.typed_options
+    def definition(self) -> Definition:
+        return Definition(self.schema, self.schema.typed_options)
 
     @cached_property
     def files(self) -> Mapping[str, bytes]:
