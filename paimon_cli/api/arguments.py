@@ -3,25 +3,26 @@
 A method of a class with `@checks_arguments` raises `UsageError` for an argument of another type, such as `limit='x'`, instead of
 an error from within. Checked are strings, numbers, booleans, times, mappings, sequences of these, functions, and classes of this
 package; where a class is imported for type checkers only, plain values are refused. The keywords of a `TypedDict`
-(`**options: Unpack[CompactOptions]`) are checked like parameters. Integers of numpy become plain ones, and paths become strings
-where a string is expected. An error of the operating system becomes `StorageUnavailable`, a NUL character in a path `UsageError`.
+(`**identity: Unpack[Identity]`) and the fields of a request (`takes`) are checked like parameters. Integers of numpy become plain
+ones, and paths become strings where a string is expected. An error of the operating system becomes
+`StorageUnavailable`, a NUL character in a path `UsageError`.
 """
 
 from __future__ import annotations
 
-import builtins
 import os
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, wraps
-from inspect import Parameter, isfunction, signature
+from inspect import Parameter, Signature, isfunction, signature
 from numbers import Integral, Number, Real
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from paimon_cli.errors import UsageError, of_system
+from paimon_cli.errors import UsageError, in_python, of_system
+from paimon_cli.requests.fields import declared
+from paimon_cli.requests.hints import hints_of, is_other
 
 MAX_SHOWN = 60
 """Characters of an argument that a message shows."""
@@ -41,6 +42,10 @@ _DESCRIBED = {
 }
 Class = TypeVar("Class", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
+Fields = ParamSpec("Fields")
+Self = TypeVar("Self")
+Asked = TypeVar("Asked")
+Done = TypeVar("Done")
 
 
 def checks_arguments(described: Class) -> Class:
@@ -112,48 +117,57 @@ def _parts(hint: Any) -> Sequence[Any]:
 
 @cache
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any], bool]:
-    """The names of positional parameters, the types of all parameters, and whether a `TypedDict` declares further keywords."""
+    """The names of positional parameters, the types of all parameters, and whether it takes no others: because it takes a
+    request, or keywords that a `TypedDict` declares.
+    """
     parameters = signature(function).parameters.values()
-    hints = typing.get_type_hints(function, localns=_Names(function.__module__))
-    declared: dict[str, Any] = {}
-    for keywords in (hints.pop(one.name, None) for one in parameters if one.kind is Parameter.VAR_KEYWORD):
-        if typing.is_typeddict(keywords):
-            declared = typing.get_type_hints(keywords, localns=_Names(keywords.__module__))
     positional = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    return positional, {"self": Any, "cls": Any, **hints, **declared}, bool(declared)
+    if (request := getattr(function, "takes", None)) is not None:
+        return positional, {"self": Any, **{field.name: field.type for field in declared(request)}}, True
+    hints = hints_of(function)
+    keywords: dict[str, Any] = {}
+    for hint in (hints.pop(one.name, None) for one in parameters if one.kind is Parameter.VAR_KEYWORD):
+        if typing.is_typeddict(hint):
+            keywords = hints_of(hint)
+    return positional, {"self": Any, "cls": Any, **hints, **keywords}, bool(keywords)
 
 
-class _Stand(type):
-    """The metaclass of `_Other`, for names in a module (`pa.Schema`) and for parameters (`Planned[...]`)."""
+def takes(
+    request: Callable[Fields, Asked],
+) -> Callable[[Callable[[Self, Asked], Done]], Callable[Concatenate[Self, Fields], Done]]:
+    """Decorator of a method that takes a request: callers give its fields as arguments, which type checkers and `help` know."""
+    asked: Any = request
 
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (_Other,), {})
+    def decorate(method: Callable[[Self, Asked], Done]) -> Callable[Concatenate[Self, Fields], Done]:
+        @wraps(method)
+        def call(self: Self, /, *positional: Fields.args, **named: Fields.kwargs) -> Done:
+            return method(self, request(*positional, **named))
 
-    def __getitem__(cls, parameters: Any) -> Any:
-        return cls
+        described: Any = call
+        described.takes, described.__signature__ = asked, _signature_of(asked, method)
+        described.__doc__ = _documented(method.__doc__ or "", asked)
+        return call
 
-
-class _Other(metaclass=_Stand):
-    """Stands for a class that only type checkers import; every value that is not plain has this type."""
-
-
-class _Declared:
-    """Stands for `Unpack`: the `TypedDict` itself."""
-
-    def __class_getitem__(cls, keywords: Any) -> Any:
-        return keywords
+    return decorate
 
 
-class _Names(dict[str, Any]):
-    """The names that annotations of a module can use."""
+def _signature_of(request: Any, method: Callable[..., Any]) -> Signature:
+    kinds = {True: Parameter.KEYWORD_ONLY, False: Parameter.POSITIONAL_OR_KEYWORD}
+    fields = [
+        Parameter(one.name, kinds[one.is_keyword], default=one.default_or(Parameter.empty), annotation=one.type)
+        for one in declared(request)
+    ]
+    in_order = sorted(fields, key=lambda field: field.kind)
+    return Signature(
+        [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *in_order], return_annotation=method.__annotations__["return"]
+    )
 
-    def __init__(self, module: str) -> None:
-        super().__init__({**vars(builtins), **vars(sys.modules[module]), "Unpack": _Declared})
 
-    def __missing__(self, name: str) -> type[_Other]:
-        return type(name, (_Other,), {})
+def _documented(text: str, request: Any) -> str:
+    """The docstring of a method with the meaning of each option of its request."""
+    indent = "\n        "
+    lines = [f"- `{one.name}`: {in_python(one.meaning)}." for one in declared(request) if one.meaning]
+    return f"{text.rstrip()}\n{indent}{indent.join(lines)}{indent}"
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -176,19 +190,15 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, Mapping) and all(_fits(one, key) for one in value)
     if origin is Callable:
         return callable(value)
-    if _is_other(origin):
+    if is_other(origin):
         return not isinstance(value, (type(None), str, bytes, Number))
     if origin in (str, datetime, os.PathLike) or _is_class_of_package(origin):
         return isinstance(value, origin)
     return True
 
 
-def _is_other(hint: Any) -> bool:
-    return isinstance(hint, _Stand)
-
-
 def _is_class_of_package(hint: Any) -> bool:
-    if not isinstance(hint, type) or _is_other(hint) or getattr(hint, "_is_protocol", False):
+    if not isinstance(hint, type) or is_other(hint) or getattr(hint, "_is_protocol", False):
         return False
     return hint.__module__.startswith("paimon_cli.")
 
@@ -199,6 +209,6 @@ def _described(hint: Any) -> str:
 
 
 def _description(part: Any) -> str:
-    if not _is_class_of_package(part) and not _is_other(part):
+    if not _is_class_of_package(part) and not is_other(part):
         return _DESCRIBED.get(part, "")
     return f"{'an' if part.__name__[0] in 'AEIOU' else 'a'} {part.__name__}"

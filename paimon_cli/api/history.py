@@ -7,7 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable, check_choice, check_limit
+from paimon_cli.api.opened_table import OpenedTable, check_limit
+from paimon_cli.requests.fields import check_choice
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow

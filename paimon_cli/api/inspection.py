@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import Buckets, OpenedTable, Partitions, Runtime, bucket_list, check_positive
+from paimon_cli.api.opened_table import OpenedTable, Runtime
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import check_positive
+from paimon_cli.requests.selections import Buckets, Partitions, bucket_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,25 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
-from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import (
-    Buckets,
-    OpenedTable,
-    Partitions,
-    bucket_list,
-    check_choice,
-    check_names,
-    check_positive,
-    partition_list,
-)
+from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.opened_table import OpenedTable, check_names
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.requests.compaction import CompactCall, CompactOptions
+from paimon_cli.requests.fields import check_choice, check_positive
+from paimon_cli.requests.selections import Partitions, partition_list
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_job import CompactSummary
-    from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
+    from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.restore_as_new import BucketDifference
     from paimon_cli.maintain.rollback import RollbackPlan
     from paimon_cli.metadata.snapshot import Snapshot
-    from paimon_cli.write.sorted_write import SortOrder
 
 Plan = TypeVar("Plan")
 Done = TypeVar("Done")
@@ -62,29 +55,6 @@ class Restoration:
     differences: list[BucketDifference]
 
 
-class CompactOptions(TypedDict, total=False):
-    """Options of a compaction; sizes and times are texts with a unit, such as `512 mb` or `10 min`.
-
-    `partition`, `bucket`: what to compact. `on_conflict`: what to do if another job compacted a bucket in the meantime:
-    `retry` (the default), `skip` or `fail`. `idle_time`: fully compact partitions without new data for this long; the
-    others by `minor`, or not at all with `full`. `if_snapshot`: carry out the plan that was made at this snapshot.
-    `memory`: limits the merges of a process; `max_bytes`, `max_buckets`: limit a round. `order_by`: columns by which to
-    sort all rows of an append table without buckets; `order_strategy`: `order` (the default, one column after the other),
-    `zorder` or `hilbert`.
-    """
-
-    partition: Partitions | None
-    bucket: Buckets | None
-    on_conflict: str
-    idle_time: str | None
-    if_snapshot: int | None
-    memory: str | None
-    max_bytes: str | None
-    max_buckets: int | None
-    order_by: str | Sequence[str] | None
-    order_strategy: str | None
-
-
 class ExpiryLimits(TypedDict, total=False):
     """Limits of an expiry; all default to the table's options.
 
@@ -102,28 +72,20 @@ class ExpiryLimits(TypedDict, total=False):
 class Maintenance(OpenedTable):
     """The methods of `Table` for maintenance. Partitions are given as `{"dt": "2026-11-20"}`, or a list of such mappings."""
 
-    def compact(
-        self,
-        strategy: str = "full",
-        *,
-        dedicated: bool = False,
-        parallelism: int | None = None,
-        **options: Unpack[CompactOptions],
-    ) -> CompactSummary:
+    @takes(CompactCall)
+    def compact(self, request: CompactCall) -> CompactSummary:
         """Merge the sorted runs of buckets in one round, and drop rows that newer ones replace.
 
-        `strategy`: `full` (merge everything into the top level) or `minor` (what the triggers pick). `dedicated`: warn if
-        writers may compact too, unless new rows become visible that way. Raises `Conflict` or `PartialSuccess` for buckets
-        that other jobs compacted in the meantime.
+        Raises `Conflict` or `PartialSuccess` for buckets that other jobs compacted in the meantime.
         """
         from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compact_request import CompactRequest
 
-        request = compact_request(strategy, options)
         self.check_commit()
-        if dedicated:
+        if request.dedicated:
             self.warn_of_other_compactors()
-        with self.runtime.engine_running(parallelism) as engine:
-            return run_compact(self.context, request, engine, self.runtime.new_progress())
+        with self.runtime.engine_running(request.parallelism) as engine:
+            return run_compact(self.context, CompactRequest.of(request), engine, self.runtime.new_progress())
 
     def warn_of_other_compactors(self, *, is_service: bool = False) -> None:
         """Warn if writers may compact too. A single compaction expects that where it is how new rows become visible."""
@@ -132,12 +94,13 @@ class Maintenance(OpenedTable):
         if not self.context.options.write_only and not is_expected:
             self.runtime.warn(f"{self.name} is not write-only, so its writers may compact too: set write-only=true")
 
-    def plan_compaction(self, strategy: str = "full", **options: Unpack[CompactOptions]) -> CompactionPlan:
+    @takes(CompactOptions)
+    def plan_compaction(self, request: CompactOptions) -> CompactionPlan:
         """The plan of a compaction, bucket by bucket; changes nothing, and raises what a real run would raise."""
-        from paimon_cli.jobs.compact_request import plan_compaction
+        from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 
         self.check_call()
-        plan = plan_compaction(self.context, compact_request(strategy, options))
+        plan = plan_compaction(self.context, CompactRequest.of(request))
         self._warn_of_buckets()
         return plan
 
@@ -352,53 +315,3 @@ class Maintenance(OpenedTable):
         named = partition_list(partition) if partition else ()
         planned = plan_marks(self.context, named, actions, of_catalog, hosts)
         return mark_done(self.context, planned, actions, of_catalog, hosts)
-
-
-def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
-    """Check and parse the options of a compaction. Raises `UsageError`."""
-    from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-    from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, RETRY, SKIP, CompactRequest, RoundLimits
-    from paimon_cli.options.option_text import parse_duration, parse_size
-
-    check_names(options, CompactOptions)
-    on_conflict = options.get("on_conflict", RETRY)
-    idle_time, if_snapshot, memory = options.get("idle_time"), options.get("if_snapshot"), options.get("memory")
-    max_bytes, max_buckets = options.get("max_bytes"), options.get("max_buckets")
-    check_choice("strategy", strategy, (FULL_STRATEGY, MINOR_STRATEGY))
-    check_positive(if_snapshot=if_snapshot, max_buckets=max_buckets)
-    check_choice("on-conflict", on_conflict, (RETRY, SKIP, FAIL))
-    memory_bytes = None if memory is None else parse_size(memory)
-    if memory_bytes is not None and memory_bytes < MIN_MEMORY:
-        raise UsageError(f"--memory {memory} is too small", "a compaction needs at least 1 mb")
-    return CompactRequest(
-        strategy,
-        tuple(partition_list(options.get("partition"))),
-        tuple(bucket_list(options.get("bucket"))),
-        on_conflict,
-        RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets),
-        None if idle_time is None else parse_duration(idle_time),
-        if_snapshot,
-        memory_bytes,
-        order=_sort_order(strategy, options),
-    )
-
-
-def _sort_order(strategy: str, options: CompactOptions) -> SortOrder | None:
-    from paimon_cli.compact.compaction_plan import FULL_STRATEGY
-    from paimon_cli.write.sorted_write import ORDER, STRATEGIES, SortOrder
-
-    columns, curve = options.get("order_by"), options.get("order_strategy")
-    if curve is not None:
-        check_choice("order-strategy", curve, STRATEGIES)
-    if columns is None:
-        if curve is not None:
-            raise UsageError("--order-strategy without --order-by", "there are no columns to sort by", "add --order-by a,b")
-        return None
-    if strategy != FULL_STRATEGY or options.get("bucket") or options.get("idle_time") is not None:
-        raise UsageError(
-            "--order-by cannot be combined with --strategy minor, --bucket or --idle-time",
-            "all rows of a partition are sorted",
-            "choose partitions with --partition",
-        )
-    names = columns.split(",") if isinstance(columns, str) else columns
-    return SortOrder(tuple(name.strip() for name in names if name.strip()), curve or ORDER)

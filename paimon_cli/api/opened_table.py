@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import PaimonError, UsageError, in_python
+from paimon_cli.requests.selections import Buckets, Partitions, bucket_list, partition_list
 from paimon_cli.storage.injected import NoTrace, Trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
+    from paimon_cli.history.partition_spec import PartitionSpec
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.metadata.snapshot import Snapshot
-
-Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""One partition as a mapping of keys to values (None is null), or several; some of the keys select all matching partitions."""
-Buckets = int | range | Sequence[int | range]
-"""A bucket by its number, a range of them, or several of these."""
 
 
 class Identity(TypedDict, total=False):
@@ -248,40 +243,6 @@ class OpenedTable:
             self.catalog_table.expect_not_dropped()
 
 
-def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
-    """Partitions with their values as texts; empty for None, which means all partitions.
-
-    Raises `UsageError` for an empty selection, so that it is never mistaken for all partitions.
-    """
-    if partitions is None:
-        return []
-    several = [partitions] if isinstance(partitions, Mapping) else partitions
-    if not several or not all(several):
-        why = "an empty selection does not mean all partitions"
-        raise UsageError("no partition is named", why, "name the keys and values of a partition, or omit the selection")
-    for partition in several:
-        if not isinstance(partition, Mapping):
-            raise UsageError(f"--partition {partition!r}", "it must be a dict of keys and values, or a list of these")
-    return [{key: None if value is None else str(value) for key, value in partition.items()} for partition in several]
-
-
-def bucket_list(buckets: Buckets | None) -> list[int | range]:
-    """Buckets by number; empty for None, which means all buckets.
-
-    Raises `UsageError` for an empty selection, so that it is never mistaken for all buckets.
-    """
-    if buckets is None:
-        return []
-    several = list(buckets) if isinstance(buckets, Iterable) and not isinstance(buckets, (str, range)) else [buckets]
-    if not several:
-        why = "an empty selection does not mean all buckets"
-        raise UsageError("no bucket is named", why, "name buckets by their numbers, or omit the selection")
-    for bucket in several:
-        if type(bucket) is bool or not isinstance(bucket, (Integral, range)):
-            raise UsageError(f"--bucket {bucket!r}", "it must be a whole number, a range, or a list of these")
-    return [bucket if isinstance(bucket, range) else int(bucket) for bucket in several]
-
-
 def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
     """Options as Paimon stores them: `true` for True. Raises `UsageError` for None, which is no value of any option."""
     for key, value in (options or {}).items():
@@ -290,23 +251,10 @@ def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()}
 
 
-def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    """Raise `UsageError` if the value is not among the choices of an option."""
-    if value not in choices:
-        raise UsageError(f"--{option} {value}", f"choose one of {', '.join(choices)}")
-
-
 def check_names(given: Mapping[str, object], options: type) -> None:
     """Raise `TypeError` for a keyword that is not declared in the `TypedDict` of options."""
     for name in given.keys() - options.__annotations__.keys():
         raise TypeError(f"there is no option '{name}'; the options are {', '.join(options.__annotations__)}")
-
-
-def check_positive(**numbers: int | None) -> None:
-    """Raise `UsageError` for an option below 1; the keywords are the options' names in Python, None means not given."""
-    for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {number}", "the minimum is 1")
 
 
 def check_limit(limit: int | None) -> None:

@@ -11,8 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import check_limit, check_positive
+from paimon_cli.api.opened_table import check_limit
 from paimon_cli.errors import UsageError, importing
+from paimon_cli.requests.fields import check_positive
 
 if TYPE_CHECKING:
     import duckdb

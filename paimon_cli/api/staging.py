@@ -7,8 +7,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import Identity, OpenedTable, Runtime, check_choice, check_positive
+from paimon_cli.api.opened_table import Identity, OpenedTable, Runtime
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import check_choice, check_positive
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -16,12 +16,13 @@ from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
 from paimon_cli.api.maintenance import Maintenance, Planned
-from paimon_cli.api.opened_table import Runtime, check_choice, check_limit, option_texts
+from paimon_cli.api.opened_table import Runtime, check_limit, option_texts
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.requests.fields import check_choice
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:

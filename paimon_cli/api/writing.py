@@ -10,23 +10,14 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.maintenance import Planned, compact_request
-from paimon_cli.api.opened_table import (
-    Buckets,
-    Identity,
-    OpenedTable,
-    Partitions,
-    Self,
-    bucket_list,
-    check_choice,
-    check_names,
-    check_positive,
-    partition_list,
-)
+from paimon_cli.api.maintenance import Planned
+from paimon_cli.api.opened_table import Identity, OpenedTable, Self, check_names
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.requests.fields import check_choice, check_positive
+from paimon_cli.requests.selections import Buckets, Partitions, bucket_list, partition_list
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -176,9 +167,10 @@ class Writing(OpenedTable):
     def _compacted(self, written: WriteSummary, engine: Engine, progress: Progress) -> WriteSummary:
         """The summary with that of a compaction of the written buckets. Raises `PartialSuccess` if the compaction fails."""
         from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compact_request import CompactRequest
         from paimon_cli.jobs.due_compaction import waiting_after
 
-        minor = compact_request("minor", {"bucket": sorted({bucket for _, bucket in written.touched})})
+        minor = CompactRequest("minor", bucket=sorted({bucket for _, bucket in written.touched}))
         try:
             compacted = run_compact(self.context, minor, engine, progress)
         except PaimonError as error:

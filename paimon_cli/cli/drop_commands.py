@@ -10,8 +10,9 @@ import typer
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, warn
+from paimon_cli.requests.selections import split_partitions
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table

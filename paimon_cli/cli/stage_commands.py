@@ -11,9 +11,10 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, Partitions, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, Partitions, TableName, Yes
 from paimon_cli.cli.results import already_done, confirm, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.selections import split_partitions
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table

@@ -10,18 +10,11 @@ import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import (
-    COMMIT_PANEL,
-    AllowUnsafeCommit,
-    DataConflictCheck,
-    IdentityOptions,
-    SourceFormat,
-    TableName,
-    split_partitions,
-)
+from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, DataConflictCheck, IdentityOptions, SourceFormat, TableName
 from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import split_buckets
+from paimon_cli.requests.selections import split_partitions
 
 if TYPE_CHECKING:
     from paimon_cli.api.scan import Scan

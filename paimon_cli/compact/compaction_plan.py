@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, marked_files
 from paimon_cli.errors import NotSupported, UsageError
@@ -25,7 +26,8 @@ from paimon_cli.options.option_catalog import COMPACT
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 
-MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
+MINOR_STRATEGY: Final = "minor"
+FULL_STRATEGY: Final = "full"
 SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
 SORTED = "sort"

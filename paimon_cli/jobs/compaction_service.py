@@ -20,14 +20,15 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
+from paimon_cli.jobs.compact_request import FAIL, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
-from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, Upkeep, UpkeepDone, findings_about, look, take
+from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, UpkeepDone, findings_about, look, take
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.pieces import PIECES
+from paimon_cli.requests.compaction import MIN_MEMORY, Upkeep
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.time_bounds import look_at_each, within
@@ -286,7 +287,7 @@ class CompactionService:
         except PaimonError as error:
             return _failed(turn.table, error, turn.standing)
         if turn.cleans_orphans:
-            known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every_millis or 0)
+            known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         return TableRound(turn.table, COMPACTED if summary.buckets else NOTHING, summary, None, turn.standing, upkeep)
 
     @contextlib.contextmanager

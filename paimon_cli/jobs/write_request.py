@@ -22,6 +22,7 @@ from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.requests.compaction import StrategyName
 from paimon_cli.write.write_plan import (
     BucketAssignment,
     CompactionWhileWriting,
@@ -195,7 +196,7 @@ def _target_buckets(context: TableContext, state: LazyBuckets, committed: Commit
     return TargetBuckets(option, others={partition: total for partition, total in totals.items() if total != option})
 
 
-def strategy_of(context: TableContext, commit_id: int | None) -> str:
+def strategy_of(context: TableContext, commit_id: int | None) -> StrategyName:
     """How a commit compacts: by the triggers of the table, or fully if `full-compaction.delta-commits` requires it.
 
     It does at commits whose identifier is a multiple of it, and at all commits without one, as in Paimon's batch jobs.

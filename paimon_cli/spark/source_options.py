@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest import own_buckets
@@ -14,6 +13,7 @@ from paimon_cli.ingest.faults import FAIL, SKIP
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.options.option_text import nearest, split_buckets
 from paimon_cli.read.time_travel import POSITION_OPTIONS
+from paimon_cli.requests.fields import check_choice
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")

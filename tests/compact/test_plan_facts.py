@@ -13,7 +13,7 @@ from paimon_cli.compact.compaction_task import CompactionTask, Decision, Postpon
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_request import UNLIMITED, RoundLimits, apply_limits, newest_data, tasks_of
+from paimon_cli.jobs.compact_request import CompactRequest, apply_limits, newest_data, tasks_of
 from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrite
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
@@ -133,9 +133,9 @@ def test_a_round_takes_the_buckets_with_most_runs(tmp_path: Path, seed: int) -> 
     dice = random.Random(seed)
     planned = decisions(make_table(tmp_path, {"num-sorted-run.compaction-trigger": "2"}), dice)
     tasks = [one for one in planned if isinstance(one, CompactionTask)]
-    assert apply_limits(planned, UNLIMITED) == tuple(planned)
+    assert apply_limits(planned, CompactRequest()) == tuple(planned)
     assert [task.size for task in tasks_of(planned)] == sorted((task.size for task in tasks), reverse=True)
-    limits = RoundLimits(dice.choice([None, 0, 5000, 9000]), dice.choice([None, 0, 1, 3]))
+    limits = CompactRequest(max_bytes=dice.choice([None, 0, 5000, 9000]), max_buckets=dice.choice([None, 2, 1, 3]))
     taken: list[CompactionTask] = []
     for task in sorted(tasks, key=lambda task: (-task.runs_before, task.size)):
         fits = limits.max_bytes is None or sum(one.size for one in taken) + task.size <= limits.max_bytes

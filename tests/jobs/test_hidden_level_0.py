@@ -121,7 +121,7 @@ def test_a_compaction_of_other_files_is_refused_with_exit_code_5_and_leaves_noth
     context = marked_table(tmp_path)
     before = files_of(context)
     upsert(context, 7, compaction="none")
-    rival = beside(context, lambda: compact(context, buckets=(0,)))
+    rival = beside(context, lambda: compact(context, bucket=(0,)))
     with pytest.raises(FilesConflict) as conflict:
         compact(rival, strategy="minor", on_conflict="fail")
     assert conflict.value.exit_code == 5 and shown(context) == {**EXPECTED, 7: 2}

@@ -230,7 +230,7 @@ def test_of_two_compactions_one_gives_the_rows_out(on_conflict: str, tmp_path: P
     write(context, [row(1, 1), row(1, 1, "b")])
 
     def other() -> None:
-        compact(context, partitions=({"dt": "a"},))
+        compact(context, partition=({"dt": "a"},))
 
     def ours() -> object:
         return compact(beside(context, other), on_conflict=on_conflict)

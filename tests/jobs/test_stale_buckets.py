@@ -146,7 +146,7 @@ def test_what_was_written_after_the_stale_commit_stays_newer(tmp_path: Path, is_
     write_unchecked(now, [row(k, "after") for k in range(14, 22)] + [row(k, "", op="-D") for k in (30, 31)])
     if is_compacted:
         with counts_unchecked():
-            compact(now, buckets=(2, 3), strategy="full")
+            compact(now, bucket=(2, 3), strategy="full")
     values: dict[int, str | None] = {k: "late" for k in range(10, 50)}
     values |= {k: "after" for k in range(14, 22)}
     assert found(mended(context)) == expected(values | {30: None, 31: None})

@@ -27,6 +27,7 @@ from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
+from paimon_cli.requests.compaction import StrategyName
 
 MAX_INCREMENT_TRIES = 10
 
@@ -88,11 +89,11 @@ def run_and_report(
     return end
 
 
-def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
+def compactor(strategy: StrategyName = "full", buckets: tuple[int, ...] = ()) -> Job:
     """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
-        compact(actor, CompactRequest(strategy=strategy, buckets=buckets), PaperEngine())
+        compact(actor, CompactRequest(strategy=strategy, bucket=buckets or None), PaperEngine())
 
     return run
 
