@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import PaimonError, UsageError, in_python
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.metadata.snapshot import Snapshot
-
-
-class Identity(TypedDict, total=False):
-    """The identity of a commit. A commit with the same `commit_user` and `commit_id` is made only once, even if it is repeated.
-
-    The identifiers of a user must increase: a commit is taken for repeated if a later one of its user was made.
-    `assume_new`: commit even if it can no longer be determined whether the commit was already made.
-    """
-
-    commit_user: str | None
-    commit_id: int | None
-    assume_new: bool
 
 
 def _warn_in_python(message: str) -> None:

@@ -55,16 +55,6 @@ Buckets = Annotated[
     list[str] | None, typer.Option("--bucket", metavar="N[-M][,...]", help="Only these buckets, such as 7 or 0-999; repeatable.")
 ]
 
-DataConflictCheck = Annotated[
-    ConflictGranularity | None,
-    _of_commit(
-        "--data-conflict-check",
-        help="Exit with 5 if another commit wrote to the same partition, bucket, key range of a bucket, or key since the rows "
-        "were read; default the table's option.",
-        show_default=False,
-    ),
-]
-
 
 @dataclass(frozen=True)
 class CommonOptions:
@@ -126,32 +116,6 @@ class EngineOptions:
         _of_job(
             "--print-spark-submit",
             help="Only print the spark-submit command that runs this on --master, such as yarn or k8s://URL.",
-        ),
-    ] = False
-
-
-@dataclass(frozen=True)
-class IdentityOptions:
-    """The identity of a commit, by which a repeated commit is recognised."""
-
-    commit_user: Annotated[str | None, _of_commit("--commit-user", metavar="NAME", help="Commit user; default a random one.")] = (
-        None
-    )
-    commit_id: Annotated[
-        int | None,
-        _of_commit(
-            "--commit-id",
-            metavar="N",
-            min=0,
-            help="Identifier, which must increase with each commit of the user. A commit that was already made is not repeated, "
-            "even after its snapshot has expired; if that can no longer be determined, the commit is refused (exit 7).",
-        ),
-    ] = None
-    assume_new: Annotated[
-        bool,
-        _of_commit(
-            "--assume-new",
-            help="With --commit-id: commit even if it can no longer be determined whether the commit was already made.",
         ),
     ] = False
 
@@ -243,7 +207,7 @@ def options_of(bundle: Any) -> list[inspect.Parameter]:
 
 def _option_of(field: Declared, told: Option) -> inspect.Parameter:
     """The parameter of a command for an option of a request."""
-    written: Any = field.type if field.parsed is None else field.parsed.written
+    written: Any = told.written or (field.type if field.parsed is None else field.parsed.written)
     if typing.get_origin(written) is Sequence:
         written = list[str] | None
     is_shown = isinstance(field.default, (bool, str, int)) and not told.tells_default

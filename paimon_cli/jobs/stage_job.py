@@ -24,7 +24,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import check_writable_table, identity_of
 from paimon_cli.jobs.write_job import work_of, write_input
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, overwritten, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.staged_commit import StagedCommit, check_records
 from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.storage import Storage
@@ -84,7 +84,7 @@ def stage_write(
         raise UsageError(f"{file.name} exists", "it may hold a commit that is neither committed nor aborted", "name another file")
     identity = _identity(context, request)
     _refuse_repeated(context, identity)
-    plan = plan_write(context, replace(request, compaction=NO_COMPACTION), identity.user)
+    plan = plan_write(context, replace(request, compact="none"), identity.user)
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, tally = write_input(plan, request, engine, progress)
     messages = written.messages

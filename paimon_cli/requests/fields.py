@@ -43,7 +43,8 @@ class Option:
 
     `library`: what the keyword means, if the help is only about the command line. `min`: the smallest number. `flags`: its names,
     if they are not `--` and the name of the field. `tells_default`: the help says what the default is, and the command line
-    leaves it to the library. `is_argument`: it is written without a flag.
+    leaves it to the library. `is_argument`: it is written without a flag. `written`: its type on the command line, if that
+    differs.
     """
 
     help: str
@@ -54,6 +55,7 @@ class Option:
     library: str = ""
     tells_default: bool = False
     is_argument: bool = False
+    written: Any = None
 
 
 class Parsed(Generic[Given, Value]):

@@ -42,7 +42,7 @@ from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS, called_by_spark
 from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, expiry_noticed, identity_of
 from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED, commit_rows
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.maintain.mark_done import mark_written
 from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.data_file import CommitMessage
@@ -110,7 +110,7 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
     context = table.context
     check_writable_table(context)
     rows = FrameRows(options.timezone)
-    request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
+    request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compact="none", **arguments)
     plan = plan_write(context, request, request.commit_user or context.random.uuid())
     check_columns(plan, schema)
     return plan, request, table

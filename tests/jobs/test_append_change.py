@@ -519,4 +519,4 @@ def test_tables_that_track_rows_are_refused(tmp_path: Path, option: str) -> None
 def test_partitions_in_messages_end_without_a_slash(tmp_path: Path) -> None:
     context = made(tmp_path, "unaware", times=0)
     with pytest.raises(BadInput, match=r"rows of partition dt=b are outside"):
-        write(context, [row(1, "b")], overwrite=True, static_partition={"dt": "a"})
+        write(context, [row(1, "b")], overwrite=True, partition={"dt": "a"})

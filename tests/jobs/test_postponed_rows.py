@@ -292,7 +292,7 @@ def test_a_batch_conflicts_with_rows_that_were_distributed_meanwhile(tmp_path: P
     write(context, [row(1, 2)])
     before = data_files(context)
     with pytest.raises(DataConflict) as failure:
-        write(beside(context, lambda: compact(context), options=BATCHES), [row(1, 3)], compaction="none")
+        write(beside(context, lambda: compact(context), options=BATCHES), [row(1, 3)], compact="none")
     assert failure.value.exit_code == 5 and shown(context) == [row(1, 2)]
     assert not any(name not in live_files(context) for name in data_files(context) - before)
     write(TableContext.open(context.url, BATCHES), [row(1, 3)])
@@ -306,7 +306,7 @@ def test_a_compaction_that_conflicts_with_a_batch_starts_again(tmp_path: Path) -
     compact(context)
     write(context, [row(1, 2)])
     batches = TableContext.open(context.url, BATCHES)
-    summary = compact(beside(context, lambda: write(batches, [row(1, 3), row(2, 3)], compaction="none")))
+    summary = compact(beside(context, lambda: write(batches, [row(1, 3), row(2, 3)], compact="none")))
     assert summary.conflicts == 1 and shown(context) == [row(1, 2), row(2, 3)], "waiting rows count from their compaction on"
 
 
@@ -421,7 +421,7 @@ def test_a_stream_sees_rows_when_they_are_written_and_not_again(tmp_path: Path) 
     context = make(tmp_path / "t")
     write(context, [row(2, 1, op="+I"), row(1, 1, op="+I"), row(2, 2, op="+U"), row(3, 3, op="-D")])
     compact(context)
-    write(TableContext.open(context.url, BATCHES), [row(4, 4)], compaction="none")
+    write(TableContext.open(context.url, BATCHES), [row(4, 4)], compact="none")
     latest = context.snapshots.latest()
     assert latest is not None
     assert changes(context, 1, latest.id) == [("+I", 2, 1), ("+I", 1, 1), ("+U", 2, 2), ("-D", 3, 3), ("+I", 4, 4)]

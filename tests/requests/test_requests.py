@@ -19,9 +19,16 @@ from paimon_cli.errors import UsageError, in_python
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
 from paimon_cli.requests.fields import Declared, Request, declared
+from paimon_cli.requests.writing import DeleteCall, Identity, StageCommitOptions, StageWatchOptions, UpdateCall, WriteCall
 
 OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "compact": ((CompactTables, ServiceOptions), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
+    "write": ((WriteCall,), {"sources", "source_format", "from_table", "snapshot", "tag", "as_of"}),
+    "update": ((UpdateCall,), set()),
+    "delete": ((DeleteCall,), set()),
+    "truncate": ((Identity,), {"dry_run"}),
+    "drop-partition": ((Identity,), {"partitions", "dry_run"}),
+    "stage commit": ((StageCommitOptions, StageWatchOptions), {"files", "watch"}),
 }
 """The requests of each command, and the options that only the command has."""
 OF_METHODS: dict[str, Any] = {"Table": Table, "Catalog": Catalog, "Stage": Stage}

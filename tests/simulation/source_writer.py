@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.actor_jobs import run_and_report
 from paimon_cli.lab.simulation.paper_files import BucketRows
@@ -42,7 +42,7 @@ def source_writer(user: str, *batches: BucketRows, repeatable: bool = False, ove
 
 def _write(actor: Actor, batch: BucketRows, identity: CommitIdentity, query: str, overwrite: bool) -> None:
     """One write of a DataFrame in two partitions. If a task fails, Spark has the files of the others deleted."""
-    request = WriteRequest(FrameRows(), op_column="_op", overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION)
+    request = WriteRequest(FrameRows(), op_column="_op", overwrite=overwrite, allow_empty=True, compact="none")
     plan = plan_write(actor.context, request, identity.user)
     writer = StreamWriter(plan, request, RealEngine(actor.disk, (identity, repr(batch))))
     messages: list[TaskMessage] = []
