@@ -7,19 +7,18 @@ carries it out when `run` is called; `expire(...)` does both at once. A dry run 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments, takes
-from paimon_cli.api.opened_table import OpenedTable, check_names
+from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.requests.compaction import CompactCall, CompactOptions
-from paimon_cli.requests.fields import check_choice, check_positive
+from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.maintenance import ExpireOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.selections import Partitions, partition_list
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_job import CompactSummary
     from paimon_cli.jobs.compact_request import CompactionPlan
@@ -55,17 +54,11 @@ class Restoration:
     differences: list[BucketDifference]
 
 
-class ExpiryLimits(TypedDict, total=False):
-    """Limits of an expiry; all default to the table's options.
+class PlanOrphans(RemoveOrphans):
+    """Which orphans to find, and to delete if the plan is run."""
 
-    Keep at most `retain_max` and at least `retain_min` of the newest items; expire only items `older_than` an age (`1d`) or
-    a time; expire at most `limit` items.
-    """
-
-    retain_max: int | None
-    retain_min: int | None
-    older_than: str | None
-    limit: int | None
+    _: KW_ONLY
+    deletes: bool = False
 
 
 @checks_arguments
@@ -122,23 +115,18 @@ class Maintenance(OpenedTable):
         self.check_commit()
         return self.plan_compact_manifests().run()
 
-    def plan_expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Planned[Expiry, Expired]:
-        """Plan to expire `snapshots`, `partitions`, `changelogs`, `tags` or `consumers` past their retention.
+    @takes(ExpireOptions)
+    def plan_expire(self, options: ExpireOptions) -> Planned[Expiry, Expired]:
+        """Plan to expire snapshots, partitions, changelogs, tags or consumers past their retention.
 
-        Ages are by the clock of the storage if this machine's is ahead of it.
+        Ages are by the clock of the storage if this machine's is ahead of it. Limits default to the table's options.
         """
-        from paimon_cli.jobs.reclaim_job import KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
-        from paimon_cli.read.time_travel import moment_of
+        from paimon_cli.jobs.reclaim_job import PARTITIONS, deletion, plan_expire
 
-        check_choice("what", what, KINDS)
-        check_names(limits, ExpiryLimits)
-        retain_max, retain_min, limit = limits.get("retain_max"), limits.get("retain_min"), limits.get("limit")
-        check_positive(retain_max=retain_max, retain_min=retain_min, limit=limit)
-        context, progress, older_than = self.context, self.runtime.new_progress(), limits.get("older_than")
+        context, progress = self.context, self.runtime.new_progress()
 
         def planned(context: TableContext) -> Expiry:
-            before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
-            return plan_expire(context, ExpireRequest(what, retain_max, retain_min, before, limit), progress)
+            return plan_expire(context, options, progress)
 
         expiry = planned(context)
         if expiry.names and (trusted := self._with_storage_clock(is_required=False)) is not context:
@@ -147,46 +135,47 @@ class Maintenance(OpenedTable):
             self._warn_of_long_silence(context)
 
         def run() -> Expired:
-            if what == PARTITIONS:
+            if options.what == PARTITIONS:
                 self.check_commit()
             with self.runtime.engine_running() as engine:
                 return expiry.run(deletion(context, engine, progress))
 
         return Planned(expiry, run, expiry.files)
 
-    def expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Expired:
+    @takes(ExpireOptions)
+    def expire(self, options: ExpireOptions) -> Expired:
         """Expire items past their retention, and delete the files that only they need. See `plan_expire`.
 
-        Tags, branches and consumers protect snapshots.
+        Tags, branches and consumers protect snapshots. Limits default to the table's options.
         """
-        return self.plan_expire(what, **limits).run()
+        return self.plan_expire(**vars(options)).run()
 
-    def plan_orphans(
-        self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None, deletes: bool = False
-    ) -> Planned[Orphans, tuple[int, int]]:
+    @takes(PlanOrphans)
+    def plan_orphans(self, options: PlanOrphans) -> Planned[Orphans, tuple[int, int]]:
         """Find files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than`.
 
         Ages are by the clock of the storage, or of this machine if the storage does not reveal its clock and `deletes`
         is False. `run` checks each file again, copies it to the directory `quarantine` if one is given, deletes it, and
-        returns the number of files and their bytes. `force`: allow less than a day, which is safe only while
-        no job writes.
+        returns the number of files and their bytes.
         """
         from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans
         from paimon_cli.read.time_travel import moment_of
 
-        context = self._with_storage_clock(is_required=deletes)
+        context = self._with_storage_clock(is_required=options.deletes)
         progress = self.runtime.new_progress()
-        found = search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress)
+        before = moment_of(options.older_than, context.clock.now_millis())
+        found = search_orphans(context, before, options.force, progress)
 
         def run() -> tuple[int, int]:
             with self.runtime.engine_running() as engine:
-                return clean_orphans(context, found, quarantine, engine, progress)
+                return clean_orphans(context, found, options.quarantine, engine, progress)
 
         return Planned(found, run)
 
-    def remove_orphans(self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None) -> tuple[int, int]:
-        """Delete orphans, after copying them to `quarantine` if given; returns their number and bytes. See `plan_orphans`."""
-        return self.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True).run()
+    @takes(RemoveOrphans)
+    def remove_orphans(self, options: RemoveOrphans) -> tuple[int, int]:
+        """Delete orphans; returns their number and bytes. See `plan_orphans`."""
+        return self.plan_orphans(**vars(options), deletes=True).run()
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
         """Orphans as rows. `explain`: include what each one probably is, such as a lost commit."""
@@ -271,15 +260,12 @@ class Maintenance(OpenedTable):
         target = find_target(self.context, str(to)).snapshot
         return Restoration(target, *plan_restore(self.context, target))
 
-    def plan_rescale(
-        self, buckets: int | None = None, *, partition: Partitions | None = None
-    ) -> Planned[RescalePlan, RescaleSummary]:
-        """Plan to rewrite the partitions whose bucket count is not `buckets` (default: the table's option)."""
+    @takes(RescaleOptions)
+    def plan_rescale(self, options: RescaleOptions) -> Planned[RescalePlan, RescaleSummary]:
+        """Plan to rewrite the partitions whose bucket count is another one."""
         from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 
-        if buckets is not None:
-            check_positive(buckets=buckets)
-        plan = plan_rescale(self.context, buckets, partition_list(partition))
+        plan = plan_rescale(self.context, options)
 
         def run() -> RescaleSummary:
             self.check_commit()
@@ -290,7 +276,8 @@ class Maintenance(OpenedTable):
 
         return Planned(plan, run)
 
-    def rescale(self, buckets: int | None = None, *, partition: Partitions | None = None) -> RescaleSummary:
+    @takes(RescaleOptions)
+    def rescale(self, options: RescaleOptions) -> RescaleSummary:
         """Rewrite the table with another bucket count in one commit, and change its bucket option.
 
         With `partition`, only those partitions are rewritten and the option stays as it is. Raises `Conflict` if
@@ -298,7 +285,7 @@ class Maintenance(OpenedTable):
         running keep the old count (`stale_files` of the result; `repair` moves the rows of such files).
         """
         self.check_commit()
-        return self.plan_rescale(buckets, partition=partition).run()
+        return self.plan_rescale(**vars(options)).run()
 
     def mark_done(self, partition: Partitions, *, actions: Sequence[str] = ()) -> list[MarkedPartition]:
         """Mark partitions as done, for jobs that wait for complete partitions.

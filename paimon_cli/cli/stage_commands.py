@@ -11,11 +11,11 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, Partitions, TableName, Yes
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import already_done, confirm, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
 from paimon_cli.requests.fields import flag
-from paimon_cli.requests.selections import split_partitions
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.requests.writing import STAGE_WATCH, Identity, StagedTogether, StageRounds
 
 if TYPE_CHECKING:
@@ -184,11 +184,8 @@ commands = top_level()
 def rescale(
     call: Call,
     table: TableName,
-    buckets: Annotated[
-        int | None,
-        typer.Option("--buckets", metavar="N", min=1, help="The new bucket count; default the table's bucket option."),
-    ] = None,
-    partition: Partitions = None,
+    *,
+    options: Annotated[Given, RescaleOptions],
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -209,7 +206,7 @@ def rescale(
     paimon-cli rescale ./wh/shop.db/orders --partition dt=2026-11-21 --buckets 8 --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
-    planned = opened.plan_rescale(buckets, partition=split_partitions(partition))
+    planned = opened.plan_rescale(**options)
     plan = planned.plan
     if dry_run:
         _show_plan(call, opened, plan)

@@ -20,12 +20,13 @@ from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, Standing, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.reclaim_job import ExpireRequest, clean_orphans, deletion, plan_expire, search_orphans
+from paimon_cli.jobs.reclaim_job import clean_orphans, deletion, plan_expire, search_orphans
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.orphans import DAY_MILLIS, not_ahead_of_the_storage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.requests.compaction import NEVER, Upkeep
+from paimon_cli.requests.maintenance import ExpireOptions
 from paimon_cli.storage.time_bounds import within
 
 
@@ -191,7 +192,7 @@ def take(
             isinstance(decision, SkippedBucket) and decision.waits_for_turn for decision in summary.plan.decisions
         )
     if turn.expires:
-        planned = within(plan_seconds, lambda: plan_expire(context, ExpireRequest(), progress), turn.table)
+        planned = within(plan_seconds, lambda: plan_expire(context, ExpireOptions(), progress), turn.table)
         expired = planned.run(deletion(context, engine, progress))
         done = replace(done, snapshots_expired=len(expired.removed), files_expired=expired.files)
     if turn.cleans_orphans:

@@ -44,6 +44,7 @@ from paimon_cli.read.key_history import key_history, key_predicate
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import golden_table
 from tests.nightly import at_night
@@ -359,7 +360,7 @@ def test_each_partition_is_rescaled_by_itself_and_waiting_rows_keep_waiting(wait
     if waits:
         write(context, [row(n, -1) for n in range(5)] + [row(50, 5, "c")])
     table = CatalogTable.open(locate_table(context.url))
-    plan = plan_rescale(context, 4, ({"dt": "a"},))
+    plan = plan_rescale(context, RescaleOptions(4, partition=({"dt": "a"},)))
     assert [(p.partition, p.buckets, p.new_buckets, p.rows) for p in plan.partitions] == [("dt=a", 1, 4, 20)]
     before = shown(context)
     run_rescale(table, plan, LocalEngine(), NoProgress())
@@ -369,7 +370,7 @@ def test_each_partition_is_rescaled_by_itself_and_waiting_rows_keep_waiting(wait
     assert bucket_counts(context)["dt=a/"] == {4} and bucket_counts(context)["dt=b/"] == {1}
     expected = [row(n, -1 if waits and n < 5 else n) for n in range(20)]
     assert [r for r in shown(context) if r["dt"] == "a"] == sorted(expected, key=json.dumps)
-    run_rescale(table, plan_rescale(context, 2), LocalEngine(), NoProgress())
+    run_rescale(table, plan_rescale(context, RescaleOptions(2)), LocalEngine(), NoProgress())
     assert set.union(*bucket_counts(context).values()) == {2} and len(shown(context)) == (41 if waits else 40)
 
 
@@ -378,7 +379,7 @@ def test_a_rescale_conflicts_with_rows_that_were_distributed(tmp_path: Path) -> 
     write(context, [row(1, 1)])
     compact(context)
     write(context, [row(2, 2)])
-    plan = plan_rescale(context, 4)
+    plan = plan_rescale(context, RescaleOptions(4))
     compact(context)
     with pytest.raises(DataConflict):
         run_rescale(CatalogTable.open(locate_table(context.url)), plan, LocalEngine(), NoProgress())

@@ -25,6 +25,7 @@ from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.memory_storage import MemoryStorage
 from tests.properties.oracle import Change, Key, Row, current_rows
@@ -192,7 +193,7 @@ class Trial:
             return self.look_back(buckets)
         self.steps.append(f"rescale({buckets})")
         table = CatalogTable(self.context.url, self.context.url, self.context.storage)
-        run_rescale(table, plan_rescale(self.context, buckets), LocalEngine(), NoProgress())
+        run_rescale(table, plan_rescale(self.context, RescaleOptions(buckets)), LocalEngine(), NoProgress())
         self.context = replace(TableContext.open(self.context.url, storage=self.context.storage), read_threads=1)
         self.compacted = None
         self.committed([])

@@ -19,6 +19,7 @@ from paimon_cli.errors import UsageError, in_python
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
 from paimon_cli.requests.fields import Declared, Request, declared
+from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.writing import DeleteCall, Identity, StageCommitOptions, StageWatchOptions, UpdateCall, WriteCall
 
 OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
@@ -28,6 +29,10 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "delete": ((DeleteCall,), set()),
     "truncate": ((Identity,), {"dry_run"}),
     "drop-partition": ((Identity,), {"partitions", "dry_run"}),
+    "expire": ((ExpireOptions,), {"dry_run"}),
+    "orphans ls": ((OrphanOptions,), {"explain"}),
+    "orphans rm": ((RemoveOrphans,), {"explain", "apply", "dry_run"}),
+    "rescale": ((RescaleOptions,), {"dry_run"}),
     "stage commit": ((StageCommitOptions, StageWatchOptions), {"files", "watch"}),
 }
 """The requests of each command, and the options that only the command has."""

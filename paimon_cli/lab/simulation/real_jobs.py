@@ -35,6 +35,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.requests.compaction import StrategyName
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.storage.memory_storage import MemoryStorage
 
 OPS = {0: "+I", 3: "-D"}
@@ -175,7 +176,7 @@ def real_rescaler(user: str, buckets: int) -> Job:
         context = named(actor, user)
 
         def rescale() -> None:
-            plan = plan_rescale(context, buckets)
+            plan = plan_rescale(context, RescaleOptions(buckets))
             rewrite_partitions(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
 
         run_and_report(actor, user, {}, rescale)
