@@ -11,7 +11,6 @@ from typing import Any
 
 from paimon_cli import Table
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.write_request import NO_COMPACTION
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
@@ -93,7 +92,7 @@ def seven_runs_over_five(folder: Path) -> TableContext:
 
 @odd
 def at_the_stop_trigger(folder: Path) -> TableContext:
-    return keyed(folder, 9, compaction=NO_COMPACTION)
+    return keyed(folder, 9, compact="none")
 
 
 @odd
