@@ -250,10 +250,11 @@ def _shown(parameter: inspect.Parameter) -> Parameter:
     default = None if parameter.default is inspect.Parameter.empty else repr(parameter.default)
     annotation = None if parameter.annotation is inspect.Parameter.empty else inspect.formatannotation(parameter.annotation)
     is_keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    kind: Any = ParameterKind.keyword_only if is_keyword else ParameterKind.positional_or_keyword
     return Parameter(
         parameter.name,
         annotation=annotation,
-        kind=ParameterKind.keyword_only if is_keyword else ParameterKind.positional_or_keyword,
+        kind=kind,
         default=default,
     )
 

@@ -1,7 +1,5 @@
 """The options of a compaction: of one table, of the tables of a catalog, and of the service."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Sequence
@@ -205,7 +203,7 @@ class TableChoice(Request):
         """The databases to list, each once."""
         return tuple(dict.fromkeys(self.database or ()))
 
-    def one_by_one(self) -> list[Self]:
+    def one_by_one(self) -> list["Self"]:
         """This choice in parts, one per database, so that a missing database does not affect the others."""
         return [replace(self, database=(name,)) for name in self.databases] or [self]
 

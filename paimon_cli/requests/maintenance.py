@@ -1,7 +1,5 @@
 """The options of expiry, of orphans, and of a change of the bucket count."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The options of changes to rows: write, update, delete, truncate."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
