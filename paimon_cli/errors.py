@@ -188,6 +188,23 @@ class UsageError(PaimonError):
     code, exit_code = "PC-USAGE", 2
 
 
+class BadOption(UsageError):
+    """The value of an option cannot be read. `of_call`: it was given for one call. `of_table`: the table that has it, as an
+    argument of commands.
+    """
+
+    def __init__(self, what: str, why: str = "", hint: str = "", *, key: str, value: str, **details: Any) -> None:
+        super().__init__(what, why, hint, key=key, value=value, **details)
+        self.key, self.value = key, value
+        self.of_call: bool = details.get("of_call", False)
+        self.of_table: str = details.get("of_table", "")
+
+    def blame(self, *, call: bool = False, table: str = "") -> None:
+        """Say who has the option: the call, or a table."""
+        self.of_call, self.of_table = call, table
+        self.details |= {"of_call": True} if call else {"of_table": table}
+
+
 class BadInput(PaimonError):
     """Input data that does not fit the table; the message names source, row and column. Nothing was committed."""
 
@@ -273,6 +290,14 @@ class NotSupported(PaimonError):
     """The table, type or request needs a feature that this version does not have."""
 
     code, exit_code = "PC-NOT-SUPPORTED", 8
+
+
+class UnsupportedOption(NotSupported):
+    """A table has an option that this version does not honour."""
+
+    def __init__(self, what: str, why: str = "", hint: str = "", *, option: str, value: str, **details: Any) -> None:
+        super().__init__(what, why, hint, option=option, value=value, **details)
+        self.option, self.value = option, value
 
 
 class PartialSuccess(PaimonError):

@@ -8,7 +8,9 @@ The reference pages are generated while MkDocs builds the site (`make docs`); th
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+import pydoc
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
@@ -17,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from griffe import Docstring, Extension, Object
+from griffe import Docstring, Extension, Function, Object, Parameter, ParameterKind, Parameters
 
 import paimon_cli
 from paimon_cli import Table
@@ -243,10 +245,31 @@ def renew() -> None:
     (PICTURES / "topologies.svg").write_text(topology_picture() + "\n", encoding="utf-8")
 
 
+def _shown(parameter: inspect.Parameter) -> Parameter:
+    """A parameter of a method as mkdocstrings shows it."""
+    default = None if parameter.default is inspect.Parameter.empty else repr(parameter.default)
+    annotation = None if parameter.annotation is inspect.Parameter.empty else inspect.formatannotation(parameter.annotation)
+    is_keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    kind: Any = ParameterKind.keyword_only if is_keyword else ParameterKind.positional_or_keyword
+    return Parameter(
+        parameter.name,
+        annotation=annotation,
+        kind=kind,
+        default=default,
+    )
+
+
 class FencedExamples(Extension):
-    """mkdocstrings: shows the examples of docstrings as code blocks. In plain Markdown, `>>>` would be a nested quotation."""
+    """mkdocstrings: shows the examples of docstrings as code blocks. In plain Markdown, `>>>` would be a nested quotation.
+
+    A method that takes a request has the keywords and the docstring of the running program.
+    """
 
     def on_instance(self, *, obj: Object, **_: Any) -> None:
+        if isinstance(obj, Function) and any(str(one.value).startswith("takes(") for one in obj.decorators):
+            method: Any = pydoc.locate(obj.path)
+            obj.docstring = Docstring(inspect.getdoc(method) or "", parent=obj)
+            obj.parameters = Parameters(*map(_shown, inspect.signature(method).parameters.values()))
         if obj.docstring is not None:
             obj.docstring = Docstring(_EXAMPLE.sub(r"```pycon\n\1\n```", obj.docstring.value), parent=obj)
 

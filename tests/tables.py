@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -75,7 +75,7 @@ def row_fields(t: DataType) -> tuple[DataField, ...]:
 def write(
     context: TableContext,
     rows: Sequence[Row],
-    op: str = "upsert",
+    op: Literal["upsert", "delete"] = "upsert",
     threads: int = 1,
     engine: Engine | None = None,
     **request: Any,
@@ -84,7 +84,7 @@ def write(
     source = Path(context.layout.root).parent / f"{context.random.uuid()}.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     column = "_op" if any("_op" in row for row in rows) else None
-    asked = WriteRequest(FileRows((str(source),), "json"), op, column, **request)
+    asked = WriteRequest(FileRows((str(source),), "json"), op=op, op_column=column, **request)
     try:
         return run_write(context, asked, engine or LocalEngine(threads), NoProgress())
     finally:

@@ -124,6 +124,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for name in ("table.Table.expire", "scan.Scan.to_batches", "versions.Tags.create", "catalog.Catalog.sql"):
         assert f'id="paimon_cli.api.{name}"' in api, name
     assert 'id="paimon_cli.ingest.text_form.TextForm"' in api, "the type of an argument"
+    assert "<code>max_buckets</code>: Compact at most N buckets" in api, "a keyword that is declared in a request"
     assert "&gt;&gt;&gt;" not in api.replace('<span class="gp">&gt;&gt;&gt; </span>', ""), "an example outside of a code block"
 
 

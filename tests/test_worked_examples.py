@@ -173,7 +173,7 @@ def test_a_section_is_merged(tmp_path: Path) -> None:
     for _, rows in (oldest, first, newest):
         parts = [re.fullmatch(r"(\d):(\w)@\d", row) for row in rows.split()]
         cells = [{"k": int(part[1]), "v": part[2], "_op": "-D" if part[2] == "x" else "+I"} for part in parts if part]
-        write(context, cells, compaction="none")
+        write(context, cells, compact="none")
         if rows == oldest[1]:
             compact(context)
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
@@ -247,11 +247,11 @@ def test_a_changelog_by_lookup(tmp_path: Path, row: Sequence[str]) -> None:
     level_0, picked, looked_up, merged, changelog = row
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"changelog-producer": "lookup"})
     if picked or looked_up:
-        write(context, [{"k": 1, "v": picked or looked_up}], compaction="none")
+        write(context, [{"k": 1, "v": picked or looked_up}], compact="none")
         compact(context)
-    write(context, [{"k": 2, "v": "another key"}], compaction="none")
+    write(context, [{"k": 2, "v": "another key"}], compact="none")
     for value in filter(None, level_0.split(", then ")):
-        write(context, [{"k": 1, "v": "b", "_op": "-D"} if value == "deleted" else {"k": 1, "v": value}], compaction="none")
+        write(context, [{"k": 1, "v": "b", "_op": "-D"} if value == "deleted" else {"k": 1, "v": value}], compact="none")
     compact(context, strategy="full" if picked else "minor")
     last = context.snapshots.latest_id()
     assert last is not None

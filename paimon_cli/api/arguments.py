@@ -3,28 +3,26 @@
 A method of a class with `@checks_arguments` raises `UsageError` for an argument of another type, such as `limit='x'`, instead of
 an error from within. Checked are strings, numbers, booleans, times, mappings, sequences of these, functions, and classes of this
 package; where a class is imported for type checkers only, plain values are refused. The keywords of a `TypedDict`
-(`**options: Unpack[CompactOptions]`) are checked like parameters. Integers of numpy become plain ones, and paths become strings
-where a string is expected. An error of the operating system becomes `StorageUnavailable`, a NUL character in a path `UsageError`.
+(`**identity: Unpack[Identity]`) and the fields of a request (`takes`) are checked like parameters. Integers of numpy become plain
+ones, and paths become strings where a string is expected. An error of the operating system becomes
+`StorageUnavailable`, a NUL character in a path `UsageError`.
 """
 
 from __future__ import annotations
 
-import builtins
 import os
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, wraps
-from inspect import Parameter, isfunction, signature
+from inspect import Parameter, Signature, isfunction, signature
 from numbers import Integral, Number, Real
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from paimon_cli.errors import UsageError, of_system
-
-if TYPE_CHECKING:
-    from paimon_cli.history.partition_spec import PartitionValues
+from paimon_cli.errors import UsageError, in_python, of_system
+from paimon_cli.requests.fields import declared
+from paimon_cli.requests.hints import hints_of, is_other
 
 _MAX_SHOWN = 60
 """Characters of an argument that a message shows."""
@@ -44,6 +42,10 @@ _DESCRIBED = {
 }
 Class = TypeVar("Class", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
+Fields = ParamSpec("Fields")
+Self = TypeVar("Self")
+Asked = TypeVar("Asked")
+Done = TypeVar("Done")
 
 
 def checks_arguments(described: Class) -> Class:
@@ -115,48 +117,57 @@ def _parts(hint: Any) -> Sequence[Any]:
 
 @cache
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any], bool]:
-    """The names of positional parameters, the types of all parameters, and whether a `TypedDict` declares further keywords."""
+    """The names of positional parameters, the types of all parameters, and whether it takes no others: because it takes a
+    request, or keywords that a `TypedDict` declares.
+    """
     parameters = signature(function).parameters.values()
-    hints = typing.get_type_hints(function, localns=_Names(function.__module__))
-    declared: dict[str, Any] = {}
-    for keywords in (hints.pop(one.name, None) for one in parameters if one.kind is Parameter.VAR_KEYWORD):
-        if typing.is_typeddict(keywords):
-            declared = typing.get_type_hints(keywords, localns=_Names(keywords.__module__))
     positional = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    return positional, {"self": Any, "cls": Any, **hints, **declared}, bool(declared)
+    if (request := getattr(function, "takes", None)) is not None:
+        return positional, {"self": Any, **{field.name: field.type for field in declared(request)}}, True
+    hints = hints_of(function)
+    keywords: dict[str, Any] = {}
+    for hint in (hints.pop(one.name, None) for one in parameters if one.kind is Parameter.VAR_KEYWORD):
+        if typing.is_typeddict(hint):
+            keywords = hints_of(hint)
+    return positional, {"self": Any, "cls": Any, **hints, **keywords}, bool(keywords)
 
 
-class _Stand(type):
-    """The metaclass of `_Other`, for names in a module (`pa.Schema`) and for parameters (`Planned[...]`)."""
+def takes(
+    request: Callable[Fields, Asked],
+) -> Callable[[Callable[[Self, Asked], Done]], Callable[Concatenate[Self, Fields], Done]]:
+    """Decorator of a method that takes a request: callers give its fields as arguments, which type checkers and `help` know."""
+    asked: Any = request
 
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (_Other,), {})
+    def decorate(method: Callable[[Self, Asked], Done]) -> Callable[Concatenate[Self, Fields], Done]:
+        @wraps(method)
+        def call(self: Self, /, *positional: Fields.args, **named: Fields.kwargs) -> Done:
+            return method(self, request(*positional, **named))
 
-    def __getitem__(cls, parameters: Any) -> Any:
-        return cls
+        described: Any = call
+        described.takes, described.__signature__ = asked, _signature_of(asked, method)
+        described.__doc__ = _documented(method.__doc__ or "", asked)
+        return call
 
-
-class _Other(metaclass=_Stand):
-    """Stands for a class that only type checkers import; every value that is not plain has this type."""
-
-
-class _Declared:
-    """Stands for `Unpack`: the `TypedDict` itself."""
-
-    def __class_getitem__(cls, keywords: Any) -> Any:
-        return keywords
+    return decorate
 
 
-class _Names(dict[str, Any]):
-    """The names that annotations of a module can use."""
+def _signature_of(request: Any, method: Callable[..., Any]) -> Signature:
+    kinds = {True: Parameter.KEYWORD_ONLY, False: Parameter.POSITIONAL_OR_KEYWORD}
+    fields = [
+        Parameter(one.name, kinds[one.is_keyword], default=one.default_or(Parameter.empty), annotation=one.type)
+        for one in declared(request)
+    ]
+    in_order = sorted(fields, key=lambda field: field.kind)
+    return Signature(
+        [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *in_order], return_annotation=method.__annotations__["return"]
+    )
 
-    def __init__(self, module: str) -> None:
-        super().__init__({**vars(builtins), **vars(sys.modules[module]), "Unpack": _Declared})
 
-    def __missing__(self, name: str) -> type[_Other]:
-        return type(name, (_Other,), {})
+def _documented(text: str, request: Any) -> str:
+    """The docstring of a method with the meaning of each option of its request."""
+    indent = "\n        "
+    lines = [f"- `{one.name}`: {in_python(one.meaning)}." for one in declared(request) if one.meaning]
+    return f"{text.rstrip()}\n{indent}{indent.join(lines)}{indent}"
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -179,19 +190,15 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, Mapping) and all(_fits(one, key) for one in value)
     if origin is Callable:
         return callable(value)
-    if _is_other(origin):
+    if is_other(origin):
         return not isinstance(value, (type(None), str, bytes, Number))
     if origin in (str, datetime, os.PathLike) or _is_class_of_package(origin):
         return isinstance(value, origin)
     return True
 
 
-def _is_other(hint: Any) -> bool:
-    return isinstance(hint, _Stand)
-
-
 def _is_class_of_package(hint: Any) -> bool:
-    if not isinstance(hint, type) or _is_other(hint) or getattr(hint, "_is_protocol", False):
+    if not isinstance(hint, type) or is_other(hint) or getattr(hint, "_is_protocol", False):
         return False
     return hint.__module__.startswith("paimon_cli.")
 
@@ -202,61 +209,9 @@ def _described(hint: Any) -> str:
 
 
 def _description(part: Any) -> str:
-    if not _is_class_of_package(part) and not _is_other(part):
+    if not _is_class_of_package(part) and not is_other(part):
         return _DESCRIBED.get(part, "")
     return f"{'an' if part.__name__[0] in 'AEIOU' else 'a'} {part.__name__}"
-
-
-Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""One partition as a mapping of keys to values (None is null), or several; some of the keys select all matching partitions."""
-Buckets = int | range | Sequence[int | range]
-"""A bucket by its number, a range of them, or several of these."""
-
-
-class Identity(TypedDict, total=False):
-    """The identity of a commit. A commit with the same `commit_user` and `commit_id` is made only once, even if it is repeated.
-
-    The identifiers of a user must increase: a commit is taken for repeated if a later one of its user was made.
-    `assume_new`: commit even if it can no longer be determined whether the commit was already made.
-    """
-
-    commit_user: str | None
-    commit_id: int | None
-    assume_new: bool
-
-
-def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
-    """Partitions with their values as texts; empty for None, which means all partitions.
-
-    Raises `UsageError` for an empty selection, so that it is never mistaken for all partitions.
-    """
-    if partitions is None:
-        return []
-    several = [partitions] if isinstance(partitions, Mapping) else partitions
-    if not several or not all(several):
-        why = "an empty selection does not mean all partitions"
-        raise UsageError("no partition is named", why, "name the keys and values of a partition, or omit the selection")
-    for partition in several:
-        if not isinstance(partition, Mapping):
-            raise UsageError(f"--partition {partition!r}", "it must be a dict of keys and values, or a list of these")
-    return [{key: None if value is None else str(value) for key, value in partition.items()} for partition in several]
-
-
-def bucket_list(buckets: Buckets | None) -> list[int | range]:
-    """Buckets by number; empty for None, which means all buckets.
-
-    Raises `UsageError` for an empty selection, so that it is never mistaken for all buckets.
-    """
-    if buckets is None:
-        return []
-    several = list(buckets) if isinstance(buckets, Iterable) and not isinstance(buckets, (str, range)) else [buckets]
-    if not several:
-        why = "an empty selection does not mean all buckets"
-        raise UsageError("no bucket is named", why, "name buckets by their numbers, or omit the selection")
-    for bucket in several:
-        if type(bucket) is bool or not isinstance(bucket, (Integral, range)):
-            raise UsageError(f"--bucket {bucket!r}", "it must be a whole number, a range, or a list of these")
-    return [bucket if isinstance(bucket, range) else int(bucket) for bucket in several]
 
 
 def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
@@ -267,23 +222,10 @@ def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()}
 
 
-def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    """Raise `UsageError` if the value is not among the choices of an option."""
-    if value not in choices:
-        raise UsageError(f"--{option} {value}", f"choose one of {', '.join(choices)}")
-
-
 def check_names(given: Mapping[str, object], options: type) -> None:
     """Raise `TypeError` for a keyword that is not declared in the `TypedDict` of options."""
     for name in given.keys() - options.__annotations__.keys():
         raise TypeError(f"there is no option '{name}'; the options are {', '.join(options.__annotations__)}")
-
-
-def check_positive(**numbers: int | None) -> None:
-    """Raise `UsageError` for an option below 1; the keywords are the options' names in Python, None means not given."""
-    for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {number}", "the minimum is 1")
 
 
 def check_limit(limit: int | None) -> None:

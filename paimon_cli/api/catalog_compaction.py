@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import check_positive, checks_arguments
-from paimon_cli.api.maintenance import CompactOptions, compact_request
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.api.table import Table
-from paimon_cli.api.table_choice import ChosenTable, TableChoice
+from paimon_cli.api.table_choice import ChosenTable, chosen_tables
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTables, ServiceOptions, Strategy, TableChoice, Upkeep
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
+    from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.engine import Engine
-    from paimon_cli.jobs.table_change import Shield
     from paimon_cli.metastore.metastore import Metastore, OnDamage
 
 
@@ -33,30 +30,53 @@ COMPACTION = "compaction"
 """The name of the leases of compaction services."""
 
 
+class CompactingTables(CompactTables):
+    """Compactions of several tables, with functions of the caller.
+
+    `shield`: holds signals back during a commit. `on_compacted`: called with each result, also of a failed table, as soon as
+    it is known.
+    """
+
+    _: KW_ONLY
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext
+    on_compacted: Callable[[TableRound], None] | None = None
+
+
+class WatchTables(ServiceOptions, CompactCall, TableChoice):
+    """Compactions in rounds. `watcher`: receives the events of tables and rounds. `shield`: as of `CompactingTables`.
+
+    `examines`: also count the findings of each table every few minutes, for metrics.
+    """
+
+    strategy: Strategy = "minor"
+    _: KW_ONLY
+    watcher: ServiceWatcher
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext
+    examines: bool = False
+
+    def check(self) -> None:
+        super().check()
+        if self.order_by is not None:
+            raise UsageError("--watch cannot be combined with --order-by", "every round would sort all rows again")
+        if self.if_snapshot is not None:
+            raise UsageError("--watch cannot be combined with --if-snapshot", "every round makes its own plan")
+
+
 @checks_arguments
 class Compaction(OpenedCatalog):
     """The methods of `Catalog` for compaction."""
 
-    def plan_compaction(
-        self,
-        tables: Sequence[str] = (),
-        *,
-        database: str | Sequence[str] | None = None,
-        all_tables: bool = False,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        strategy: str = "full",
-        **options: Unpack[CompactOptions],
-    ) -> Iterator[tuple[Table, CompactionPlan]]:
+    @takes(PlanOfTables)
+    def plan_compaction(self, chosen: PlanOfTables) -> Iterator[tuple[Table, CompactionPlan]]:
         """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
-        from paimon_cli.jobs.compact_request import plan_compaction
+        from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
         from paimon_cli.jobs.compaction_service import RoundState, TableRound, raise_failures
 
-        choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request, metastore = _request(choice, strategy, options), self._metastore
+        request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)
+        metastore = self._metastore
 
-        def planned(chosen: ChosenTable) -> tuple[Table, CompactionPlan]:
-            table = self._open(self._to_commit(chosen.locate()))
+        def planned(found: ChosenTable) -> tuple[Table, CompactionPlan]:
+            table = self._open(self._to_commit(found.locate()))
             table.check_call()
             plan = plan_compaction(table.context, request)
             table._warn_of_buckets()
@@ -65,131 +85,97 @@ class Compaction(OpenedCatalog):
         def plans() -> Iterator[tuple[Table, CompactionPlan]]:
             rounds: list[TableRound] = []
             damaged: list[PaimonError] = []
-            for chosen in choice.found(self._locate, metastore, self.branch, damaged.append):
+            for table in chosen_tables(chosen, self._locate, metastore, self.branch, damaged.append):
                 try:
-                    found = within(_look_seconds(choice, metastore), partial(planned, chosen), chosen.name)
+                    found = within(_look_seconds(chosen, metastore), partial(planned, table), table.name)
                 except PaimonError as error:
-                    rounds.append(TableRound(chosen.name, RoundState.FAILED, error=error))
+                    rounds.append(TableRound(table.name, RoundState.FAILED, error=error))
                     continue
-                rounds.append(TableRound(chosen.name, RoundState.NOTHING))
+                rounds.append(TableRound(table.name, RoundState.NOTHING))
                 yield found
             rounds += _rounds_of_damage(damaged)
             raise_failures(rounds, done="planned")
 
         return plans()
 
-    def compact(
-        self,
-        tables: Sequence[str] = (),
-        *,
-        database: str | Sequence[str] | None = None,
-        all_tables: bool = False,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        strategy: str = "full",
-        dedicated: bool = False,
-        parallelism: int | None = None,
-        shield: Shield = nullcontext,
-        on_compacted: Callable[[TableRound], None] | None = None,
-        **options: Unpack[CompactOptions],
-    ) -> list[TableRound]:
+    @takes(CompactingTables)
+    def compact(self, chosen: CompactingTables) -> list[TableRound]:
         """Compact tables, databases or the whole warehouse, one table after the other; returns the result of each table.
 
         The failure of a table does not stop the others: at the end the error of a single table, or one error for all
         that failed (`PartialSuccess` if others did not), is raised. `on_compacted` is called with each result, also of a
-        failed table, as soon as it is known. `include`, `exclude`: regular expressions that match full table names.
-        `dedicated`: warn if writers may compact too, unless new rows become visible that way. `shield`: holds signals
-        back during a commit. Of several tables, one whose metadata gives no answer in time (`table-timeout`, an option of
-        the catalog) has failed.
+        failed table, as soon as it is known. `shield`: holds signals back during a commit. Of several tables, one whose
+        metadata gives no answer in time (`table-timeout`, an option of the catalog) has failed.
         """
         from paimon_cli.jobs.compaction_service import RoundState, TableRound, raise_failures
 
-        choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request, metastore = _request(choice, strategy, options), self._metastore
-        seconds, finished, damaged = _look_seconds(choice, metastore), list[TableRound](), list[PaimonError]()
-        with self.runtime.engine_running(parallelism) as engine:
-            for chosen in choice.found(self._locate, metastore, self.branch, damaged.append):
+        metastore = self._metastore
+        seconds, finished, damaged = _look_seconds(chosen, metastore), list[TableRound](), list[PaimonError]()
+        with self.runtime.engine_running(chosen.parallelism) as engine:
+            for table in chosen_tables(chosen, self._locate, metastore, self.branch, damaged.append):
                 try:
-                    done = self._compacted(chosen, request, engine, shield, seconds, dedicated=dedicated)
+                    done = self._compacted(table, chosen, engine, seconds)
                 except PaimonError as error:
-                    done = TableRound(chosen.name, RoundState.FAILED, error=error)
+                    done = TableRound(table.name, RoundState.FAILED, error=error)
                 finished.append(done)
-                if on_compacted is not None:
-                    on_compacted(done)
+                if chosen.on_compacted is not None:
+                    chosen.on_compacted(done)
         finished += _rounds_of_damage(damaged)
         raise_failures(finished)
         return finished
 
-    def _compacted(
-        self, chosen: ChosenTable, request: CompactRequest, engine: Engine, shield: Shield, seconds: float, *, dedicated: bool
-    ) -> TableRound:
+    def _compacted(self, table: ChosenTable, chosen: CompactingTables, engine: Engine, seconds: float) -> TableRound:
         """Compact one table. `seconds`: the time to open it, and that of each plan."""
         from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compact_request import CompactRequest
         from paimon_cli.jobs.compaction_service import RoundState, TableRound
 
         def opened() -> TableContext:
-            table = self._open(self._to_commit(chosen.locate()))
-            table.check_commit()
-            if dedicated:
-                table.warn_of_other_compactors()
-            return table.supported
+            found = self._open(self._to_commit(table.locate()))
+            found.check_commit()
+            if chosen.dedicated:
+                found.warn_of_other_compactors()
+            return found.supported
 
-        context = within(seconds, opened, chosen.name)
+        context = within(seconds, opened, table.name)
+        request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)
         progress = self.runtime.new_progress()
-        summary = run_compact(context, request, engine, progress, shield=shield, plan_seconds=seconds)
+        summary = run_compact(context, request, engine, progress, shield=chosen.shield, plan_seconds=seconds)
         return TableRound(
-            chosen.name, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, figures=summary.plan.figures
+            table.name, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, figures=summary.plan.figures
         )
 
-    def watch(
-        self,
-        tables: Sequence[str] = (),
-        *,
-        watcher: ServiceWatcher,
-        database: str | Sequence[str] | None = None,
-        all_tables: bool = False,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        strategy: str = "minor",
-        dedicated: bool = False,
-        interval: str = "10 s",
-        max_rounds: int | None = None,
-        parallelism: int | None = None,
-        shield: Shield = nullcontext,
-        lease: str = "1 min",
-        expire: bool = False,
-        orphans_every: str | None = None,
-        examines: bool = False,
-        **options: Unpack[CompactOptions],
-    ) -> None:
+    @takes(WatchTables)
+    def watch(self, chosen: WatchTables) -> None:
         """Compact in rounds with a pause of `interval` between them, until interrupted or for `max_rounds`.
 
         Named tables must exist at the start, but may be dropped later; databases are listed again before each round.
-        `watcher` receives the events of tables and rounds. Several services share their tables: each compacts a table
-        only while it holds its lease, and takes over leases that were not renewed for `lease` (`0 s`: no leases).
-        `expire`: also expire the snapshots of changed tables, by their own options. `orphans_every`: also delete the
-        orphans of each table at this interval. `examines`: also count the findings of each table every few minutes, for metrics.
+        `watcher` receives the events of tables and rounds. `shield`: holds signals back during a commit. `examines`: also
+        count the findings of each table every few minutes, for metrics.
         """
+        from paimon_cli.jobs.compact_request import CompactRequest
         from paimon_cli.jobs.compaction_service import CompactionService
         from paimon_cli.jobs.leases import Leases
-        from paimon_cli.jobs.service_turn import Upkeep
-        from paimon_cli.options.option_text import parse_duration
         from paimon_cli.storage.injected import SystemClock, SystemRandom
 
-        pause, lives = parse_duration(interval) / 1000, parse_duration(lease)
-        check_positive(max_rounds=max_rounds)
-        if options.get("if_snapshot") is not None:
-            raise UsageError("--watch cannot be combined with --if-snapshot", "every round makes its own plan")
-        upkeep = Upkeep(expire, None if orphans_every is None else parse_duration(orphans_every))
-        choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request, clock = _request(choice, strategy, options), SystemClock()
-        metastore = self._metastore
+        clock, metastore = SystemClock(), self._metastore
         seconds = metastore.table_seconds
-        leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock, seconds) if lives else None
-        served = self._served(choice, metastore, dedicated, has_leases=leases is not None)
-        with self.runtime.engine_running(parallelism) as engine:
-            service = CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep, seconds, examines)
-            service.run(pause, max_rounds)
+        leases = Leases(COMPACTION, SystemRandom().uuid(), chosen.lease, clock, seconds) if chosen.lease else None
+        served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, has_leases=leases is not None)
+        with self.runtime.engine_running(chosen.parallelism) as engine:
+            service = CompactionService(
+                served,
+                CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed),
+                engine,
+                clock,
+                chosen.watcher,
+                chosen.shield,
+                leases,
+                Upkeep.of(chosen),
+                seconds,
+                chosen.examines,
+            )
+            service.run((chosen.interval or 0) / 1000, chosen.max_rounds)
 
     def _served(
         self, choice: TableChoice, metastore: Metastore, dedicated: bool, has_leases: bool
@@ -204,7 +190,7 @@ class Compaction(OpenedCatalog):
         checked, warn_once = set[str](), _warning_once(self.runtime.warn)
 
         def chosen_by(part: TableChoice) -> Iterator[ChosenTable]:
-            return part.found(self._locate, metastore, self.branch, warn_once)
+            return chosen_tables(part, self._locate, metastore, self.branch, warn_once)
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
@@ -282,10 +268,3 @@ def _rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
 def _look_seconds(choice: TableChoice, metastore: Metastore) -> float:
     """The time of a look at a table, without a bound if no other table waits for it."""
     return math.inf if choice.is_single else metastore.table_seconds
-
-
-def _request(choice: TableChoice, strategy: str, options: CompactOptions) -> CompactRequest:
-    """The request for each table of a choice."""
-    if options.get("if_snapshot") is not None and (choice.is_listed or len(choice.tables) > 1):
-        raise UsageError("--if-snapshot needs a single table", "snapshot ids of different tables are unrelated")
-    return replace(compact_request(strategy, options), unknown_buckets_allowed=choice.is_listed)

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from paimon_cli.api.arguments import Buckets, Partitions, bucket_list, check_positive, checks_arguments, partition_list
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import check_positive
+from paimon_cli.requests.selections import Buckets, Partitions, bucket_list, partition_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import check_choice, checks_arguments
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import Operation
+from paimon_cli.requests.fields import check_choice
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext

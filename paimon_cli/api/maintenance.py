@@ -7,28 +7,21 @@ carries it out when `run` is called; `expire(...)` does both at once. A dry run 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from paimon_cli.api.arguments import (
-    Buckets,
-    Partitions,
-    bucket_list,
-    check_choice,
-    check_names,
-    check_positive,
-    checks_arguments,
-    partition_list,
-)
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.requests.compaction import CompactCall, CompactOptions
+from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.maintenance import ExpireOptions, RemoveOrphans, RescaleOptions
+from paimon_cli.requests.selections import Partitions, partition_list
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_job import CompactSummary
-    from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
+    from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
@@ -38,7 +31,6 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.restore_as_new import BucketDifference
     from paimon_cli.maintain.rollback import RollbackPlan
     from paimon_cli.metadata.snapshot import Snapshot
-    from paimon_cli.write.sorted_write import SortOrder
 
 Plan = TypeVar("Plan")
 Done = TypeVar("Done")
@@ -62,68 +54,31 @@ class Restoration:
     differences: list[BucketDifference]
 
 
-class CompactOptions(TypedDict, total=False):
-    """Options of a compaction; sizes and times are texts with a unit, such as `512 mb` or `10 min`.
+class PlanOrphans(RemoveOrphans):
+    """Which orphans to find, and to delete if the plan is run."""
 
-    `partition`, `bucket`: what to compact. `on_conflict`: what to do if another job compacted a bucket in the meantime:
-    `retry` (the default), `skip` or `fail`. `idle_time`: fully compact partitions without new data for this long; the
-    others by `minor`, or not at all with `full`. `if_snapshot`: carry out the plan that was made at this snapshot.
-    `memory`: limits the merges of a process; `max_bytes`, `max_buckets`: limit a round. `order_by`: columns by which to
-    sort all rows of an append table without buckets; `order_strategy`: `order` (the default, one column after the other),
-    `zorder` or `hilbert`.
-    """
-
-    partition: Partitions | None
-    bucket: Buckets | None
-    on_conflict: str
-    idle_time: str | None
-    if_snapshot: int | None
-    memory: str | None
-    max_bytes: str | None
-    max_buckets: int | None
-    order_by: str | Sequence[str] | None
-    order_strategy: str | None
-
-
-class ExpiryLimits(TypedDict, total=False):
-    """Limits of an expiry; all default to the table's options.
-
-    Keep at most `retain_max` and at least `retain_min` of the newest items; expire only items `older_than` an age (`1d`) or
-    a time; expire at most `limit` items.
-    """
-
-    retain_max: int | None
-    retain_min: int | None
-    older_than: str | None
-    limit: int | None
+    _: KW_ONLY
+    deletes: bool = False
 
 
 @checks_arguments
 class Maintenance(OpenedTable):
     """The methods of `Table` for maintenance. Partitions are given as `{"dt": "2026-11-20"}`, or a list of such mappings."""
 
-    def compact(
-        self,
-        strategy: str = "full",
-        *,
-        dedicated: bool = False,
-        parallelism: int | None = None,
-        **options: Unpack[CompactOptions],
-    ) -> CompactSummary:
+    @takes(CompactCall)
+    def compact(self, request: CompactCall) -> CompactSummary:
         """Merge the sorted runs of buckets in one round, and drop rows that newer ones replace.
 
-        `strategy`: `full` (merge everything into the top level) or `minor` (what the triggers pick). `dedicated`: warn if
-        writers may compact too, unless new rows become visible that way. Raises `Conflict` or `PartialSuccess` for buckets
-        that other jobs compacted in the meantime.
+        Raises `Conflict` or `PartialSuccess` for buckets that other jobs compacted in the meantime.
         """
         from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compact_request import CompactRequest
 
-        request = compact_request(strategy, options)
         self.check_commit()
-        if dedicated:
+        if request.dedicated:
             self.warn_of_other_compactors()
-        with self.runtime.engine_running(parallelism) as engine:
-            return run_compact(self.context, request, engine, self.runtime.new_progress())
+        with self.runtime.engine_running(request.parallelism) as engine:
+            return run_compact(self.context, CompactRequest.of(request), engine, self.runtime.new_progress())
 
     def warn_of_other_compactors(self, *, is_service: bool = False) -> None:
         """Warn if writers may compact too. A single compaction expects that where it is how new rows become visible."""
@@ -132,12 +87,13 @@ class Maintenance(OpenedTable):
         if not self.context.options.write_only and not is_expected:
             self.runtime.warn(f"{self.name} is not write-only, so its writers may compact too: set write-only=true")
 
-    def plan_compaction(self, strategy: str = "full", **options: Unpack[CompactOptions]) -> CompactionPlan:
+    @takes(CompactOptions)
+    def plan_compaction(self, request: CompactOptions) -> CompactionPlan:
         """The plan of a compaction, bucket by bucket; changes nothing, and raises what a real run would raise."""
-        from paimon_cli.jobs.compact_request import plan_compaction
+        from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 
         self.check_call()
-        plan = plan_compaction(self.context, compact_request(strategy, options))
+        plan = plan_compaction(self.context, CompactRequest.of(request))
         self._warn_of_buckets()
         return plan
 
@@ -159,23 +115,18 @@ class Maintenance(OpenedTable):
         self.check_commit()
         return self.plan_compact_manifests().run()
 
-    def plan_expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Planned[Expiry, Expired]:
-        """Plan to expire `snapshots`, `partitions`, `changelogs`, `tags` or `consumers` past their retention.
+    @takes(ExpireOptions)
+    def plan_expire(self, options: ExpireOptions) -> Planned[Expiry, Expired]:
+        """Plan to expire snapshots, partitions, changelogs, tags or consumers past their retention.
 
-        Ages are by the clock of the storage if this machine's is ahead of it.
+        Ages are by the clock of the storage if this machine's is ahead of it. Limits default to the table's options.
         """
-        from paimon_cli.jobs.reclaim_job import EXPIRED_KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
-        from paimon_cli.read.time_travel import moment_of
+        from paimon_cli.jobs.reclaim_job import PARTITIONS, deletion, plan_expire
 
-        check_choice("what", what, EXPIRED_KINDS)
-        check_names(limits, ExpiryLimits)
-        retain_max, retain_min, limit = limits.get("retain_max"), limits.get("retain_min"), limits.get("limit")
-        check_positive(retain_max=retain_max, retain_min=retain_min, limit=limit)
-        context, progress, older_than = self.supported, self.runtime.new_progress(), limits.get("older_than")
+        context, progress = self.supported, self.runtime.new_progress()
 
         def planned(context: TableContext) -> Expiry:
-            before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
-            return plan_expire(context, ExpireRequest(what, retain_max, retain_min, before, limit), progress)
+            return plan_expire(context, options, progress)
 
         expiry = planned(context)
         if expiry.names and (trusted := self._with_storage_clock(is_required=False)) is not context:
@@ -184,46 +135,47 @@ class Maintenance(OpenedTable):
             self._warn_of_long_silence(context)
 
         def run() -> Expired:
-            if what == PARTITIONS:
+            if options.what == PARTITIONS:
                 self.check_commit()
             with self.runtime.engine_running() as engine:
                 return expiry.run(deletion(context, engine, progress))
 
         return Planned(expiry, run, expiry.files)
 
-    def expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Expired:
+    @takes(ExpireOptions)
+    def expire(self, options: ExpireOptions) -> Expired:
         """Expire items past their retention, and delete the files that only they need. See `plan_expire`.
 
-        Tags, branches and consumers protect snapshots.
+        Tags, branches and consumers protect snapshots. Limits default to the table's options.
         """
-        return self.plan_expire(what, **limits).run()
+        return self.plan_expire(**vars(options)).run()
 
-    def plan_orphans(
-        self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None, deletes: bool = False
-    ) -> Planned[Orphans, tuple[int, int]]:
+    @takes(PlanOrphans)
+    def plan_orphans(self, options: PlanOrphans) -> Planned[Orphans, tuple[int, int]]:
         """Find files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than`.
 
         Ages are by the clock of the storage, or of this machine if the storage does not reveal its clock and `deletes`
         is False. `run` checks each file again, copies it to the directory `quarantine` if one is given, deletes it, and
-        returns the number of files and their bytes. `force`: allow less than a day, which is safe only while
-        no job writes.
+        returns the number of files and their bytes.
         """
         from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans
         from paimon_cli.read.time_travel import moment_of
 
-        context = self._with_storage_clock(is_required=deletes)
+        context = self._with_storage_clock(is_required=options.deletes)
         progress = self.runtime.new_progress()
-        found = search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress)
+        before = moment_of(options.older_than, context.clock.now_millis())
+        found = search_orphans(context, before, options.force, progress)
 
         def run() -> tuple[int, int]:
             with self.runtime.engine_running() as engine:
-                return clean_orphans(context, found, quarantine, engine, progress)
+                return clean_orphans(context, found, options.quarantine, engine, progress)
 
         return Planned(found, run)
 
-    def remove_orphans(self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None) -> tuple[int, int]:
-        """Delete orphans, after copying them to `quarantine` if given; returns their number and bytes. See `plan_orphans`."""
-        return self.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True).run()
+    @takes(RemoveOrphans)
+    def remove_orphans(self, options: RemoveOrphans) -> tuple[int, int]:
+        """Delete orphans; returns their number and bytes. See `plan_orphans`."""
+        return self.plan_orphans(**vars(options), deletes=True).run()
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
         """Orphans as rows. `explain`: include what each one probably is, such as a lost commit."""
@@ -308,15 +260,12 @@ class Maintenance(OpenedTable):
         target = find_target(self.context, str(to)).snapshot
         return Restoration(target, *plan_restore(self.context, target))
 
-    def plan_rescale(
-        self, buckets: int | None = None, *, partition: Partitions | None = None
-    ) -> Planned[RescalePlan, RescaleSummary]:
-        """Plan to rewrite the partitions whose bucket count is not `buckets` (default: the table's option)."""
+    @takes(RescaleOptions)
+    def plan_rescale(self, options: RescaleOptions) -> Planned[RescalePlan, RescaleSummary]:
+        """Plan to rewrite the partitions whose bucket count is another one."""
         from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 
-        if buckets is not None:
-            check_positive(buckets=buckets)
-        plan = plan_rescale(self.context, buckets, partition_list(partition))
+        plan = plan_rescale(self.context, options)
 
         def run() -> RescaleSummary:
             self.check_commit()
@@ -327,7 +276,8 @@ class Maintenance(OpenedTable):
 
         return Planned(plan, run)
 
-    def rescale(self, buckets: int | None = None, *, partition: Partitions | None = None) -> RescaleSummary:
+    @takes(RescaleOptions)
+    def rescale(self, options: RescaleOptions) -> RescaleSummary:
         """Rewrite the table with another bucket count in one commit, and change its bucket option.
 
         With `partition`, only those partitions are rewritten and the option stays as it is. Raises `Conflict` if
@@ -335,7 +285,7 @@ class Maintenance(OpenedTable):
         running keep the old count (`stale_files` of the result; `repair` moves the rows of such files).
         """
         self.check_commit()
-        return self.plan_rescale(buckets, partition=partition).run()
+        return self.plan_rescale(**vars(options)).run()
 
     def mark_done(self, partition: Partitions, *, actions: Sequence[str] = ()) -> list[MarkedPartition]:
         """Mark partitions as done, for jobs that wait for complete partitions.
@@ -353,54 +303,3 @@ class Maintenance(OpenedTable):
         named = partition_list(partition) if partition else ()
         planned = plan_marks(self.context, named, actions, of_catalog, hosts)
         return mark_done(self.context, planned, actions, of_catalog, hosts)
-
-
-def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
-    """Check and parse the options of a compaction. Raises `UsageError`."""
-    from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-    from paimon_cli.jobs.compact_request import MIN_MEMORY, CompactRequest, RoundLimits
-    from paimon_cli.options.choices import OnConflict
-    from paimon_cli.options.option_text import parse_duration, parse_size
-
-    check_names(options, CompactOptions)
-    on_conflict = options.get("on_conflict", OnConflict.RETRY)
-    idle_time, if_snapshot, memory = options.get("idle_time"), options.get("if_snapshot"), options.get("memory")
-    max_bytes, max_buckets = options.get("max_bytes"), options.get("max_buckets")
-    check_choice("strategy", strategy, (FULL_STRATEGY, MINOR_STRATEGY))
-    check_positive(if_snapshot=if_snapshot, max_buckets=max_buckets)
-    check_choice("on-conflict", on_conflict, (OnConflict.RETRY, OnConflict.SKIP, OnConflict.FAIL))
-    memory_bytes = None if memory is None else parse_size(memory)
-    if memory_bytes is not None and memory_bytes < MIN_MEMORY:
-        raise UsageError(f"--memory {memory} is too small", "a compaction needs at least 1 mb")
-    return CompactRequest(
-        strategy,
-        tuple(partition_list(options.get("partition"))),
-        tuple(bucket_list(options.get("bucket"))),
-        on_conflict,
-        RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets),
-        None if idle_time is None else parse_duration(idle_time),
-        if_snapshot,
-        memory_bytes,
-        order=_sort_order(strategy, options),
-    )
-
-
-def _sort_order(strategy: str, options: CompactOptions) -> SortOrder | None:
-    from paimon_cli.compact.compaction_plan import FULL_STRATEGY
-    from paimon_cli.write.sorted_write import ORDER, STRATEGIES, SortOrder
-
-    columns, curve = options.get("order_by"), options.get("order_strategy")
-    if curve is not None:
-        check_choice("order-strategy", curve, STRATEGIES)
-    if columns is None:
-        if curve is not None:
-            raise UsageError("--order-strategy without --order-by", "there are no columns to sort by", "add --order-by a,b")
-        return None
-    if strategy != FULL_STRATEGY or options.get("bucket") or options.get("idle_time") is not None:
-        raise UsageError(
-            "--order-by cannot be combined with --strategy minor, --bucket or --idle-time",
-            "all rows of a partition are sorted",
-            "choose partitions with --partition",
-        )
-    names = columns.split(",") if isinstance(columns, str) else columns
-    return SortOrder(tuple(name.strip() for name in names if name.strip()), curve or ORDER)

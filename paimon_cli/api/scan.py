@@ -10,8 +10,9 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import check_limit, check_positive, checks_arguments
+from paimon_cli.api.arguments import check_limit, checks_arguments
 from paimon_cli.errors import UsageError, importing
+from paimon_cli.requests.fields import check_positive
 
 if TYPE_CHECKING:
     import duckdb

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import Identity, check_choice, check_positive, checks_arguments
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import UsageError
-from paimon_cli.options.choices import CompactionMode, WriterOrder
+from paimon_cli.options.choices import CompactionMode
+from paimon_cli.requests.writing import StageCommitOptions, StageWatchOptions
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary, Together
     from paimon_cli.jobs.stage_watch import CheckpointDone
-    from paimon_cli.jobs.table_change import Shield
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
+
+
+class StageCommit(StageCommitOptions):
+    """The staged writes to commit, by their files."""
+
+    file: str | Sequence[str]
+
+
+class StageWatchCall(StageWatchOptions):
+    """The directory in which staged writes land."""
+
+    directory: str
+    _: KW_ONLY
+    on_checkpoint: Callable[[CheckpointDone], None] | None = None
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 @checks_arguments
@@ -69,21 +83,12 @@ class Stage:
         """The staged commit in a file. Raises `UsageError` if it belongs to another table."""
         return self._read(file).staged
 
-    def commit(
-        self,
-        file: str | Sequence[str],
-        *,
-        order: str = WriterOrder.REFUSE,
-        compact: str | None = None,
-        **identity: Unpack[Identity],
-    ) -> StageSummary:
+    @takes(StageCommit)
+    def commit(self, call: StageCommit) -> StageSummary:
         """Commit a staged write, or several in one snapshot; repeating the call commits nothing more.
 
-        - `order`: several writes with rows of the same bucket are numbered in the order `given`, so that later files win, or
-          they `refuse` to be committed together (`UsageError`).
-        - `compact`: whether to compact the buckets `after` the commit, as the triggers of the table ask, or `none`. Default as a
-          write does: `after`, or `none` for write-only tables.
-        - The `Identity` is the committer's; default that of a single write, or one that is derived from those of several.
+        `file`: that of the staged write, or several. The identity is the committer's; default that of a single write, or one that
+        is derived from those of several.
 
         After a `Conflict` the data files of a single write are deleted; several stay staged. Raises `Refused` if only some of
         them were committed before.
@@ -91,53 +96,30 @@ class Stage:
         from paimon_cli.jobs.stage_commit import Together
         from paimon_cli.jobs.table_change import identity_of
 
-        _check_choices(order, compact)
         self._table.check_commit()
-        writes = [self._read(name) for name in ([file] if isinstance(file, str) else file)]
+        writes = [self._read(name) for name in ([call.file] if isinstance(call.file, str) else call.file)]
         if not writes:
             raise UsageError("no stage file is named", "there is nothing to commit", "name the files of `write --stage`")
-        user, number = identity.get("commit_user"), identity.get("commit_id")
-        committer = None
+        user, number, committer = call.commit_user, call.commit_id, None
         if user is not None or number is not None:
             if user is None or number is None:
                 raise UsageError("--commit-user and --commit-id go together", "they identify the commit if it is repeated")
-            committer = identity_of(self._table.context, user, number, identity.get("assume_new", False))
+            committer = identity_of(self._table.context, user, number, call.assume_new)
         with self._table.runtime.engine_running() as engine:
-            return _commit(self._table, writes, Together(order, committer), compact, engine)
+            return _commit(self._table, writes, Together(call.order, committer), call.compact, engine)
 
-    def watch(
-        self,
-        directory: str,
-        *,
-        interval: str = "30 s",
-        max_rounds: int | None = None,
-        keep: bool = False,
-        order: str = WriterOrder.REFUSE,
-        compact: str | None = None,
-        on_checkpoint: Callable[[CheckpointDone], None] | None = None,
-        shield: Shield = nullcontext,
-    ) -> None:
+    @takes(StageWatchCall)
+    def watch(self, call: StageWatchCall) -> None:
         """Commit the stage files of this table that land in a directory, in rounds with a pause of `interval` between them, until
         interrupted or for `max_rounds`.
 
         Each file is a checkpoint; a subdirectory with a file `_SUCCESS` is one of several writers. They are committed once, in
         the order of names, and move to `done` (not if `keep`); those that can never be committed move to `failed`, and raise
         `PartialSuccess` at the end. Names that end in `.tmp`, or begin with `.` or `_`, are ignored. `on_checkpoint` receives
-        each checkpoint; `shield` holds signals back. `order`, `compact`: as for `commit`.
+        each checkpoint; `shield` holds signals back. `directory`: a path or URL.
         """
         table = self._table
-        watch_directory(
-            directory,
-            lambda name: table,
-            table.runtime,
-            interval=interval,
-            max_rounds=max_rounds,
-            keep=keep,
-            order=order,
-            compact=compact,
-            on_checkpoint=on_checkpoint,
-            shield=shield,
-        )
+        watch_directory(call, lambda name: table, table.runtime)
 
     def abort(self, file: str) -> int:
         """Delete the data files of a staged write; returns their number. Raises `Refused` if it has been committed."""
@@ -154,29 +136,14 @@ class Stage:
         return write
 
 
-def watch_directory(
-    directory: str,
-    opened: Callable[[str], OpenedTable],
-    runtime: Runtime,
-    *,
-    interval: str = "30 s",
-    max_rounds: int | None = None,
-    keep: bool = False,
-    order: str = WriterOrder.REFUSE,
-    compact: str | None = None,
-    on_checkpoint: Callable[[CheckpointDone], None] | None = None,
-    shield: Shield = nullcontext,
-) -> None:
+def watch_directory(call: StageWatchCall, opened: Callable[[str], OpenedTable], runtime: Runtime) -> None:
     """`Stage.watch` for stage files of several tables, which `opened` opens by name."""
     from paimon_cli.jobs.stage_commit import Together
     from paimon_cli.jobs.stage_job import check_stage
     from paimon_cli.jobs.stage_watch import LandingArea, StageWatch
-    from paimon_cli.options.option_text import parse_duration
     from paimon_cli.storage.injected import SystemClock
 
-    check_positive(max_rounds=max_rounds)
-    _check_choices(order, compact)
-    pause, tables = parse_duration(interval) / 1000, dict[str, OpenedTable]()
+    tables = dict[str, OpenedTable]()
     with runtime.engine_running() as engine:
 
         def prepare(writes: Sequence[StagedWrite]) -> Callable[[], StageSummary]:
@@ -191,18 +158,13 @@ def watch_directory(
             def commit() -> StageSummary:
                 for write in writes:
                     check_stage(table.context, write.file, write.staged)
-                return _commit(table, writes, Together(order), compact, engine)
+                return _commit(table, writes, Together(call.order), call.compact, engine)
 
             return commit
 
-        watch = StageWatch(LandingArea(directory), prepare, SystemClock(), on_checkpoint or (lambda done: None), keep, shield)
-        watch.run(pause, max_rounds)
-
-
-def _check_choices(order: str, compact: str | None) -> None:
-    check_choice("order", order, (WriterOrder.GIVEN, WriterOrder.REFUSE))
-    if compact is not None:
-        check_choice("compact", compact, (CompactionMode.NONE, CompactionMode.AFTER))
+        note = call.on_checkpoint or (lambda done: None)
+        watch = StageWatch(LandingArea(call.directory), prepare, SystemClock(), note, call.keep, call.shield)
+        watch.run((call.interval or 0) / 1000, call.max_rounds)
 
 
 def _commit(

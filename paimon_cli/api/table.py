@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import check_choice, check_limit, checks_arguments, option_texts
+from paimon_cli.api.arguments import check_limit, checks_arguments, option_texts
 from paimon_cli.api.definition import Names
 from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
@@ -22,6 +22,7 @@ from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_tab
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.requests.fields import check_choice
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:

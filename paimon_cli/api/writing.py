@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from datetime import date, datetime, time
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import (
-    Buckets,
-    Identity,
-    Partitions,
-    bucket_list,
-    check_choice,
-    check_names,
-    check_positive,
-    checks_arguments,
-    partition_list,
-)
-from paimon_cli.api.maintenance import Planned, compact_request
+from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
 from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
-from paimon_cli.options.choices import CompactionMode, ConflictCheck, OnError, OtherBuckets, values_of
+from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.selections import Partitions
+from paimon_cli.requests.writing import DeleteCall, Identity, TruncateCall, UpdateCall, WriteCall
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from paimon_cli.api.staging import Stage
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.engine import Engine, Progress
@@ -42,6 +33,23 @@ if TYPE_CHECKING:
 _WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 
 
+class TableWrite(WriteCall):
+    """A write of data into a table; `Table.write` says what can be given."""
+
+    data: Any
+    _: KW_ONLY
+    format: str | None = None
+    form: TextForm | None = None
+    timezone: str | None = None
+    on_written: Callable[[WriteSummary], None] | None = None
+
+
+class DropPartitionCall(Identity):
+    """The partitions to drop."""
+
+    partition: Partitions
+
+
 @checks_arguments
 class Writing(OpenedTable):
     """The methods of `Table` that change rows. Each makes one atomic commit, which can be repeated safely with an `Identity`.
@@ -50,114 +58,45 @@ class Writing(OpenedTable):
     `CommitUnknown` if the storage did not confirm whether the commit was published; nothing is deleted then.
     """
 
-    def write(
-        self,
-        data: Any,
-        *,
-        op: str = "upsert",
-        op_column: str | None = None,
-        overwrite: bool = False,
-        partition: Mapping[str, Any] | None = None,
-        allow_empty: bool = False,
-        on_error: str = OnError.FAIL,
-        missing_columns: str = "null",
-        bucket: Buckets | None = None,
-        other_buckets: str = OtherBuckets.REFUSE,
-        data_conflict_check: str | None = None,
-        read_snapshot: int | None = None,
-        stage: str | None = None,
-        compact: str | None = None,
-        parallelism: int | None = None,
-        format: str | None = None,
-        form: TextForm | None = None,
-        timezone: str | None = None,
-        on_written: Callable[[WriteSummary], None] | None = None,
-        **identity: Unpack[Identity],
-    ) -> WriteSummary:
+    @takes(TableWrite)
+    def write(self, call: TableWrite) -> WriteSummary:
         """Write rows in one commit.
 
-        `data`: an Arrow table, one or more record batches, a pandas or polars frame (anything with `__arrow_c_stream__`); or
+        - `data`: an Arrow table, one or more record batches, a pandas or polars frame (anything with `__arrow_c_stream__`); or
         paths of files, another table at its latest snapshot, or a scan (`Table.scan`), which are streamed and need not fit in
         memory. Columns are matched by name.
-
-        - `op`: `upsert` inserts or replaces rows; `delete` deletes the rows with the same keys. `op_column` instead
-        names an input column with the row kind of each row: +I, +U, -U or -D.
-        - `overwrite`: replace the existing rows of the partitions that get rows, or of `partition`. Data without rows is an error
-          unless `allow_empty`.
-        - `on_error`: what to do with rows that do not fit the table: `fail`, `skip`, or the path of a file for the bad cells.
-          `missing_columns`: `null` or `error`. `timezone`: for times without an offset in columns
-          WITH LOCAL TIME ZONE, and for times with one in other columns.
-        - `bucket`: the buckets that this writer owns, in a table with a fixed number of them; for one writer per bucket across
-          processes. Rows of `other_buckets` are an error (`refuse`), or left out and counted (`skip`).
-        - `data_conflict_check`: `partition`, `bucket`, `range`, `key` or `off`: which other commits since `read_snapshot` raise
-          `DataConflict`.
-        - `compact`: `inline`, `async`, `after` the commit, or `none`. Default `inline`, or `none` for write-only tables.
-        - `stage`: a file. Write only the data files; `table.stage.commit(file)` commits them.
-        - `format`: of files, default by extension. `form`: a `TextForm` for CSV and JSON.
+        - `format`: of files, default by extension. `form`: a `TextForm` for CSV and JSON. `timezone`: for times without an
+        offset in columns WITH LOCAL TIME ZONE, and for times with one in other columns.
         - `on_written`: called with the summary when the rows are committed or staged, before a compaction `after` the commit.
 
         Raises `BadInput` for rows that do not fit.
         """
-        check_positive(parallelism=parallelism)
-        check_choice("missing-columns", missing_columns, ("null", "error"))
-        check_choice("other-buckets", other_buckets, values_of(OtherBuckets))
-        if compact is not None:
-            check_choice("compact", compact, values_of(CompactionMode))
-        if stage is not None and compact not in (None, CompactionMode.NONE):
-            raise UsageError(
-                f"--stage cannot be combined with --compact {compact}", "a staged write has nothing to compact before its commit"
-            )
-        if partition is not None and not overwrite:
-            raise UsageError(
-                "--partition needs --overwrite", "otherwise each row goes to the partition of its own values", "add --overwrite"
-            )
-        checked = self.with_check(data_conflict_check)
+        checked = self.with_check(call.data_conflict_check)
         checked.check_commit()
-        checked._check_compact(compact, values_of(CompactionMode))
-        options = checked.context.options
-        if read_snapshot is not None and options.commit_data_conflict_check == ConflictCheck.OFF:
+        checked._check_compact(call.compact)
+        if call.read_snapshot is not None and checked.context.options.commit_data_conflict_check == ConflictCheck.OFF:
             self.runtime.warn("--read-snapshot has no effect while the data conflict check is off")
         from paimon_cli.jobs.table_rows import TableRows
         from paimon_cli.jobs.write_request import WriteRequest
 
-        source = row_source(data, format, form, timezone, self)
+        source, read_snapshot = row_source(call.data, call.format, call.form, call.timezone, self), call.read_snapshot
         if read_snapshot is None and isinstance(source, TableRows) and source.is_of(self.context.layout):
             read_snapshot = source.snapshot_id or 0
-        request = WriteRequest(
-            source,
-            op=op,
-            op_column=op_column,
-            overwrite=overwrite,
-            static_partition=partition_list(partition)[0] if partition is not None else None,
-            read_snapshot=read_snapshot,
-            parallelism=parallelism,
-            compaction=CompactionMode.NONE if compact == CompactionMode.AFTER else compact or CompactionMode.INLINE,
-            missing_are_null=missing_columns == "null",
-            on_error=on_error.lower() if on_error.lower() in (OnError.FAIL, OnError.SKIP) else on_error,
-            allow_empty=allow_empty,
-            buckets=None if bucket is None else tuple(bucket_list(bucket)),
-            other_buckets=other_buckets,
-            **identity,
-        )
-        if stage is not None:
-            summary = checked.stage.write(request, stage)
-            if on_written is not None:
-                on_written(summary)
+        request = WriteRequest.of(call, source=source, read_snapshot=read_snapshot)
+        if call.stage is not None:
+            summary = checked.stage.write(request, call.stage)
+            if call.on_written is not None:
+                call.on_written(summary)
             return summary
-        return checked._write(request, compact == CompactionMode.AFTER, on_written)
+        return checked._write(request, call.on_written)
 
-    def _check_compact(self, compact: str | None, choices: Sequence[str]) -> None:
-        """Raise `UsageError` for a way of compacting that is not among the choices, or that the table does not allow."""
-        if compact is None:
-            return
-        check_choice("compact", compact, choices)
+    def _check_compact(self, compact: str | None) -> None:
+        """Raise `UsageError` for a way of compacting that the table does not allow."""
         if compact in (CompactionMode.INLINE, CompactionMode.ASYNC) and self.context.options.write_only:
             why = "write-only tables leave compaction to a dedicated job"
             raise UsageError(f"--compact {compact} on a write-only table", why, "use --compact after")
 
-    def _write(
-        self, request: WriteRequest, compact_after: bool, on_written: Callable[[WriteSummary], None] | None
-    ) -> WriteSummary:
+    def _write(self, request: WriteRequest, on_written: Callable[[WriteSummary], None] | None) -> WriteSummary:
         from paimon_cli.jobs.write_job import run_write
 
         progress = self.runtime.new_progress()
@@ -165,7 +104,7 @@ class Writing(OpenedTable):
             summary = run_write(self.context, request, engine, progress)
             if on_written is not None:
                 on_written(summary)
-            if compact_after and summary.touched:
+            if request.compact == CompactionMode.AFTER and summary.touched:
                 summary = self._compacted(summary, engine, progress)
         self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
@@ -173,9 +112,10 @@ class Writing(OpenedTable):
     def _compacted(self, written: WriteSummary, engine: Engine, progress: Progress) -> WriteSummary:
         """The summary with that of a compaction of the written buckets. Raises `PartialSuccess` if the compaction fails."""
         from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compact_request import CompactRequest
         from paimon_cli.jobs.due_compaction import waiting_after
 
-        minor = compact_request("minor", {"bucket": sorted({bucket for _, bucket in written.touched})})
+        minor = CompactRequest("minor", bucket=sorted({bucket for _, bucket in written.touched}))
         try:
             compacted = run_compact(self.context, minor, engine, progress)
         except PaimonError as error:
@@ -207,58 +147,28 @@ class Writing(OpenedTable):
         check_choice(DATA_CONFLICT_CHECK, granularity, DATA_CONFLICT_CHECKS)
         return self.with_options({DATA_CONFLICT_CHECK: granularity})
 
-    def update(
-        self,
-        set: str | Sequence[str] | Mapping[str, Any],
-        where: str,
-        *,
-        max_attempts: int = 100,
-        data_conflict_check: str | None = None,
-        compact: str | None = None,
-        **identity: Unpack[Identity],
-    ) -> UpdateSummary:
+    @takes(UpdateCall)
+    def update(self, call: UpdateCall) -> UpdateSummary:
         """Change the rows that match a condition, in one commit; start again if another commit changes the same buckets.
 
-        `set`: `"points = points + 1"`, a list of such assignments, or a mapping of columns to values: texts are SQL
-        expressions, so that a text literal is written as `"'open'"`; numbers, booleans, dates, times, bytes and None
-        are themselves. `compact`: `inline`, `after` the commit, or `none`; default `inline`, or `none` for write-only tables.
         Raises `Conflict` after `max_attempts`.
         """
-        texts = tuple(_assignments(set))
+        texts = tuple(_assignments(call.set))
         if not texts:
             raise UsageError("nothing to set", "update needs at least one column", 'such as {"points": "points + 1"}')
-        return self._update(texts, where, max_attempts, data_conflict_check, compact, identity)
+        return self._update(texts, call)
 
-    def delete(
-        self,
-        where: str,
-        *,
-        max_attempts: int = 100,
-        data_conflict_check: str | None = None,
-        compact: str | None = None,
-        **identity: Unpack[Identity],
-    ) -> UpdateSummary:
-        """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets.
+    @takes(DeleteCall)
+    def delete(self, call: DeleteCall) -> UpdateSummary:
+        """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets."""
+        return self._update((), call)
 
-        `compact`: as for `update`.
-        """
-        return self._update((), where, max_attempts, data_conflict_check, compact, identity)
-
-    def _update(
-        self,
-        assignments: tuple[str, ...],
-        where: str,
-        max_attempts: int,
-        data_conflict_check: str | None,
-        compact: str | None,
-        identity: Identity,
-    ) -> UpdateSummary:
+    def _update(self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall) -> UpdateSummary:
         from paimon_cli.jobs.update_job import UpdateRequest, run_update
         from paimon_cli.sql.predicate import parse_predicate
 
-        check_positive(max_attempts=max_attempts)
-        checked = self.with_check(data_conflict_check)
-        checked._check_compact(compact, (CompactionMode.NONE, CompactionMode.INLINE, CompactionMode.AFTER))
+        checked = self.with_check(call.data_conflict_check)
+        checked._check_compact(call.compact)
         if checked.context.mode.has_keys and checked.context.given.get(DATA_CONFLICT_CHECK, "").lower() == ConflictCheck.OFF:
             raise UsageError(
                 "update and delete always run with the data conflict check",
@@ -266,26 +176,23 @@ class Writing(OpenedTable):
                 "remove the option, or use partition, bucket, range or key",
             )
         checked.check_commit()
-        request = UpdateRequest(
-            where, assignments, max_attempts=max_attempts, compaction=compact or CompactionMode.INLINE, **identity
-        )
-        for warning in parse_predicate(where, checked.context.schema).warnings:
+        for warning in parse_predicate(call.where, checked.context.schema).warnings:
             self.runtime.warn(warning)
+        request = UpdateRequest.of(call, assignments=assignments)
         with self.runtime.engine_running() as engine:
             summary = run_update(checked.context, request, engine, self.runtime.new_progress())
         self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
 
-    def plan_truncate(self, *, partition: Partitions | None = None, **identity: Unpack[Identity]) -> Planned[Dropped, Dropped]:
+    @takes(TruncateCall)
+    def plan_truncate(self, call: TruncateCall) -> Planned[Dropped, Dropped]:
         """Plan to delete all rows of partitions, or of the whole table; the plan counts them."""
         from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
         from paimon_cli.jobs.table_change import identity_of
 
-        check_names(identity, Identity)
         self.check_call()
-        context, chosen = self.context, partition_list(partition)
-        user, number = identity.get("commit_user"), identity.get("commit_id")
-        commit = identity_of(context, user, number, identity.get("assume_new", False))
+        context, chosen = self.context, call.partition or ()
+        commit = identity_of(context, call.commit_user, call.commit_id, call.assume_new)
         plan = plan_drop(context, chosen, commit)
 
         def run() -> Dropped:
@@ -294,15 +201,19 @@ class Writing(OpenedTable):
 
         return Planned(plan, run)
 
-    def truncate(self, **identity: Unpack[Identity]) -> Dropped:
+    @takes(Identity)
+    def truncate(self, identity: Identity) -> Dropped:
         """Delete all rows in one commit. Older snapshots keep them until they expire."""
-        return self.plan_truncate(**identity).run()
+        return self.plan_truncate(**vars(identity)).run()
 
-    def drop_partition(self, partition: Partitions, **identity: Unpack[Identity]) -> Dropped:
-        """Delete all rows of partitions in one commit; some of the keys select all matching partitions."""
-        if not partition:
+    @takes(DropPartitionCall)
+    def drop_partition(self, call: DropPartitionCall) -> Dropped:
+        """Delete all rows of partitions in one commit. `partition`: such as `{"dt": "2026-11-20"}`, or a list of these; some of
+        the keys select all matching partitions.
+        """
+        if not call.partition:
             raise UsageError("no partition to drop", "all rows would be deleted", "name a partition, or use truncate")
-        return self.plan_truncate(partition=partition, **identity).run()
+        return self.plan_truncate(**vars(call)).run()
 
     @property
     def stage(self) -> Stage:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -21,11 +21,12 @@ from paimon_cli.cli.parameters import (
     CommonOptions,
     EngineName,
     EngineOptions,
+    Given,
     Output,
     TextOptions,
+    given_of,
     option,
     options_of,
-    split_pairs,
 )
 from paimon_cli.cli.results import NAMES, View, carried_out, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
@@ -33,6 +34,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.metastore.settings import PROFILE
 from paimon_cli.options.option_text import names
+from paimon_cli.requests.selections import split_pairs
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.injected import NoTrace
 from paimon_cli.storage.injected import Trace as StepsTrace
@@ -188,7 +190,8 @@ def command(
     A dry run ends in the command that carries it out, unless the function returns False because there is nothing to do.
 
     `runs_jobs` adds the options of the engine, `reads_files` those of text input. A parameter whose type is a dataclass
-    adds the options that the dataclass declares. A command with a parameter `table` or `tables`, or in a group with one
+    adds the options that the dataclass declares; `options: Annotated[Given, CompactTables]` adds those of a request, and takes
+    the given ones as keywords for the library. A command with a parameter `table` or `tables`, or in a group with one
     (`context`), also has `--branch`. `keeps_options`: `--option` is stored in the table, so the command checks it itself.
     """
 
@@ -207,6 +210,7 @@ def _with_shared_options(
 ) -> Callable[..., None]:
     declared = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     bundles: dict[str, Any] = {parameter.name: parameter.annotation for parameter in declared if _is_bundle(parameter)}
+    requests = {parameter.name: request for parameter in declared if (request := _request_of(parameter)) is not None}
     own = [expanded for parameter in declared for expanded in _expanded(parameter)]
     shared = [*(_OF_INPUT if reads_files else []), option("output", output, OutputFormat.TABLE), *options_of(CommonOptions)]
     shared += [_BRANCH] if any(parameter.name in _NAMES_A_TABLE for parameter in own) else []
@@ -218,6 +222,8 @@ def _with_shared_options(
         context = given.pop("context", None)
         if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
             raise UsageError("--branch needs a table", "a branch belongs to a table", "name a TABLE")
+        for name, request in requests.items():
+            values[name] = given_of(request, values)
         for name, bundle in bundles.items():
             values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
@@ -244,7 +250,15 @@ def _with_shared_options(
 
 
 def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    if (request := _request_of(parameter)) is not None:
+        return options_of(request)
     return options_of(parameter.annotation) if _is_bundle(parameter) else [parameter]
+
+
+def _request_of(parameter: inspect.Parameter) -> type | None:
+    """The request whose given options the parameter takes."""
+    of_type, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
+    return notes[0] if of_type == Given else None
 
 
 def _in_paragraphs(function: Function) -> str:

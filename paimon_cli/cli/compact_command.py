@@ -5,152 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, part_of
 from paimon_cli.cli.results import note_waiting, say
 from paimon_cli.errors import PaimonError, UsageError
-from paimon_cli.options.option_text import split_buckets
+from paimon_cli.requests.compaction import SERVICE, CompactTables, PlanOfTables, ServiceOptions
+from paimon_cli.requests.fields import flag
 
 if TYPE_CHECKING:
+    from paimon_cli.api.catalog import Catalog
     from paimon_cli.jobs.compaction_service import TableRound
 
 commands = top_level()
-_of_service = partial(typer.Option, rich_help_panel="Service")
-_limit = partial(typer.Option, rich_help_panel="Limits")
+_of_service = partial(typer.Option, rich_help_panel=SERVICE)
 
 
 @dataclass(frozen=True)
-class Targets:
-    """Options that choose the tables to compact."""
+class Monitoring:
+    """Options for how the compaction service, or a single run, is watched."""
 
-    tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)
-    ] = None
-    database: Annotated[
-        list[str] | None,
-        typer.Option("--database", metavar="DB", help="Compact all tables of this database instead; repeatable."),
-    ] = None
-    all_tables: Annotated[
-        bool,
-        typer.Option("--all-tables", help="Compact all tables of the warehouse; the default of --watch without TABLE."),
-    ] = False
-    include: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--include",
-            metavar="RE",
-            help="With --database or --all-tables: only tables whose full name matches this regular expression; repeatable.",
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", metavar="RE", help="Leave out tables whose full name matches; repeatable."),
-    ] = None
-    dedicated: Annotated[
-        bool,
-        typer.Option("--dedicated", help="This job should be the only compactor: warn if writers may compact too."),
-    ] = False
-
-
-@dataclass(frozen=True)
-class StrategyOptions:
-    """Options for how each table is compacted."""
-
-    strategy: Annotated[
-        Literal["full", "minor"] | None,
-        typer.Option(
-            "--strategy",
-            help="full: merge everything into the top level (default); minor: what the triggers pick (default with --watch).",
-        ),
-    ] = None
-    order_by: Annotated[
-        str | None,
-        typer.Option(
-            "--order-by",
-            metavar="COLUMNS",
-            help="Sort all rows of an append table without buckets by these columns, partition by partition.",
-        ),
-    ] = None
-    order_strategy: Annotated[
-        Literal["order", "zorder", "hilbert"] | None,
-        typer.Option(
-            "--order-strategy",
-            help="order: by one column after the other (default); zorder, hilbert: along a curve, so that filters on each of the "
-            "columns skip files.",
-        ),
-    ] = None
-    partition: Partitions = None
-    bucket: Buckets = None
-    idle_time: Annotated[
-        str | None,
-        typer.Option(
-            "--idle-time",
-            metavar="TIME",
-            help="Fully compact partitions without new data for this long; compact the others by --strategy minor, or with full "
-            "not at all.",
-        ),
-    ] = None
-    on_conflict: Annotated[
-        Literal["retry", "skip", "fail"],
-        typer.Option(
-            "--on-conflict",
-            help="If another job has compacted a bucket in the meantime: plan it again, skip it (exit 9), or stop (exit 5). "
-            "Other buckets are committed.",
-        ),
-    ] = "retry"
-
-
-@dataclass(frozen=True)
-class LimitOptions:
-    """Options that limit memory and the size of a round."""
-
-    memory: Annotated[str | None, _limit("--memory", metavar="SIZE", help="Memory for all concurrent merges of one process.")] = (
-        None
-    )
-    max_bytes: Annotated[
-        str | None, _limit("--max-bytes", metavar="SIZE", help="Read at most this much per table and round.")
-    ] = None
-    max_buckets: Annotated[
-        int | None, _limit("--max-buckets", metavar="N", min=1, help="Compact at most N buckets per table and round.")
-    ] = None
-
-
-@dataclass(frozen=True)
-class ServiceOptions:
-    """Options of the compaction service: how long it runs, its other work, and its monitoring."""
-
-    watch: Annotated[
-        bool,
-        _of_service(
-            "--watch",
-            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; a running compaction is cancelled, but "
-            "small ones and a running commit are finished.",
-        ),
-    ] = False
-    interval: Annotated[str | None, _of_service("--interval", metavar="TIME", help="Pause between rounds; default 10 s.")] = None
-    max_rounds: Annotated[int | None, _of_service("--max-rounds", metavar="N", min=1, help="Stop after N rounds.")] = None
-    lease: Annotated[
-        str | None,
-        _of_service(
-            "--lease",
-            metavar="TIME",
-            help="Share the work with other services: each compacts a table only while it holds the table's lease, and takes "
-            "over leases that were not renewed for this time; default 1 min. 0s: no leases.",
-        ),
-    ] = None
-    expire: Annotated[
-        bool,
-        _of_service("--expire", help="Also expire the snapshots of changed tables, by the tables' own options."),
-    ] = False
-    orphans_every: Annotated[
-        str | None,
-        _of_service("--orphans-every", metavar="TIME", help="Also delete orphans older than a day, this often for each table."),
-    ] = None
     metrics_listen: Annotated[
         str | None,
         _of_service(
@@ -168,65 +46,38 @@ class ServiceOptions:
         _of_service("--log-format", help="Lines of text on stderr, or one JSON object per line."),
     ] = "text"
 
-    def check(self) -> None:
-        """Raise `UsageError` for invalid options, even if no service is started."""
-        from paimon_cli.options.option_text import parse_duration
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a run without --watch needs a log or metrics."""
+        return self.log_format != "text" or self.metrics_file is not None
 
-        for time in (self.interval, self.lease, self.orphans_every):
-            if time is not None:
-                parse_duration(time)
-        if self.orphans_every is not None and not parse_duration(self.orphans_every):
-            raise UsageError("--orphans-every 0", "the service would do nothing else", "use a longer time, such as 1d")
+    def check(self, watch: bool, service: Given) -> None:
+        """Raise `UsageError` for options that need a service, which is not started."""
         if self.metrics_listen is not None:
             from paimon_cli.jobs.service_metrics import parse_address
 
             parse_address(self.metrics_listen)
-        if self.watch:
-            return
-        given = {
-            "--interval": self.interval,
-            "--max-rounds": self.max_rounds,
-            "--lease": self.lease,
-            "--expire": self.expire,
-            "--orphans-every": self.orphans_every,
-            "--metrics-listen": self.metrics_listen,
-        }
-        for name in (name for name, value in given.items() if value):
-            raise UsageError(f"{name} needs --watch", "only the service does this", "add --watch")
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a run without --watch needs neither a log nor metrics."""
-        return self.log_format == "text" and self.metrics_file is None
-
-    @property
-    def rounds(self) -> dict[str, Any]:
-        """The given options of `Catalog.watch`."""
-        names = ("interval", "max_rounds", "lease", "expire", "orphans_every")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        of_service = [*service, *(["metrics_listen"] if self.metrics_listen is not None else [])]
+        for name in () if watch else of_service:
+            raise UsageError(f"{flag(name)} needs --watch", "only the service does this", "add --watch")
 
 
 @command(commands, "compact", runs_jobs=True)
 def compact(
     call: Call,
     *,
-    targets: Targets,
-    compaction: StrategyOptions,
+    options: Annotated[Given, CompactTables],
     dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be compacted, and why.")] = False,
-    if_snapshot: Annotated[
-        int | None,
-        typer.Option(
-            "--if-snapshot",
-            metavar="ID",
-            min=1,
-            help="Carry out the plan that --dry-run showed at this snapshot; exit with 5 if its files were replaced since.",
+    watch: Annotated[
+        bool,
+        _of_service(
+            "--watch",
+            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; a running compaction is cancelled, but "
+            "small ones and a running commit are finished.",
         ),
-    ] = None,
-    service: ServiceOptions,
-    limits: LimitOptions,
-    parallelism: Annotated[
-        int | None, _limit("--parallelism", metavar="N", min=1, help="Compact at most N buckets at the same time.")
-    ] = None,
+    ] = False,
+    service: Annotated[Given, ServiceOptions],
+    monitoring: Monitoring,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> bool | None:
     """Compact tables: merge sorted runs and drop rows that newer ones replace.
@@ -239,57 +90,48 @@ def compact(
     """
     from paimon_cli.jobs.process import StopSignals
 
-    service.check()
-    watch = service.watch
-    if watch and compaction.order_by is not None:
-        raise UsageError("--watch cannot be combined with --order-by", "every round would sort all rows again")
-    if watch and (dry_run or if_snapshot is not None):
+    monitoring.check(watch, service)
+    if watch and dry_run:
         raise UsageError("--watch cannot be combined with --dry-run or --if-snapshot", "every round makes its own plan")
-    tables: dict[str, Any] = {name: value for name, value in vars(targets).items() if value is not None}
-    tables["all_tables"] = targets.all_tables or (watch and not targets.tables and not targets.database)
-    settings: dict[str, Any] = {
-        **vars(compaction),
-        **vars(limits),
-        "strategy": compaction.strategy or ("minor" if watch else "full"),
-        "partition": split_partitions(compaction.partition),
-        "bucket": split_buckets(compaction.bucket),
-        "if_snapshot": if_snapshot,
-    }
+    if watch and not options.get("tables") and not options.get("database"):
+        options["all_tables"] = True
     catalog = call.catalog(allow_unsafe_commit)
     if dry_run:
-        from paimon_cli.cli.compact_view import show_plan, show_plans_to_programs
-
-        dedicated = tables.pop("dedicated")
-        planned, has_work, failure = [], False, None
-        try:
-            for table, plan in catalog.plan_compaction(**tables, **settings):
-                if call.is_for_people:
-                    show_plan(call, table, plan, settings["strategy"], dedicated)
-                else:
-                    planned.append((table, plan))
-                has_work |= plan.has_work
-        except PaimonError as error:
-            failure = error
-        if not call.is_for_people and (planned or failure is None):
-            show_plans_to_programs(call, planned, single=len(targets.tables or ()) == 1)
-        if failure is not None:
-            raise failure
-        return has_work
-    if not watch and service.is_plain:
+        return _show_plans(call, catalog, options)
+    is_single = bool(options.get("tables"))
+    if not watch and not monitoring.is_wanted:
         with StopSignals() as signals:
-            once = partial(catalog.compact, **tables, **settings, parallelism=parallelism, shield=signals.shield)
-            _compact_and_show(call, once, single=bool(targets.tables))
+            _compact_and_show(call, partial(catalog.compact, **options, shield=signals.shield), single=is_single)
         return None
     from paimon_cli.cli.compact_watch import Outlook, run_once, run_service
 
-    outlook = Outlook(service.log_format, service.metrics_listen, service.metrics_file)
+    outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file)
     if watch:
-        start = partial(catalog.watch, **tables, **settings, **service.rounds, parallelism=parallelism)
-        run_service(call, outlook, catalog, start)
+        run_service(call, outlook, catalog, partial(catalog.watch, **options, **service))
     else:
-        once = partial(catalog.compact, **tables, **settings, parallelism=parallelism)
-        run_once(outlook, catalog, once, partial(_compact_and_show, call, single=bool(targets.tables)))
+        run_once(outlook, catalog, partial(catalog.compact, **options), partial(_compact_and_show, call, single=is_single))
     return None
+
+
+def _show_plans(call: Call, catalog: Catalog, options: Given) -> bool:
+    """Show the plan of each table; returns whether there is work. Raises the failures at the end."""
+    from paimon_cli.cli.compact_view import show_plan, show_plans_to_programs
+
+    planned, has_work, failure = [], False, None
+    try:
+        for table, plan in catalog.plan_compaction(**part_of(PlanOfTables, options)):
+            if call.is_for_people:
+                show_plan(call, table, plan, options.get("strategy", "full"), options.get("dedicated", False))
+            else:
+                planned.append((table, plan))
+            has_work |= plan.has_work
+    except PaimonError as error:
+        failure = error
+    if not call.is_for_people and (planned or failure is None):
+        show_plans_to_programs(call, planned, single=len(options.get("tables", ())) == 1)
+    if failure is not None:
+        raise failure
+    return has_work
 
 
 def _compact_and_show(call: Call, compact: Callable[..., list[TableRound]], *, single: bool) -> None:

@@ -113,8 +113,8 @@ def _metastore(context: Any) -> Metastore:
 
 def _options(context: Any) -> dict[str, str]:
     """The options on the command line so far, with the profile of the catalog."""
-    from paimon_cli.cli.parameters import split_pairs
     from paimon_cli.metastore.settings import PROFILE
+    from paimon_cli.requests.selections import split_pairs
 
     profile = _given(context, "profile")
     return split_pairs(_given(context, "option"), "--option") | ({} if profile is None else {PROFILE: profile})

@@ -10,8 +10,10 @@ import typer
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, warn
+from paimon_cli.requests.selections import split_partitions
+from paimon_cli.requests.writing import Identity
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -32,7 +34,7 @@ def truncate(
     dry_run: DryRun = False,
     yes: Yes = False,
     *,
-    identity: IdentityOptions,
+    identity: Annotated[Given, Identity],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> bool:
     """Delete all rows in one commit. Older snapshots keep them until they expire.
@@ -57,7 +59,7 @@ def drop_partition(
     dry_run: DryRun = False,
     yes: Yes = False,
     *,
-    identity: IdentityOptions,
+    identity: Annotated[Given, Identity],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> bool:
     """Delete all rows of partitions in one commit. Older snapshots keep them until they expire.
@@ -76,12 +78,12 @@ def _drop(
     partitions: list[dict[str, str]] | None,
     dry_run: bool,
     yes: bool,
-    identity: IdentityOptions,
+    identity: Given,
     allow_unsafe_commit: bool,
 ) -> bool:
     """Whether there are files to drop."""
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
-    planned = opened.plan_truncate(partition=partitions, **vars(identity))
+    planned = opened.plan_truncate(partition=partitions, **identity)
     plan = planned.plan
     if plan.files and not dry_run:
         confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import COUNT, SIZE, Kind, confirm, counted, human_size
+from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -36,25 +37,8 @@ commands = top_level()
 def expire(
     call: Call,
     table: TableName,
-    what: Annotated[
-        Literal["snapshots", "partitions", "changelogs", "tags", "consumers"], typer.Option("--what", help="What to expire.")
-    ] = "snapshots",
-    retain_max: Annotated[
-        int | None,
-        typer.Option("--retain-max", metavar="N", min=1, help="Keep at most the newest N, regardless of age."),
-    ] = None,
-    retain_min: Annotated[
-        int | None, typer.Option("--retain-min", metavar="N", min=1, help="Keep at least the newest N, regardless of age.")
-    ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="AGE|TIME",
-            help="Expire only items older than this, such as 1d, 12 h or 2024-01-31T12:00:00Z.",
-        ),
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Expire at most N in this run.")] = None,
+    *,
+    options: Annotated[Given, ExpireOptions],
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -69,9 +53,9 @@ def expire(
     paimon-cli expire ./wh/shop.db/orders --older-than 7d --retain-min 2 --yes
     """
     opened = call.open(table, allow_unsafe_commit)
-    if what == "partitions" and not dry_run:
+    if options.get("what") == "partitions" and not dry_run:
         opened.check_commit()
-    planned = opened.plan_expire(what, retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
+    planned = opened.plan_expire(**options)
     expiry = planned.plan
     if dry_run:
         show_files_to_delete(call, opened.name, opened.url, "ExpiryPlan", planned.files(), _due(expiry))
@@ -79,7 +63,7 @@ def expire(
     if expiry.names and not yes:
         confirm(f"{_due(expiry)}{_with_files(planned.files())} will be deleted", yes)
     done = planned.run()
-    shape = [replace(c, kind=IDS) if c.name == "removed" and what in NUMBERED else c for c in columns_of(type(done))]
+    shape = [replace(c, kind=IDS) if c.name == "removed" and done.what in NUMBERED else c for c in columns_of(type(done))]
     call.show(Item("ExpirySummary", opened.name, done, shape), _summary_text(done))
     return bool(expiry.names)
 
@@ -127,17 +111,11 @@ ORPHAN_SUMMARY = (Column("files", "Files", COUNT), Column("size", "Size", SIZE),
 orphans = group("Files that no snapshot, tag, branch or changelog refers to.")
 
 
-OlderThan = Annotated[
-    str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last modified before this: 1d, 12 h, 2024-01-31.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Allow --older-than to be less than a day; only safe while no job writes.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Explain what each file probably is.")]
 
 
 @command(orphans, "ls")
-def list_orphans(
-    call: Call, table: TableName, older_than: OlderThan = "1d", force: Force = False, explain: Explain = False
-) -> None:
+def list_orphans(call: Call, table: TableName, *, options: Annotated[Given, OrphanOptions], explain: Explain = False) -> None:
     """List orphans; --explain shows what each one probably is, such as a lost commit.
 
     File ages are measured by the clock of the storage, which a probe file in the table's directory reveals; it is removed
@@ -148,7 +126,7 @@ def list_orphans(
     paimon-cli orphans ls ./wh/shop.db/orders --older-than 2d -o csv
     """
     opened = call.open(table)
-    found = opened.plan_orphans(older_than=older_than, force=force).plan
+    found = opened.plan_orphans(**options).plan
     _show(call, opened, found, explain, "")
 
 
@@ -156,12 +134,9 @@ def list_orphans(
 def remove(
     call: Call,
     table: TableName,
-    older_than: OlderThan = "1d",
+    *,
     apply: Annotated[bool, typer.Option("--apply", help="Delete the files; by default they are only listed.")] = False,
-    quarantine: Annotated[
-        str | None, typer.Option("--quarantine", metavar="DIR", help="Copy the files to this directory first.")
-    ] = None,
-    force: Force = False,
+    options: Annotated[Given, RemoveOrphans],
     explain: Explain = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -174,11 +149,11 @@ def remove(
     """
     opened = call.open(table)
     if not apply or dry_run:
-        found = opened.plan_orphans(older_than=older_than, force=force).plan
+        found = opened.plan_orphans(**options).plan
         _show(call, opened, found, explain, "; nothing was changed (dry run)")
         return bool(found.files)
-    planned = opened.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True)
-    found = planned.plan
+    planned = opened.plan_orphans(**options, deletes=True)
+    found, quarantine = planned.plan, options.get("quarantine")
     confirm(f"{_headline(found)} will be deleted", yes or not found.files)
     files, size = planned.run()
     kept = f", copies in {quarantine}" if quarantine and files else ""

@@ -12,10 +12,11 @@ import typer
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable, split_partitions
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable
 from paimon_cli.cli.results import counted, human_size
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import did_you_mean, split_buckets
+from paimon_cli.requests.selections import split_partitions
 
 manifests = group("Manifests of a snapshot: which files they add and delete.")
 files = group("Data files of a snapshot, with levels, keys and sequence numbers.")

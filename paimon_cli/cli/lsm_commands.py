@@ -13,12 +13,13 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_pairs, split_partitions
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName
 from paimon_cli.cli.results import TIME, counted, human_size, printable, say
 from paimon_cli.cli.terminal import paged
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.option_text import split_buckets
+from paimon_cli.requests.selections import split_pairs, split_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

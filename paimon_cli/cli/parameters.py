@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
-from collections.abc import Iterable
+import typing
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated, Any, Literal, get_type_hints
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from paimon_cli.cli.output import OutputFormat
-from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import Declared, Option, Request, declared, flag
 
 COMMON_PANEL, COMMIT_PANEL = "Common", "Commit"
 _common = partial(typer.Option, rich_help_panel=COMMON_PANEL)
@@ -53,16 +53,6 @@ Partitions = Annotated[
 ]
 Buckets = Annotated[
     list[str] | None, typer.Option("--bucket", metavar="N[-M][,...]", help="Only these buckets, such as 7 or 0-999; repeatable.")
-]
-
-DataConflictCheck = Annotated[
-    ConflictGranularity | None,
-    _of_commit(
-        "--data-conflict-check",
-        help="Exit with 5 if another commit wrote to the same partition, bucket, key range of a bucket, or key since the rows "
-        "were read; default the table's option.",
-        show_default=False,
-    ),
 ]
 
 
@@ -126,32 +116,6 @@ class EngineOptions:
         _of_job(
             "--print-spark-submit",
             help="Only print the spark-submit command that runs this on --master, such as yarn or k8s://URL.",
-        ),
-    ] = False
-
-
-@dataclass(frozen=True)
-class IdentityOptions:
-    """The identity of a commit, by which a repeated commit is recognised."""
-
-    commit_user: Annotated[str | None, _of_commit("--commit-user", metavar="NAME", help="Commit user; default a random one.")] = (
-        None
-    )
-    commit_id: Annotated[
-        int | None,
-        _of_commit(
-            "--commit-id",
-            metavar="N",
-            min=0,
-            help="Identifier, which must increase with each commit of the user. A commit that was already made is not repeated, "
-            "even after its snapshot has expired; if that can no longer be determined, the commit is refused (exit 7).",
-        ),
-    ] = None
-    assume_new: Annotated[
-        bool,
-        _of_commit(
-            "--assume-new",
-            help="With --commit-id: commit even if it can no longer be determined whether the commit was already made.",
         ),
     ] = False
 
@@ -229,10 +193,50 @@ class TextOptions:
     ] = None
 
 
-def options_of(bundle: type) -> list[inspect.Parameter]:
+Given = dict[str, Any]
+"""The options of a request that were given, for the library's method: `options: Annotated[Given, CompactTables]`."""
+
+
+def options_of(bundle: Any) -> list[inspect.Parameter]:
     """The options that a dataclass declares, as parameters of a command."""
+    if issubclass(bundle, Request):
+        return [_option_of(field, field.option) for field in declared(bundle) if field.option is not None]
     hints = get_type_hints(bundle, include_extras=True)
     return [option(field.name, hints[field.name], field.default) for field in fields(bundle)]
+
+
+def _option_of(field: Declared, told: Option) -> inspect.Parameter:
+    """The parameter of a command for an option of a request."""
+    written: Any = told.written or (field.type if field.parsed is None else field.parsed.written)
+    if typing.get_origin(written) is Sequence:
+        written = list[str] | None
+    is_shown = isinstance(field.default, (bool, str, int)) and not told.tells_default
+    default = field.default if is_shown else None
+    metavar = told.metavar or (None if field.parsed is None else field.parsed.metavar)
+    shown: dict[str, Any] = {"help": told.help, "metavar": metavar, "min": told.min}
+    if told.is_argument:
+        note: Any = typer.Argument(**shown, show_default=False)
+    else:
+        flags = told.flags or (flag(field.name),)
+        note = typer.Option(*flags, **shown, rich_help_panel=told.panel, show_default=default is not None)
+    if field.is_required:
+        return option(field.name, Annotated[written, note], inspect.Parameter.empty)
+    return option(field.name, Annotated[written if default is not None else written | None, note], default)
+
+
+def given_of(request: Any, values: Given) -> Given:
+    """The options of a request that differ from their defaults on the command line, as the library takes them."""
+    given: Given = {}
+    for field, parameter in zip((one for one in declared(request) if one.option is not None), options_of(request), strict=True):
+        value = values.pop(field.name)
+        if value != parameter.default and value != []:
+            given[field.name] = value if field.parsed is None else field.parsed.read(value)
+    return given
+
+
+def part_of(request: Any, given: Given) -> Given:
+    """Those of the given options that a request has."""
+    return {field.name: given[field.name] for field in declared(request) if field.name in given}
 
 
 def option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
@@ -242,34 +246,3 @@ def option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter
 def addressable(count: int | None) -> int | None:
     """Cap a limit at the largest index, which no list exceeds; larger numbers would overflow."""
     return None if count is None else min(count, sys.maxsize)
-
-
-_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
-
-
-def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
-    """Parse `['a=1', 'b=x=y']` as `{'a': '1', 'b': 'x=y'}`; the last value of a key wins. Raises `UsageError`."""
-    split = [pair.partition("=") for pair in pairs or ()]
-    for key, equals, _ in split:
-        if not equals or not key.strip():
-            raise UsageError(f"{flag} {key} is not KEY=VALUE".lstrip(), hint=f"write {flag} key=value".replace("  ", " "))
-    return {key.strip(): value for key, _, value in split}
-
-
-def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]] | None:
-    """Parse `['dt=1,hr=2', 'dt=3']` as two partitions, but `['dt=1', 'hr=2']` as one: a repeated key starts a new partition.
-
-    Returns None, which selects all partitions, if there are no texts. Raises `UsageError`.
-    """
-    partitions: list[dict[str, str]] = []
-    for text in texts or ():
-        parts = _BETWEEN_PAIRS.split(text)
-        pairs = split_pairs(parts, flag)
-        if len(pairs) < len(parts):
-            what = f"{flag} {text} names a key twice".lstrip()
-            raise UsageError(what, "a partition has one value per key", "name each partition separately")
-        if partitions and not pairs.keys() & partitions[-1].keys():
-            partitions[-1].update(pairs)
-        else:
-            partitions.append(pairs)
-    return partitions or None

@@ -8,9 +8,10 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing, OutputFormat
-from paimon_cli.cli.parameters import TableName, addressable, split_partitions
+from paimon_cli.cli.parameters import TableName, addressable
 from paimon_cli.cli.results import counted, note
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.selections import split_partitions
 
 if TYPE_CHECKING:
     from paimon_cli.api.scan import Changes, Scan

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, IdentityOptions, Partitions, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import already_done, confirm, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import flag
+from paimon_cli.requests.maintenance import RescaleOptions
+from paimon_cli.requests.writing import STAGE_WATCH, Identity, StagedTogether, StageRounds
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.stage_commit import StageSummary
     from paimon_cli.metadata.staged_commit import StagedCommit
 
-WATCH_PANEL = "Committer process"
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
 
 
@@ -53,23 +55,8 @@ def commit(
         list[str] | None, typer.Argument(metavar="[FILE]...", help="Files written by `write --stage`.", show_default=False)
     ] = None,
     table: ExpectedTable = None,
-    order: Annotated[
-        Literal["refuse", "given"],
-        typer.Option(
-            "--order",
-            help="What to do with several files that hold rows of the same bucket: refuse them, because nothing says which rows "
-            "are newer; or number the rows in the order of the files, so that later files win, which writes their data again.",
-        ),
-    ] = "refuse",
-    compact: Annotated[
-        Literal["none", "after"] | None,
-        typer.Option(
-            "--compact",
-            help="Whether to compact the buckets that get rows, after the commit. Default after, for write-only tables none.",
-            show_default=False,
-        ),
-    ] = None,
     *,
+    options: Annotated[Given, StagedTogether],
     watch: Annotated[
         str | None,
         typer.Option(
@@ -77,22 +64,11 @@ def commit(
             metavar="DIR",
             help="Instead of files: commit what lands in this directory or URL, in the order of names, until stopped. SIGTERM "
             "exits with 0, Ctrl-C with 130. Names that end in .tmp, or begin with . or _, are ignored.",
-            rich_help_panel=WATCH_PANEL,
+            rich_help_panel=STAGE_WATCH,
         ),
     ] = None,
-    interval: Annotated[
-        str | None,
-        typer.Option("--interval", metavar="TIME", help="Pause between rounds; default 30 s.", rich_help_panel=WATCH_PANEL),
-    ] = None,
-    max_rounds: Annotated[
-        int | None,
-        typer.Option("--max-rounds", metavar="N", min=1, help="Stop after N rounds.", rich_help_panel=WATCH_PANEL),
-    ] = None,
-    keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Leave committed files where they are, instead of in DIR/done.", rich_help_panel=WATCH_PANEL),
-    ] = False,
-    identity: IdentityOptions,
+    rounds: Annotated[Given, StageRounds],
+    identity: Annotated[Given, Identity],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Commit a staged write, or several in one snapshot, and compact their buckets if that is due.
@@ -118,17 +94,15 @@ def commit(
         from paimon_cli.cli.stage_watch import refuse_with_watch, run_watch
 
         refuse_with_watch(files, identity)
-        how = {"interval": interval or "30 s", "max_rounds": max_rounds, "keep": keep, "order": order, "compact": compact}
-        run_watch(call, watch, table, allow_unsafe_commit, how)
+        run_watch(call, watch, table, allow_unsafe_commit, {**options, **rounds})
         return
     if not files:
         raise UsageError("no stage file is named", "there is nothing to commit", "name files, or a directory with --watch")
-    for flag, value in (("--interval", interval), ("--max-rounds", max_rounds), ("--keep", keep or None)):
-        if value is not None:
-            raise UsageError(f"{flag} needs --watch", "files that are named are committed at once", "leave it out")
+    for name in rounds:
+        raise UsageError(f"{flag(name)} needs --watch", "files that are named are committed at once", "leave it out")
     opened = _opened(call, files[0], table, allow_unsafe_commit)
     opened.check_commit()
-    result = opened.stage.commit(files, order=order, compact=compact, **vars(identity))
+    result = opened.stage.commit(files, **options, **identity)
     show_staged(call, opened, files, lambda content: _committed_text(result, content), result)
     if result.compaction_lost:
         note(f"note: the rows are committed, but the compaction failed: {result.compaction_lost}")
@@ -210,11 +184,8 @@ commands = top_level()
 def rescale(
     call: Call,
     table: TableName,
-    buckets: Annotated[
-        int | None,
-        typer.Option("--buckets", metavar="N", min=1, help="The new bucket count; default the table's bucket option."),
-    ] = None,
-    partition: Partitions = None,
+    *,
+    options: Annotated[Given, RescaleOptions],
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -235,7 +206,7 @@ def rescale(
     paimon-cli rescale ./wh/shop.db/orders --partition dt=2026-11-21 --buckets 8 --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
-    planned = opened.plan_rescale(buckets, partition=split_partitions(partition))
+    planned = opened.plan_rescale(**options)
     plan = planned.plan
     if dry_run:
         _show_plan(call, opened, plan)

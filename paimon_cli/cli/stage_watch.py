@@ -14,24 +14,24 @@ from paimon_cli.storage.redaction import redact, redacted
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.cli.command import Call
-    from paimon_cli.cli.parameters import IdentityOptions
+    from paimon_cli.cli.parameters import Given
     from paimon_cli.jobs.stage_watch import CheckpointDone
 
 
-def refuse_with_watch(files: Sequence[str] | None, identity: IdentityOptions) -> None:
+def refuse_with_watch(files: Sequence[str] | None, identity: Given) -> None:
     """Raise `UsageError` for arguments that a committer process does not take."""
     if files:
         raise UsageError(
             f"--watch cannot be combined with {files[0]}", "it commits what lands in a directory", "leave one of them out"
         )
-    if identity != type(identity)():
+    if identity:
         why = "each checkpoint has the identity of its writers, by which it is recognised"
         raise UsageError("--watch takes no --commit-user, --commit-id and --assume-new", why, "leave them out")
 
 
 def run_watch(call: Call, directory: str, table: str | None, allow_unsafe_commit: bool, how: Mapping[str, Any]) -> None:
-    """Commit what lands in a directory, and show it, until that ends or is stopped. `how`: options of `watch_directory`."""
-    from paimon_cli.api.staging import watch_directory
+    """Commit what lands in a directory, and show it, until that ends or is stopped. `how`: options of `Stage.watch`."""
+    from paimon_cli.api.staging import StageWatchCall, watch_directory
     from paimon_cli.jobs.process import StopSignals, Terminated
 
     def opened(name: str) -> Table:
@@ -40,7 +40,8 @@ def run_watch(call: Call, directory: str, table: str | None, allow_unsafe_commit
     try:
         with StopSignals() as signals:
             show = partial(_show_checkpoint, call)
-            watch_directory(directory, opened, call.runtime, on_checkpoint=show, shield=signals.shield, **how)
+            asked = StageWatchCall(directory, on_checkpoint=show, shield=signals.shield, **how)
+            watch_directory(asked, opened, call.runtime)
     except Terminated:
         note("stopped")
 

@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, DataConflictCheck, IdentityOptions, TableName
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName
 from paimon_cli.cli.results import already_done, counted, note, note_waiting, ran
+from paimon_cli.requests.writing import DeleteCall, UpdateCall
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.jobs.update_job import UpdateSummary
-
-
-Where = Annotated[
-    str,
-    typer.Option(
-        "-w",
-        "--where",
-        metavar="SQL",
-        help='Condition that selects the rows, such as "id = 7"; true selects all.',
-        show_default=False,
-    ),
-]
-MaxAttempts = Annotated[
-    int,
-    typer.Option(
-        "--max-attempts",
-        metavar="N",
-        min=1,
-        help="Give up after N attempts that fail because of other commits.",
-        rich_help_panel=COMMIT_PANEL,
-    ),
-]
-
-
-Compact = Annotated[
-    Literal["none", "inline", "after"] | None,
-    typer.Option(
-        "--compact",
-        help="How to compact the changed buckets, where that is due. inline: in the tasks that change them; after: in a job "
-        "after the commit; none: not at all. Default inline, for write-only tables none.",
-        show_default=False,
-    ),
-]
 
 
 commands = top_level()
@@ -56,21 +24,8 @@ commands = top_level()
 def update(
     call: Call,
     table: TableName,
-    assignments: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="COLUMN=EXPRESSION",
-            help='New value of a column, computed from the old values of the row, such as "points = points + 1"; repeatable.',
-            show_default=False,
-        ),
-    ],
-    where: Where,
-    max_attempts: MaxAttempts = 100,
     *,
-    identity: IdentityOptions,
-    data_conflict_check: DataConflictCheck = None,
-    compact: Compact = None,
+    options: Annotated[Given, UpdateCall],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Update the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
@@ -85,8 +40,7 @@ def update(
     paimon-cli update ./wh/shop.db/orders --set "status = upper(status)" -w "amount > 100"
     """
     opened = call.open(table, allow_unsafe_commit)
-    options = {**vars(identity), "data_conflict_check": data_conflict_check, "compact": compact}
-    done = opened.update(assignments, where, max_attempts=max_attempts, **options)
+    done = opened.update(**options)
     _show(call, opened, Item("UpdateSummary", opened.name, done), "changed")
 
 
@@ -94,12 +48,8 @@ def update(
 def delete(
     call: Call,
     table: TableName,
-    where: Where,
-    max_attempts: MaxAttempts = 100,
     *,
-    identity: IdentityOptions,
-    data_conflict_check: DataConflictCheck = None,
-    compact: Compact = None,
+    options: Annotated[Given, DeleteCall],
     allow_unsafe_commit: AllowUnsafeCommit = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Has no effect: a delete by a condition never asks.")] = False,
 ) -> None:
@@ -114,8 +64,7 @@ def delete(
     paimon-cli delete ./wh/shop.db/orders -w "dt < '2026-11-20'"
     """
     opened = call.open(table, allow_unsafe_commit)
-    options = {**vars(identity), "data_conflict_check": data_conflict_check, "compact": compact}
-    done = opened.delete(where, max_attempts=max_attempts, **options)
+    done = opened.delete(**options)
     _show(call, opened, Item("DeleteSummary", opened.name, done), "deleted")
 
 

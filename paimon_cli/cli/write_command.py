@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import (
-    COMMIT_PANEL,
-    AllowUnsafeCommit,
-    DataConflictCheck,
-    IdentityOptions,
-    SourceFormat,
-    TableName,
-    split_partitions,
-)
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, SourceFormat, TableName
 from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import OnError
-from paimon_cli.options.option_text import split_buckets
+from paimon_cli.requests.writing import WriteCall
 
 if TYPE_CHECKING:
     from paimon_cli.api.scan import Scan
@@ -56,88 +48,8 @@ def write(
         str | None,
         typer.Option("--as-of", metavar="TIME", help="With --from-table: read it at the newest snapshot made by this time."),
     ] = None,
-    op: Annotated[
-        Literal["upsert", "delete"],
-        typer.Option("--op", help="Insert or replace the rows, or delete the rows with the same keys."),
-    ] = "upsert",
-    op_column: Annotated[
-        str | None, typer.Option("--op-column", metavar="NAME", help="Input column that holds the row kind: +I, +U, -U or -D.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the rows of the partitions that get new rows, or of --partition.")
-    ] = False,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option("--partition", metavar="KEY=VALUE[,...]", help="With --overwrite: the partition to replace."),
-    ] = None,
-    allow_empty: Annotated[
-        bool,
-        typer.Option(
-            "--allow-empty", help="With --overwrite: accept input without rows, which only deletes the rows to be replaced."
-        ),
-    ] = False,
-    on_error: Annotated[
-        str,
-        typer.Option(
-            "--on-error",
-            metavar="fail|skip|FILE",
-            help="What to do with rows that do not fit the table: fail with an error that lists them, skip them, or skip them "
-            "and write their bad cells to FILE (.csv, otherwise ndjson).",
-        ),
-    ] = OnError.FAIL,
-    missing_columns: Annotated[
-        Literal["null", "error"],
-        typer.Option("--missing-columns", help="What to do if the input, or a JSON row, lacks a nullable column."),
-    ] = "null",
-    bucket: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bucket",
-            metavar="N[-M][,...]",
-            help="The buckets that this writer owns, such as 0,3,5-7; repeatable. For one writer per bucket across processes, in "
-            "tables with a fixed number of buckets.",
-            show_default=False,
-        ),
-    ] = None,
-    other_buckets: Annotated[
-        Literal["refuse", "skip"],
-        typer.Option("--other-buckets", help="With --bucket: refuse rows of other buckets, or leave them out and count them."),
-    ] = "refuse",
     *,
-    identity: IdentityOptions,
-    data_conflict_check: DataConflictCheck = None,
-    read_snapshot: Annotated[
-        int | None,
-        typer.Option(
-            "--read-snapshot",
-            metavar="N",
-            min=0,
-            help="The snapshot from which the rows were computed, for the data conflict check; default the latest.",
-            rich_help_panel=COMMIT_PANEL,
-        ),
-    ] = None,
-    stage: Annotated[
-        str | None,
-        typer.Option(
-            "--stage",
-            metavar="FILE",
-            help="Write only the data files; `stage commit FILE` commits them later.",
-            rich_help_panel=COMMIT_PANEL,
-        ),
-    ] = None,
-    compact: Annotated[
-        Literal["none", "inline", "async", "after"] | None,
-        typer.Option(
-            "--compact",
-            help="How to compact the buckets that get rows. inline: in the writer tasks, pausing the write; async: in the writer "
-            "tasks, in parallel; after: in a job after the commit; none: not at all. Default inline, for write-only tables none.",
-            show_default=False,
-        ),
-    ] = None,
-    parallelism: Annotated[
-        int | None,
-        typer.Option("--parallelism", metavar="N", min=1, help="Number of concurrent Spark tasks, or local threads, that write."),
-    ] = None,
+    options: Annotated[Given, WriteCall],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Write files, globs, standard input or the rows of another table into a table in one commit.
@@ -151,29 +63,12 @@ def write(
     opened = call.open(table, allow_unsafe_commit)
 
     def show_written(summary: WriteSummary) -> None:
-        _show(call, opened, summary, stage, on_error)
+        _show(call, opened, summary, options.get("stage"), options.get("on_error", OnError.FAIL))
 
     data = _input(call, sources, from_table, snapshot, tag, as_of, source_format)
-    done = opened.write(
-        data,
-        op=op,
-        op_column=op_column,
-        overwrite=overwrite,
-        partition=_static_partition(partition),
-        allow_empty=allow_empty,
-        on_error=on_error,
-        missing_columns=missing_columns,
-        bucket=split_buckets(bucket),
-        other_buckets=other_buckets,
-        **vars(identity),
-        data_conflict_check=data_conflict_check,
-        read_snapshot=read_snapshot,
-        stage=stage,
-        compact=compact,
-        parallelism=parallelism,
-        **({"format": source_format, "form": call.form} if from_table is None else {"timezone": call.form.timezone}),
-        on_written=show_written,
-    )
+    of_files: Given = {"format": source_format, "form": call.form}
+    form = of_files if from_table is None else {"timezone": call.form.timezone}
+    done = opened.write(data, **options, **form, on_written=show_written)
     if done.compaction is not None:
         from paimon_cli.cli.compact_view import summary_line
 
@@ -230,19 +125,6 @@ def _input(
     call.form.check_used_by({"table"})
     # `--option` and `--branch` are those of the table that is written.
     return replace(call, options={}, branch=None).open(from_table).scan(snapshot=snapshot, tag=tag, as_of=as_of)
-
-
-def _static_partition(partition: list[str] | None) -> dict[str, str] | None:
-    partitions = split_partitions(partition)
-    if partitions is None:
-        return None
-    if len(partitions) > 1:
-        raise UsageError(
-            "--partition names several partitions",
-            "one call overwrites a single partition",
-            "omit --partition to overwrite every partition that gets rows",
-        )
-    return partitions[0]
 
 
 def _summary_text(summary: WriteSummary) -> str:

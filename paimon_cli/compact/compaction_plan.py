@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, marked_files
 from paimon_cli.errors import NotSupported, UsageError
@@ -19,7 +20,8 @@ from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 
-MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
+MINOR_STRATEGY: Final = "minor"
+FULL_STRATEGY: Final = "full"
 _SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
 SORTED = "sort"

@@ -25,7 +25,7 @@ from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExp
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
-from paimon_cli.jobs.compact_request import MIN_MEMORY, CompactionPlan, CompactRequest, States, plan_compaction
+from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
@@ -38,6 +38,7 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
+from paimon_cli.requests.compaction import MIN_MEMORY
 from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.storage.time_bounds import within
 from paimon_cli.write.sorted_write import SortOrder
@@ -162,7 +163,7 @@ class _Compaction:
 
     def run(self, stage: Stage) -> None:
         """Run a stage, and replan conflicting buckets as often as the request allows."""
-        allowed = MAX_REPLANS if self.request.on_conflict == OnConflict.RETRY and self.request.at_snapshot is None else 0
+        allowed = MAX_REPLANS if self.request.on_conflict == OnConflict.RETRY and self.request.if_snapshot is None else 0
         try:
             with expiry_noticed(self.context, None):
                 done, plan, replans = _run_with_replans(stage, allowed)
@@ -190,12 +191,11 @@ class _Compaction:
         return plan, outcome
 
     def _plan_of_buckets(self, stamp: str, only: frozenset[BucketId] | None) -> CompactionPlan:
-        limits, distributed = self.request.limits.after(self.total.committed), bool(self.total.committed)
+        rest, distributed = self.request.after(self.total.committed), bool(self.total.committed)
         if self.ready is not None and only is None and not distributed:
-            return self.ready.prepared(stamp, limits)
+            return self.ready.prepared(stamp, rest)
         allowed = self.request.unknown_buckets_allowed or distributed
-        rest = replace(self.request, limits=limits, unknown_buckets_allowed=allowed)
-        return self._plan(rest, stamp, only)
+        return self._plan(replace(rest, unknown_buckets_allowed=allowed), stamp, only)
 
     def _plan(self, request: CompactRequest, stamp: str, only: frozenset[BucketId] | None) -> CompactionPlan:
         return within(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, left_to_expiry
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
-from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
+from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
@@ -19,62 +19,37 @@ from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options.choices import OnConflict
+from paimon_cli.requests.compaction import CompactOptions
 from paimon_cli.storage.injected import moment_of_wall_clock
-from paimon_cli.write.sorted_write import SortOrder
-
-MIN_MEMORY = 1 << 20
+from paimon_cli.write.sorted_write import ORDER, SortOrder
 
 States = dict[BucketId, PickState]
 """What a process remembers about a table's buckets from one plan to the next."""
 
 
-@dataclass(frozen=True)
-class RoundLimits:
-    """The maximum bytes to read and buckets to compact in one round of one table; None: no limit.
+class CompactRequest(CompactOptions):
+    """The user's request, and what the job itself asks for.
 
-    `turn_bytes`: the limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger.
+    `distributed`: the postponed rows that this round has distributed already, which count towards its limits. `turn_bytes`: the
+    limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger.
+    `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables. `forces_level_0`: as
+    for `plan_bucket`.
     """
 
-    max_bytes: int | None = None
-    max_buckets: int | None = None
+    _: KW_ONLY
+    distributed: tuple[CommitMessage, ...] = ()
     turn_bytes: int | None = None
-
-    def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
-        """What remains of the limits after postponed rows were distributed."""
-        distributed = [message for message in messages if message.bucket == POSTPONE_BUCKET]
-        size = sum(file.file_size for message in distributed for file in message.compact.removed)
-        return replace(
-            self,
-            max_bytes=None if self.max_bytes is None else max(0, self.max_bytes - size),
-            max_buckets=None if self.max_buckets is None else max(0, self.max_buckets - len(distributed)),
-        )
-
-
-UNLIMITED = RoundLimits()
-
-
-@dataclass(frozen=True)
-class CompactRequest:
-    """The user's request; no partitions or buckets means all of them.
-
-    `idle_millis`: partitions without new data for this long are fully compacted; others follow the strategy, or are skipped
-    if it is `full` as well. `at_snapshot`: plan at this snapshot instead of the latest. `memory`: bytes for all merges of
-    one process. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables.
-    `order`: sort the rows of whole partitions instead of following the strategy. `forces_level_0`: as for `plan_bucket`.
-    """
-
-    strategy: str = "full"
-    partitions: tuple[PartitionValues, ...] = ()
-    buckets: tuple[int | range, ...] = ()
-    on_conflict: str = OnConflict.RETRY
-    limits: RoundLimits = UNLIMITED
-    idle_millis: int | None = None
-    at_snapshot: int | None = None
-    memory: int | None = None
     unknown_buckets_allowed: bool = False
-    order: SortOrder | None = None
     forces_level_0: bool = True
+
+    @property
+    def order(self) -> SortOrder | None:
+        """How to sort the rows of whole partitions, which replaces the strategy."""
+        return None if self.order_by is None else SortOrder(self.order_by, self.order_strategy or ORDER)
+
+    def after(self, messages: Sequence[CommitMessage]) -> CompactRequest:
+        """The request for the rest of a round in which postponed rows were distributed."""
+        return replace(self, distributed=tuple(message for message in messages if message.bucket == POSTPONE_BUCKET))
 
 
 @dataclass(frozen=True)
@@ -131,7 +106,7 @@ NO_BUCKETS = BucketFigures()
 class CompactionPlan:
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
-    `idle_at`: when the next partition will have been idle for `idle_millis` (epoch millis); None if no partition is waiting.
+    `idle_at`: when the next partition will have been idle for `idle_time` (epoch millis); None if no partition is waiting.
     """
 
     snapshot_id: int | None
@@ -139,8 +114,8 @@ class CompactionPlan:
     figures: BucketFigures = NO_BUCKETS
     idle_at: int | None = None
 
-    def prepared(self, file_stamp: str, limits: RoundLimits) -> CompactionPlan:
-        """This plan with a file stamp for its tasks, and within limits."""
+    def prepared(self, file_stamp: str, limits: CompactRequest) -> CompactionPlan:
+        """This plan with a file stamp for its tasks, and within the limits of the request."""
         stamped = (replace(d, file_stamp=file_stamp) if isinstance(d, CompactionTask) else d for d in self.decisions)
         return replace(self, decisions=apply_limits(tuple(stamped), limits))
 
@@ -178,31 +153,32 @@ def plan_compaction(
     check_compactable(context)
     if request.order is not None:
         check_sortable(context, request.order)
-    at_snapshot = request.at_snapshot
+    at_snapshot = request.if_snapshot
     snapshot = context.snapshots.latest_to_plan() if at_snapshot is None else context.snapshots.get(at_snapshot)
     if snapshot is None:
         context.expect_existing()
         if not request.unknown_buckets_allowed:
-            expect_buckets(context, request.buckets, ())
+            expect_buckets(context, request.bucket or (), ())
         return CompactionPlan(None)
-    chosen = PartitionSpec.parse_any(context, request.partitions)
-    numbers = bucket_numbers(request.buckets)
+    chosen = PartitionSpec.parse_any(context, request.partition or ())
+    numbers = bucket_numbers(request.bucket)
     buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, numbers))
     on_files(snapshot, buckets)
     if numbers and not request.unknown_buckets_allowed and not numbers <= {bucket for _, bucket in buckets}:
-        expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
-    newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
+        expect_buckets(context, request.bucket or (), bucket_files(context, snapshot).values())
+    newest = newest_data(buckets.values()) if request.idle_time is not None else {}
     expiring = expiring_partitions(context, {bucket.partition for bucket in buckets})
 
     def decide(bucket: BucketFiles) -> Decision:
         if request.order is not None:
             return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
-        strategy, runs = request.strategy, count_runs(bucket.files)
+        strategy: str = request.strategy
+        runs = count_runs(bucket.files)
         if bucket.partition in expiring:
             return left_to_expiry(bucket)
-        if request.idle_millis is not None:
+        if request.idle_time is not None:
             age = context.clock.now_millis() - newest[bucket.partition]
-            if age >= request.idle_millis:
+            if age >= request.idle_time:
                 strategy = FULL_STRATEGY
             elif strategy == FULL_STRATEGY:
                 return SkippedBucket(*bucket.bucket_id, runs, f"new data {age / 1000:.0f} s ago, not idle yet")
@@ -210,10 +186,10 @@ def plan_compaction(
         return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
-    waiting = [moment + (request.idle_millis or 0) for moment in newest.values()]
+    waiting = [moment + (request.idle_time or 0) for moment in newest.values()]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
-    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits), figures, idle_at)
+    return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
@@ -221,24 +197,25 @@ def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
     return sorted((plan for plan in plans if isinstance(plan, CompactionTask)), key=lambda task: -task.size)
 
 
-def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
-    """Turn the tasks that exceed the limits into skipped buckets.
+def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple[Decision, ...]:
+    """Turn the tasks that exceed the limits of a request into skipped buckets.
 
     Buckets with the most runs come first, since reads gain most from compacting them.
     """
     picked = (d for d in decisions if not isinstance(d, SkippedBucket))
     by_urgency = sorted(picked, key=lambda task: (-task.runs_before, task.size))
     later: dict[BucketId, SkippedBucket] = {}
-    size = count = 0
+    size = sum(file.file_size for message in limits.distributed for file in message.compact.removed)
+    count, turn = len(limits.distributed), 0
     for task in by_urgency:
         if limits.max_buckets is not None and count >= limits.max_buckets:
             later[task.bucket_id] = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets)")
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
             later[task.bucket_id] = _left(task, f"{size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)")
-        elif limits.turn_bytes is not None and count and size + task.size > limits.turn_bytes:
+        elif limits.turn_bytes is not None and turn and turn + task.size > limits.turn_bytes:
             later[task.bucket_id] = replace(_left(task, "other tables are waiting for their turn"), waits_for_turn=True)
         else:
-            size, count = size + task.size, count + 1
+            size, count, turn = size + task.size, count + 1, turn + task.size
     return tuple(later.get(decision.bucket_id, decision) for decision in decisions)
 
 

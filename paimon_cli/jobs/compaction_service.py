@@ -20,15 +20,16 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import MIN_MEMORY, NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
+from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
-from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, Upkeep, UpkeepDone, findings_about, look, take
+from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, UpkeepDone, findings_about, look, take
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
+from paimon_cli.requests.compaction import MIN_MEMORY, Upkeep
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.time_bounds import look_at_each, within
@@ -301,7 +302,7 @@ class CompactionService:
         except PaimonError as error:
             return _failed(turn.table, error, turn.figures)
         if turn.cleans_orphans:
-            known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every_millis or 0)
+            known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         return TableRound(
             turn.table, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, None, turn.figures, upkeep
         )

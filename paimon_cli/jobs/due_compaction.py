@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, why_not_compactable
+from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_records
@@ -19,6 +19,7 @@ from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.requests.compaction import StrategyName
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def compact_due(
     buckets: Collection[BucketId] | None,
     engine: Engine,
     progress: Progress,
-    strategy: str = MINOR_STRATEGY,
+    strategy: StrategyName = "minor",
     *,
     is_requested: bool = False,
 ) -> DueCompaction:
@@ -55,7 +56,7 @@ def compact_due(
     if not numbers and (buckets is not None or context.mode.bucket_mode.postpones):
         return DueCompaction()
     forces = is_requested or context.options.lookup_wait
-    request = CompactRequest(strategy, buckets=numbers, unknown_buckets_allowed=True, forces_level_0=forces)
+    request = CompactRequest(strategy, bucket=numbers or None, unknown_buckets_allowed=True, forces_level_0=forces)
     try:
         plan = plan_compaction(context, request, only=None if buckets is None else frozenset(buckets))
         done = run_compact(context, request, engine, progress, ready=plan)

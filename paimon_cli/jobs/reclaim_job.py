@@ -32,6 +32,8 @@ from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.pieces import PIECES
+from paimon_cli.read.time_travel import moment_of
+from paimon_cli.requests.maintenance import ExpireOptions
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -71,17 +73,6 @@ EXPIRED_KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots"
 
 
 @dataclass(frozen=True)
-class ExpireRequest:
-    """What to expire. `older_than`: epoch millis; None in any field uses the table's options. `limit`: the most to expire."""
-
-    what: str = SNAPSHOTS
-    retain_max: int | None = None
-    retain_min: int | None = None
-    older_than: int | None = None
-    limit: int | None = None
-
-
-@dataclass(frozen=True)
 class Expired:
     """The result: ids or names that were removed, deleted files, their known bytes, and the snapshot if one was committed."""
 
@@ -111,8 +102,10 @@ class Expiry:
         return replace(expired, files=len(deleted), size=sum(file.size or 0 for file in deleted))
 
 
-def plan_expire(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
+def plan_expire(context: TableContext, request: ExpireOptions, progress: Progress) -> Expiry:
     """Plan an expiry. Changes nothing, except that a missing EARLIEST hint is written if there is nothing to expire."""
+    now, older_than = context.clock.now_millis(), request.older_than
+    before = None if older_than is None else moment_of(older_than, now)
     plans = {
         SNAPSHOTS: _snapshots,
         PARTITIONS: _partitions,
@@ -120,15 +113,15 @@ def plan_expire(context: TableContext, request: ExpireRequest, progress: Progres
         TAGS: _tags,
         CONSUMERS: _consumers,
     }
-    return plans[request.what](context, request, progress)
+    return plans[request.what](context, request, before, progress)
 
 
-def _retention(context: TableContext, own: Retention, request: ExpireRequest) -> Retention:
-    return own.asking(context, request.retain_max, request.retain_min, request.older_than, request.limit)
+def _retention(context: TableContext, own: Retention, request: ExpireOptions, before: int | None) -> Retention:
+    return own.asking(context, request.retain_max, request.retain_min, before, request.limit)
 
 
-def _snapshots(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
-    retention = _retention(context, Retention.of(context.options), request)
+def _snapshots(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:
+    retention = _retention(context, Retention.of(context.options), request, before)
     with phase(progress, "Reading snapshots", len(expiring_range(context, retention))):
         plan = plan_expiry(context, retention, progress.advance)
     names = () if plan is None else tuple(map(str, plan.snapshot_ids))
@@ -142,8 +135,8 @@ def _snapshots(context: TableContext, request: ExpireRequest, progress: Progress
     return Expiry(SNAPSHOTS, names, files, run)
 
 
-def _changelogs(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
-    plan = plan_changelogs(context, _retention(context, changelog_retention(context), request))
+def _changelogs(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:
+    plan = plan_changelogs(context, _retention(context, changelog_retention(context), request, before))
     names = () if plan is None else tuple(map(str, plan.ids))
 
     def files() -> list[FileToDelete]:
@@ -157,8 +150,8 @@ def _changelogs(context: TableContext, request: ExpireRequest, progress: Progres
     return Expiry(CHANGELOGS, names, files, run)
 
 
-def _tags(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
-    removal = plan_removal(context, expired_tags(context, request.older_than)[: request.limit])
+def _tags(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:
+    removal = plan_removal(context, expired_tags(context, before)[: request.limit])
 
     def files() -> list[FileToDelete]:
         tags = [FileToDelete(context.layout.tag(name), "tag") for name in removal.names]
@@ -171,30 +164,30 @@ def _tags(context: TableContext, request: ExpireRequest, progress: Progress) -> 
     return Expiry(TAGS, removal.affected, files, run)
 
 
-def _consumers(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
-    names = tuple(consumer.name for consumer in expired_consumers(context, request.older_than))
+def _consumers(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:
+    names = tuple(consumer.name for consumer in expired_consumers(context, before))
 
     def files() -> list[FileToDelete]:
         return measured(context, [FileToDelete(context.layout.consumer(name), "consumer") for name in names])
 
     def run(delete: DeleteFiles) -> Expired:
-        return Expired(CONSUMERS, tuple(consumer.name for consumer in expire_consumers(context, request.older_than)))
+        return Expired(CONSUMERS, tuple(consumer.name for consumer in expire_consumers(context, before)))
 
     return Expiry(CONSUMERS, names, files, run)
 
 
-def _partitions(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
+def _partitions(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:
     def named(plan: PartitionPlan) -> tuple[str, ...]:
         return tuple(partition_text(context, found.partition) for found in plan.expired)
 
-    plan = plan_partitions(context, request.older_than, request.limit)
+    plan = plan_partitions(context, before, request.limit)
 
     def files() -> list[FileToDelete]:
         paths = [context.layout.root + "/" + context.partition_path_of(found.partition) for found in plan.expired]
         return [FileToDelete(path.rstrip("/"), "partition", found.size) for path, found in zip(paths, plan.expired, strict=True)]
 
     def run(delete: DeleteFiles) -> Expired:
-        done, result = expire_partitions(context, request.older_than, request.limit)
+        done, result = expire_partitions(context, before, request.limit)
         snapshot = result.snapshots[-1].id if result.snapshots else None
         return Expired(PARTITIONS, named(done), snapshot=snapshot)
 

@@ -17,7 +17,7 @@ from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
 from paimon_cli.errors import Conflict, PaimonError, Refused, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
-from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
@@ -31,6 +31,7 @@ from paimon_cli.metadata.table_mode import RESCALE
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan
 
 
@@ -96,14 +97,15 @@ class RescaleSummary(Summary):
     seconds: float = 0.0
 
 
-def plan_rescale(context: TableContext, buckets: int | None = None, partitions: Sequence[PartitionValues] = ()) -> RescalePlan:
-    """Plan a rescale to `buckets` (default: the table's `bucket` option).
+def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
+    """Plan a rescale.
 
     In a table with dynamic buckets only the whole table can be rescaled, because writers look keys up in an index. In a
     table with postponed buckets each partition has its own count: the option stays as it is, and waiting rows keep waiting.
     Raises `NotSupported` if the table has no buckets to rescale, `UsageError` if the request does not fit its bucket mode.
     """
     context.check(RESCALE)
+    buckets, partitions = options.buckets, options.partition or ()
     present, postpones = context.options.bucket, context.mode.bucket_mode.postpones
     if present < 0 and (buckets is None or (partitions and not postpones)):
         raise UsageError(

@@ -6,7 +6,6 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -21,28 +20,14 @@ from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.reclaim_job import ExpireRequest, clean_orphans, deletion, plan_expire, search_orphans
+from paimon_cli.jobs.reclaim_job import clean_orphans, deletion, plan_expire, search_orphans
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.orphans import DAY_MILLIS, not_ahead_of_the_storage
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.requests.compaction import NEVER, Upkeep
+from paimon_cli.requests.maintenance import ExpireOptions
 from paimon_cli.storage.time_bounds import within
-
-_NEVER = 1 << 62
-
-
-@dataclass(frozen=True)
-class Upkeep:
-    """What the service does besides compacting: expire snapshots by the table's own options, delete orphans at intervals."""
-
-    expires: bool = False
-    orphans_every_millis: int | None = None
-
-    def first_orphans_millis(self, table: str) -> int:
-        """How long after the start of the service the orphans of a table are first deleted; spread over all tables."""
-        if self.orphans_every_millis is None:
-            return _NEVER
-        return zlib.crc32(table.encode()) % max(1, self.orphans_every_millis)
 
 
 @dataclass(frozen=True)
@@ -73,7 +58,7 @@ class Need:
     def of(cls, table: str, plan: CompactionPlan, trigger: int) -> Need:
         tasks: list[CompactionTask | PostponedRows] = [*plan.tasks, *plan.postponed]
         runs = max((task.runs_before for task in tasks), default=0)
-        since = _NEVER if plan.figures.uncompacted_since is None or not tasks else plan.figures.uncompacted_since
+        since = NEVER if plan.figures.uncompacted_since is None or not tasks else plan.figures.uncompacted_since
         return cls(trigger - runs, since, sum(task.size for task in tasks), table)
 
 
@@ -140,7 +125,7 @@ def look(
 
     def keep(snapshot: Snapshot, buckets: LazyBuckets) -> None:
         nonlocal examined
-        if not request.partitions and not request.buckets:
+        if not request.partition and not request.bucket:
             examined = ExaminedTable.as_planned(context, table, snapshot, buckets)
 
     plan = plan_compaction(context, request, states=states, on_files=keep)
@@ -157,7 +142,7 @@ def look(
         snapshot_id=plan.snapshot_id,
         figures=plan.figures,
         has_compaction=bool(plan.tasks or plan.postponed),
-        expires=upkeep.expires,
+        expires=upkeep.expire,
         cleans_orphans=cleans_orphans,
         must_look_again=counts or options.optimization_interval is not None,
         idle_at=plan.idle_at,
@@ -195,7 +180,7 @@ def take(
     """
     context, summary, done = within(plan_seconds, turn.context, turn.table), CompactSummary(), NOT_KEPT_UP
     if turn.has_compaction:
-        limited = replace(request, limits=replace(request.limits, turn_bytes=turn.turn_bytes))
+        limited = replace(request, turn_bytes=turn.turn_bytes)
         is_current = turn.plan is not None and not context.mode.bucket_mode.postpones
         if is_current and turn.turn_bytes is not None:  # the plan is older: other tables had their turns first
             is_current = within(plan_seconds, context.snapshots.latest_id, turn.table) == turn.snapshot_id
@@ -207,7 +192,7 @@ def take(
             isinstance(decision, SkippedBucket) and decision.waits_for_turn for decision in summary.plan.decisions
         )
     if turn.expires:
-        planned = within(plan_seconds, lambda: plan_expire(context, ExpireRequest(), progress), turn.table)
+        planned = within(plan_seconds, lambda: plan_expire(context, ExpireOptions(), progress), turn.table)
         expired = planned.run(deletion(context, engine, progress))
         done = replace(done, snapshots_expired=len(expired.removed), files_expired=expired.files)
     if turn.cleans_orphans:

@@ -85,7 +85,7 @@ def stage_write(
         raise UsageError(f"{file.name} exists", "it may hold a commit that is neither committed nor aborted", "name another file")
     identity = _identity(context, request)
     _refuse_repeated(context, identity)
-    plan = plan_write(context, replace(request, compaction=CompactionMode.NONE), identity.user)
+    plan = plan_write(context, replace(request, compact=CompactionMode.NONE), identity.user)
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, tally = write_input(plan, request, engine, progress)
     messages = written.messages

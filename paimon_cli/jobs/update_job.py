@@ -30,7 +30,6 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
 from paimon_cli.jobs.row_change import ChangedBucket, RowEdit, changed_rows, changelog_rows
 from paimon_cli.jobs.table_change import (
-    MAX_ATTEMPTS,
     NewFiles,
     Summary,
     again_on_conflict,
@@ -48,26 +47,23 @@ from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.requests.writing import ChangeOptions
 from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.write.bucket_writer import BucketTree, Compactions, InThisThread
 from paimon_cli.write.write_plan import LookupAssignment, Tallies, TargetBuckets, WritePlan
 
 
-@dataclass(frozen=True)
-class UpdateRequest:
-    """The user's request: a SQL condition, and assignments `column = expression`; without any, matching rows are deleted.
-
-    `compaction`: whether the changed buckets are compacted, where triggers ask for it: inline, after the commit, or not at all.
-    """
+class UpdateRequest(ChangeOptions):
+    """The user's request: a SQL condition, and assignments `column = expression`; without any, matching rows are deleted."""
 
     where: str
     assignments: tuple[str, ...] = ()
-    commit_user: str | None = None
-    commit_id: int | None = None
-    assume_new: bool = False
-    max_attempts: int = MAX_ATTEMPTS
-    compaction: str = CompactionMode.INLINE
+
+    @property
+    def compaction(self) -> str:
+        """Whether the changed buckets are compacted, where triggers ask for it: inline, after the commit, or not at all."""
+        return self.compact or CompactionMode.INLINE
 
 
 @dataclass(frozen=True, repr=False)

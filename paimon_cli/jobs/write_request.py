@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from paimon_cli.bucket.hash_index import HashIndexes
 from paimon_cli.bucket.postponed_files import counts_in_advance, partition_counts
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
-from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import RejectFile
-from paimon_cli.ingest.own_buckets import Buckets, OwnBuckets
+from paimon_cli.ingest.own_buckets import OwnBuckets
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.choices import CompactionMode, OnError, OtherBuckets
+from paimon_cli.options.choices import CompactionMode, OnError
+from paimon_cli.requests.compaction import StrategyName
+from paimon_cli.requests.writing import WriteOptions
 from paimon_cli.write.write_plan import (
     BucketAssignment,
     CompactionWhileWriting,
@@ -36,53 +37,20 @@ from paimon_cli.write.write_plan import (
 _UPSERT, _DELETE = "upsert", "delete"
 
 
-@dataclass(frozen=True)
-class WriteRequest:
-    """What to write, and how.
-
-    `op_column`: the input column with the row kinds (`+I`, `+U`, `-U`, `-D`); `static_partition`: values as typed by the
-    user. `read_snapshot`: the snapshot from which the rows were computed (0: the empty table; default the latest), where
-    the data conflict check starts. `compaction`: whether writer tasks compact when the triggers are reached, between their
-    own steps (inline) or alongside them (async); write-only tables are never compacted by writers. `buckets`: those that this
-    writer owns, None for all; `other_buckets`: whether rows of others are refused or skipped.
-    """
+class WriteRequest(WriteOptions):
+    """What to write, and how. Write-only tables are never compacted by writers."""
 
     source: RowSource
-    op: str = _UPSERT
-    op_column: str | None = None
-    overwrite: bool = False
-    static_partition: PartitionValues | None = None
-    commit_user: str | None = None
-    commit_id: int | None = None
-    assume_new: bool = False
-    read_snapshot: int | None = None
-    parallelism: int | None = None
-    compaction: str = CompactionMode.INLINE
-    missing_are_null: bool = True
-    on_error: str = OnError.FAIL
-    allow_empty: bool = False
-    buckets: Buckets | None = None
-    other_buckets: str = OtherBuckets.REFUSE
 
-    def __post_init__(self) -> None:
-        if self.buckets is None and self.other_buckets != OtherBuckets.REFUSE:
-            raise UsageError("no bucket is named", "--other-buckets needs --bucket", "name the buckets that this writer owns")
-        if self.buckets is not None and self.overwrite:
-            raise UsageError(
-                "--bucket cannot be combined with --overwrite",
-                "an overwrite replaces the rows of all buckets of a partition, including the rows of other writers",
-                "leave out one of the two",
-            )
-        if self.op not in (_UPSERT, _DELETE):
-            raise UsageError(f"--op {self.op}", f"choose one of {_UPSERT}, {_DELETE}")
-        if self.op_column is not None and self.op != _UPSERT:
-            raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
-        if self.op == _DELETE and self.overwrite:
-            raise UsageError(
-                "--op delete cannot be combined with --overwrite",
-                "the rows would only delete what the overwrite has replaced already",
-                "leave out one of the two; `delete` with a condition removes rows, `drop-partition` and `truncate` remove all",
-            )
+    @property
+    def static_partition(self) -> PartitionValues | None:
+        """The partition that an overwrite replaces, by the values that the user typed; None for those that get rows."""
+        return None if self.partition is None else self.partition[0]
+
+    @property
+    def compaction(self) -> str:
+        """How the writer tasks compact when the triggers are reached."""
+        return CompactionMode.NONE if self.compact == CompactionMode.AFTER else self.compact or CompactionMode.INLINE
 
     @property
     def reject_file(self) -> RejectFile | None:
@@ -117,9 +85,9 @@ def plan_write(
             request.source,
             kind_filter=RowKindFilter.of(context.schema, context.options),
             skips_bad_rows=request.on_error != OnError.FAIL,
-            missing_are_null=request.missing_are_null,
+            missing_are_null=request.missing_columns == "null",
             table=context.layout.argument,
-            own_buckets=None if request.buckets is None else OwnBuckets.of(context, request.buckets, request.other_buckets),
+            own_buckets=None if request.bucket is None else OwnBuckets.of(context, request.bucket, request.other_buckets),
         ),
         splits=splits_of(request) if splits is None else splits,
         buckets=_target_buckets(context, state, committed),
@@ -195,7 +163,7 @@ def _target_buckets(context: TableContext, state: LazyBuckets, committed: Commit
     return TargetBuckets(option, others={partition: total for partition, total in totals.items() if total != option})
 
 
-def strategy_of(context: TableContext, commit_id: int | None) -> str:
+def strategy_of(context: TableContext, commit_id: int | None) -> StrategyName:
     """How a commit compacts: by the triggers of the table, or fully if `full-compaction.delta-commits` requires it.
 
     It does at commits whose identifier is a multiple of it, and at all commits without one, as in Paimon's batch jobs.

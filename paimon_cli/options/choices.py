@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 def values_of(kinds: type) -> tuple[str, ...]:
     """The values of a class of kinds, in the order of its members."""
@@ -11,46 +13,46 @@ def values_of(kinds: type) -> tuple[str, ...]:
 class OnError:
     """What to do with a row that cannot be stored. Any other value is the name of a file for the rejected cells."""
 
-    FAIL = "fail"
-    SKIP = "skip"
+    FAIL: Final = "fail"
+    SKIP: Final = "skip"
 
 
 class OtherBuckets:
     """What to do with rows of buckets that the writer does not own."""
 
-    REFUSE = "refuse"
-    SKIP = "skip"
+    REFUSE: Final = "refuse"
+    SKIP: Final = "skip"
 
 
 class OnConflict:
     """What to do with a compacted bucket whose files another commit has removed."""
 
-    RETRY = "retry"
-    SKIP = "skip"
-    FAIL = "fail"
+    RETRY: Final = "retry"
+    SKIP: Final = "skip"
+    FAIL: Final = "fail"
 
 
 class WriterOrder:
     """What to do with rows of one key from several staged writers."""
 
-    GIVEN = "given"
-    REFUSE = "refuse"
+    GIVEN: Final = "given"
+    REFUSE: Final = "refuse"
 
 
 class CompactionMode:
     """When the buckets that a job has written are compacted: not by the job, as it writes, beside it, or after its commit."""
 
-    NONE = "none"
-    INLINE = "inline"
-    ASYNC = "async"
-    AFTER = "after"
+    NONE: Final = "none"
+    INLINE: Final = "inline"
+    ASYNC: Final = "async"
+    AFTER: Final = "after"
 
 
 class ConflictCheck:
     """What concurrent commits must not both write to. Later ones cause fewer conflicts, but read more."""
 
-    OFF = "off"
-    PARTITION = "partition"
-    BUCKET = "bucket"
-    RANGE = "range"
-    KEY = "key"
+    OFF: Final = "off"
+    PARTITION: Final = "partition"
+    BUCKET: Final = "bucket"
+    RANGE: Final = "range"
+    KEY: Final = "key"

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import UnsupportedOption
 from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS
 from paimon_cli.options.merge_engines import MERGE_ENGINES
 from paimon_cli.options.own_options import DECLARED
@@ -160,7 +160,7 @@ def refuse(at: str, options: Mapping[str, str], table: str, has_keys: bool = Fal
         hint = "use a Paimon engine that supports the option"
         if at in _OVERRIDABLE:
             hint = f"to ignore the option for this command, add --option {key}={option.default or ''}"
-        raise NotSupported(_MESSAGES[at].format(table, f"{key}={value}"), option.reason, hint, option=key, value=value)
+        raise UnsupportedOption(_MESSAGES[at].format(table, f"{key}={value}"), option.reason, hint, option=key, value=value)
 
 
 def refusals(at: str, options: Mapping[str, str], has_keys: bool = False) -> list[str]:

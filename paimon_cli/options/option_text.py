@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import BadOption, UsageError
 
 _AMOUNT = re.compile(r"\s*([0-9]+)\s*([^\s0-9]*)\s*")
 _DECIMAL = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*", re.ASCII)
@@ -120,8 +120,8 @@ def read_option(key: str, text: str, read: Callable[[str], T]) -> T:
         raise _invalid(key, text, error.hint or error.why) from None
 
 
-def _invalid(key: str, text: str, allowed: str) -> UsageError:
-    return UsageError(
+def _invalid(key: str, text: str, allowed: str) -> BadOption:
+    return BadOption(
         f"option '{key}' cannot be '{text}'", f"allowed: {allowed}", f"set {key} to an allowed value", key=key, value=text
     )
 
@@ -144,8 +144,8 @@ class TypedOption(Generic[T]):
             if key in options.raw:
                 try:
                     return read_option(key, options.raw[key], self.read)
-                except UsageError as error:
-                    options.explain(error, key)
+                except BadOption as error:
+                    options.explain(error)
                     raise
         return self.default(options) if callable(self.default) else self.default
 

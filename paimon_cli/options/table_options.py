@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import BadOption, UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS, NO_CHANGELOG
 from paimon_cli.options.merge_engines import DEFAULT_ENGINE, MERGE_ENGINES
@@ -107,16 +107,16 @@ class TableOptions(OwnOptions):
         """A copy whose errors say how to change the options of the table with this argument in commands."""
         return TableOptions(self.raw, argument, self.given)
 
-    def explain(self, error: UsageError, key: str) -> None:
+    def explain(self, error: BadOption) -> None:
         """Give the error about an invalid value its origin, and the command that changes it, if it is the table's own."""
-        if key in self.given:
-            error.details["of_call"] = True
+        if error.key in self.given:
+            error.blame(call=True)
             error.set_hint(f"it is an option of this call, not of the table: {error.hint}, or leave it out")
         elif self.table:
-            error.details["of_table"] = self.table
-            command = unset_command(self.table, key)
+            error.blame(table=self.table)
+            command = unset_command(self.table, error.key)
             allowed = error.why.removeprefix("allowed: ")
-            change = f"`alter {self.table} set {key}=...` with one of: {allowed}"
+            change = f"`alter {self.table} set {error.key}=...` with one of: {allowed}"
             said = f"restore the value with which the table was written: {change}"
             error.set_hint(command or said)
 

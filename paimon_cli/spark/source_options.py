@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.api.arguments import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.options.choices import OnError, OtherBuckets
+from paimon_cli.options.choices import OnError
 from paimon_cli.options.option_text import nearest, split_buckets
 from paimon_cli.read.time_travel import POSITION_OPTIONS
+from paimon_cli.requests.fields import check_choice
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
@@ -123,17 +123,10 @@ class SourceOptions:
         """Arguments for `WriteRequest`. Raises `UsageError` if an option of reads or streams is set."""
         self.refuse((*SCAN_OPTIONS, *STREAM_OPTIONS, *POSITION_OPTIONS), "writing")
         found = {name: self.get(name) for name in WRITE_OPTIONS if name != "timezone" and self.get(name) is not None}
-        missing = found.pop("missing_columns", "null")
-        check_choice("missing-columns", missing, ("null", "error"))
         check_choice("on-error", found.get("on_error", OnError.FAIL), (OnError.FAIL, OnError.SKIP))
-        check_choice(
-            "other-buckets",
-            found.get("other_buckets", OtherBuckets.REFUSE),
-            (OtherBuckets.REFUSE, OtherBuckets.SKIP),
-        )
         if "bucket" in found:
-            found["buckets"] = tuple(split_buckets([found.pop("bucket")]) or ())
-        return {**found, "missing_are_null": missing == "null", "assume_new": self.is_true("assume_new")}
+            found["bucket"] = split_buckets([found["bucket"]])
+        return {**found, "assume_new": self.is_true("assume_new")}
 
     @property
     def timezone(self) -> str | None:

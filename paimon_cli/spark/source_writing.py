@@ -112,7 +112,7 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
     context = table.context
     check_writable_table(context)
     rows = FrameRows(options.timezone)
-    request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compaction=CompactionMode.NONE, **arguments)
+    request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compact=CompactionMode.NONE, **arguments)
     plan = plan_write(context, request, request.commit_user or context.random.uuid())
     check_columns(plan, schema)
     return plan, request, table

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,9 +68,9 @@ class Writes:
         (self._table / "schema").mkdir(parents=True)
         (self._table / "schema" / "schema-0").write_text(self._schema.to_json())
 
-    def write(self, compaction: str) -> None:
+    def write(self, compaction: Any) -> None:
         context = TableContext.open(str(self._table))
-        request = replace(self._request, compaction=compaction)
+        request = replace(self._request, compact=compaction)
         self.summaries[compaction] = run_write(context, request, LocalEngine(usable_cores()), NoProgress())
 
 

@@ -39,6 +39,7 @@ from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import in_parts, read_in_parallel, read_split
+from paimon_cli.requests.compaction import StrategyName
 from scripts.bench.cost_growth import cpu_of_process
 from scripts.bench.lookup import BATCH_ROWS, CLUSTERS, COLUMNS, new_table, values
 from scripts.bench.measure import MIN_ROUNDS, Comparison, cpu_with_children, report
@@ -71,7 +72,7 @@ def write(context: TableContext, path: Path) -> None:
     run_write(context, WriteRequest(FileRows((str(path),))), LocalEngine(), NoProgress())
 
 
-def compact(context: TableContext, strategy: str = "minor") -> None:
+def compact(context: TableContext, strategy: StrategyName = "minor") -> None:
     run_compact(context, CompactRequest(strategy=strategy), LocalEngine(), NoProgress())
 
 

@@ -126,7 +126,7 @@ def test_commit_identifiers_start_at_0(tmp_path: Path) -> None:
         lambda: table.update({"name": "'x'"}, where="id = 1", commit_user="job", commit_id=-1),
         lambda: table.truncate(commit_user="job", commit_id=-1),
     ):
-        with pytest.raises(UsageError, match=r"commit_id -\d is negative"):
+        with pytest.raises(UsageError, match=r"commit_id -\d: the minimum is 0"):
             change()
     assert len(table.snapshots()) == 1
     path = Path(table.context.layout.snapshot(1))

@@ -41,7 +41,7 @@ def numbers(*keys: int, n: int = 0) -> list[dict[str, int]]:
 
 def test_vectors_are_switched_on_for_a_table_of_one_run_only(tmp_path: Path) -> None:
     context = table(tmp_path)
-    write(context, numbers(1, 2, 3), compaction="none")
+    write(context, numbers(1, 2, 3), compact="none")
     with pytest.raises(UsageError, match="cannot be switched on yet: bucket-0 has files at level 0") as refused:
         switch(context, True)
     assert f"paimon-cli compact {context.url} --strategy full" in refused.value.hint
@@ -69,7 +69,7 @@ def test_vectors_are_switched_off_once_there_are_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be switched off yet: bucket-0 has deletion vectors, which"):
         switch(context, False)
     compact(context, strategy="full")
-    write(context, numbers(3, n=2), compaction="none")
+    write(context, numbers(3, n=2), compact="none")
     assert switch(context, False).changed
     merging = reopened(context)
     assert rows(merging) == [{"k": 1, "n": 0}, {"k": 2, "n": 1}, {"k": 3, "n": 2}]
@@ -78,8 +78,8 @@ def test_vectors_are_switched_off_once_there_are_none(tmp_path: Path) -> None:
 
 def test_older_snapshots_are_read_as_they_were_written(tmp_path: Path) -> None:
     context = table(tmp_path)
-    write(context, numbers(1, 2), compaction="none")
-    write(context, numbers(2, n=1), compaction="none")
+    write(context, numbers(1, 2), compact="none")
+    write(context, numbers(2, n=1), compact="none")
     compact(context, strategy="full")
     switch(context, True)
     marking = reopened(context)
@@ -87,7 +87,7 @@ def test_older_snapshots_are_read_as_they_were_written(tmp_path: Path) -> None:
     compact(marking, strategy="full")
     switch(marking, False)
     merging = reopened(marking)
-    write(merging, numbers(9), compaction="none")
+    write(merging, numbers(9), compact="none")
     shown = {}
     for number in merging.snapshots.ids():
         seen, snapshot = travel(merging, snapshot_id=number)
@@ -103,7 +103,7 @@ def test_a_compaction_that_was_planned_before_the_switch_is_refused(tmp_path: Pa
     compact(context, strategy="full")
     stale = context.with_options({"compaction.force-up-level-0": "true"})
     switch(context, True)
-    write(reopened(context), numbers(2, n=1), compaction="none")
+    write(reopened(context), numbers(2, n=1), compact="none")
     with pytest.raises(FilesConflict, match="was changed: this compaction was planned before that"):
         compact(stale, strategy="minor", on_conflict="fail")
     compact(reopened(context), strategy="minor")

@@ -32,7 +32,7 @@ COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 def made(folder: Path, commits: int = 1, **options: str) -> TableContext:
     context = tables.make_table(folder / "t", COLUMNS, ["k"], options={k.replace("__", "-"): v for k, v in options.items()})
     for number in range(commits):
-        tables.write(context, [{"k": number, "v": "x"}], compaction="none")
+        tables.write(context, [{"k": number, "v": "x"}], compact="none")
     return context
 
 
@@ -178,7 +178,7 @@ def test_a_bucket_count_that_writers_refuse(run: Run, tmp_path: Path) -> None:
     context = reopened(made(tmp_path, 2), bucket="3")
     rows = tables.rows(context)
     with pytest.raises(UsageError, match="was written with 1 bucket"):
-        tables.write(context, [{"k": 9, "v": "x"}], compaction="none")
+        tables.write(context, [{"k": 9, "v": "x"}], compact="none")
     found = findings(context)["PD024"]
     assert (found.severity, found.message) == (
         "error",
@@ -188,7 +188,7 @@ def test_a_bucket_count_that_writers_refuse(run: Run, tmp_path: Path) -> None:
     run(*found.command.replace(" T ", f" {context.url} ").split()[1:], "-y", "--engine", "local")
     mended = TableContext.open(context.url)
     assert "PD024" not in findings(mended) and tables.rows(mended) == rows
-    tables.write(mended, [{"k": 9, "v": "x"}], compaction="none")
+    tables.write(mended, [{"k": 9, "v": "x"}], compact="none")
     for bucket in ("-1", "-2"):
         assert "PD024" not in findings(reopened(made(tmp_path / bucket), bucket=bucket))
 

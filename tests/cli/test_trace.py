@@ -63,7 +63,7 @@ def test_the_same_work_leaves_the_same_trace(tmp_path: Path) -> None:
     for name in ("a", "b"):
         options = {"write-buffer-size": "4 kb", "write-buffer-spillable": "false"}
         watched, steps = traced(make_table(tmp_path / name, COLUMNS, ["k"], bucket=2, options=options))
-        write(watched, [{"k": k % 300, "v": f"{k}"} for k in range(4000)], compaction="async")
+        write(watched, [{"k": k % 300, "v": f"{k}"} for k in range(4000)], compact="async")
         compact(watched)
         found.append(steps)
     assert found[0] == found[1]

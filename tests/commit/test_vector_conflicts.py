@@ -33,7 +33,7 @@ def filled(folder: Path, count: int = 1) -> TableContext:
     context = make_table(folder / "t", COLUMNS, ["k"], bucket=count, options=OPTIONS)
     write(context, [{"k": number, "v": "old"} for number in range(40 * count)])
     compact(context)
-    write(context, [{"k": number, "v": "new"} for number in range(5 * count)], compaction="none")
+    write(context, [{"k": number, "v": "new"} for number in range(5 * count)], compact="none")
     return context
 
 
@@ -79,7 +79,7 @@ def test_a_rewrite_that_has_not_seen_a_new_vector_is_refused(tmp_path: Path) -> 
     context = filled(tmp_path)
     commit(context, compacted(context))
     rewrite = compacted(context, "full")
-    write(context, [{"k": number, "v": "newer"} for number in range(30, 33)], compaction="none")
+    write(context, [{"k": number, "v": "newer"} for number in range(30, 33)], compact="none")
     marking = compacted(context)
     assert not {file.file_name for file in marking.compact.removed} & {file.file_name for file in rewrite.compact.removed}
     commit(context, marking)
@@ -95,7 +95,7 @@ def test_a_vector_of_a_removed_file_is_refused(tmp_path: Path) -> None:
     context = filled(tmp_path)
     commit(context, compacted(context))
     rewrite = compacted(context, "full")
-    write(context, [{"k": number, "v": "newer"} for number in range(30, 33)], compaction="none")
+    write(context, [{"k": number, "v": "newer"} for number in range(30, 33)], compact="none")
     marking = compacted(context)
     commit(context, rewrite)
     with pytest.raises(FilesConflict, match="deletion vectors of bucket-0 have changed"):
@@ -162,7 +162,7 @@ def test_compactions_of_different_files_into_different_levels(tmp_path: Path, op
     """Neither removes what the other has read, their levels do not overlap, and there is no vector yet."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=1, options=options)
     for value in ("old", "new"):
-        write(context, [{"k": 1, "v": value}], compaction="none")
+        write(context, [{"k": 1, "v": value}], compact="none")
     first, second = picked(context, 0, 4), picked(context, 1, 3)
     commit(context, first)
     with pytest.raises(FilesConflict, match="is new at level 4: another job put it there"):

@@ -197,7 +197,7 @@ def test_partitions_and_older_schemas_are_compacted_apart_and_together(tmp_path:
     for number in range(2):
         write(context, [{"k": number, "v": "x", "dt": day} for day in "ab"])
     before = rows(context)
-    summary = compact(context, partitions=({"dt": "b"},))
+    summary = compact(context, partition=({"dt": "b"},))
     assert summary.files_before == 2 and len(files(context)) == 3 and rows(context) == before
 
 

@@ -152,7 +152,7 @@ def test_rows_are_those_written_whatever_was_compacted(engine: str, seed: int, t
     for step in range(12):
         changes = random_rows(chance, engine)
         compaction = chance.choice(("inline", "inline", "async", "none"))
-        write(context, changes, compaction=compaction)
+        write(context, changes, compact=compaction)
         oracle.write(changes)
         if compaction == "none" or chance.random() < 0.2:
             compact(context, strategy=chance.choice(("minor", "minor", "full")))

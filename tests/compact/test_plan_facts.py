@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,12 @@ from paimon_cli.compact.compaction_task import CompactionTask, Decision, Postpon
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_request import UNLIMITED, RoundLimits, apply_limits, newest_data, tasks_of
+from paimon_cli.jobs.compact_request import CompactRequest, apply_limits, newest_data, tasks_of
 from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrite
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 from tests.commit.commit_tables import SteppingClock, data_file, make_table
 
@@ -133,9 +135,9 @@ def test_a_round_takes_the_buckets_with_most_runs(tmp_path: Path, seed: int) -> 
     dice = random.Random(seed)
     planned = decisions(make_table(tmp_path, {"num-sorted-run.compaction-trigger": "2"}), dice)
     tasks = [one for one in planned if isinstance(one, CompactionTask)]
-    assert apply_limits(planned, UNLIMITED) == tuple(planned)
+    assert apply_limits(planned, CompactRequest()) == tuple(planned)
     assert [task.size for task in tasks_of(planned)] == sorted((task.size for task in tasks), reverse=True)
-    limits = RoundLimits(dice.choice([None, 0, 5000, 9000]), dice.choice([None, 0, 1, 3]))
+    limits = CompactRequest(max_bytes=dice.choice([None, 0, 5000, 9000]), max_buckets=dice.choice([None, 2, 1, 3]))
     taken: list[CompactionTask] = []
     for task in sorted(tasks, key=lambda task: (-task.runs_before, task.size)):
         fits = limits.max_bytes is None or sum(one.size for one in taken) + task.size <= limits.max_bytes
@@ -152,6 +154,24 @@ def test_a_round_takes_the_buckets_with_most_runs(tmp_path: Path, seed: int) -> 
         assert after.reason.startswith(f"{before.reason}, but ")
         at_most = limits.max_buckets is not None and len(taken) >= limits.max_buckets
         assert ("--max-buckets" in after.reason) == at_most or "--max-bytes" in after.reason
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [({"max_buckets": 1}, 0), ({"max_buckets": 2}, 1), ({"max_bytes": 100}, 0), ({"max_bytes": 130}, 1), ({"turn_bytes": 1}, 1)],
+)
+def test_distributed_rows_count_towards_the_limits_of_a_round(tmp_path: Path, limits: dict[str, Any], left: int) -> None:
+    """The first bucket after them may be all that a limit still allows, or be left. The turn of a service begins with it."""
+    context = make_table(tmp_path, {"num-sorted-run.compaction-trigger": "2"})
+    files = tuple(
+        replace(data_file(f"l0-{n}", 0, 9), file_size=10, min_sequence_number=n, max_sequence_number=n) for n in range(3)
+    )
+    planned = [plan_bucket(context, BucketFiles(EMPTY_ROW, bucket, 2, files), "full", 1) for bucket in range(2)]
+    waiting = FileChanges(removed=(replace(data_file("w", 0, 9), file_size=100),))
+    moved = CommitMessage(EMPTY_ROW, POSTPONE_BUCKET, 2, compact=waiting)
+    other = CommitMessage(EMPTY_ROW, 0, 2, compact=waiting)
+    request = CompactRequest(**limits).after([moved, other])
+    assert [task.bucket for task in tasks_of(apply_limits(planned, request))] == list(range(left))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -152,7 +152,7 @@ def overwrite_all(actor: Actor) -> None:
 
 
 def overwrite_partition(actor: Actor) -> None:
-    actor.write({8: "job"}, commit_user=USER, commit_id=IDENTIFIER, overwrite=True, static_partition={"p": "0"})
+    actor.write({8: "job"}, commit_user=USER, commit_id=IDENTIFIER, overwrite=True, partition={"p": "0"})
 
 
 def odd_rows_and_8(rows: Rows) -> Rows:
@@ -160,7 +160,7 @@ def odd_rows_and_8(rows: Rows) -> Rows:
 
 
 def update(actor: Actor) -> None:
-    request = UpdateRequest("k >= 2", ("v = v || '!'",), USER, IDENTIFIER)
+    request = UpdateRequest("k >= 2", ("v = v || '!'",), commit_user=USER, commit_id=IDENTIFIER)
     run_update(actor.context(), request, LocalEngine(), NoProgress())
 
 

@@ -39,7 +39,7 @@ def three_appends(bench: Bench, options: Mapping[str, str]) -> Rows:
 def marked_appends(bench: Bench, options: Mapping[str, str]) -> Rows:
     """An append table of three files, with a vector that marks two rows."""
     rows = three_appends(bench, {**options, **VECTORS})
-    request = UpdateRequest("k in (1, 4)", (), "setup", 9)
+    request = UpdateRequest("k in (1, 4)", (), commit_user="setup", commit_id=9)
     run_update(bench.healthy().context(), request, LocalEngine(), NoProgress())
     return {k: v for k, v in rows.items() if k not in (1, 4)}
 
@@ -67,7 +67,9 @@ def overwrite(actor: Actor) -> None:
 
 
 def delete(actor: Actor) -> None:
-    run_update(actor.context(), UpdateRequest("k in (2, 3, 4)", (), USER, IDENTIFIER), LocalEngine(), NoProgress())
+    run_update(
+        actor.context(), UpdateRequest("k in (2, 3, 4)", (), commit_user=USER, commit_id=IDENTIFIER), LocalEngine(), NoProgress()
+    )
 
 
 def deleted(rows: Rows) -> Rows:
@@ -75,7 +77,7 @@ def deleted(rows: Rows) -> Rows:
 
 
 def update(actor: Actor) -> None:
-    request = UpdateRequest("k >= 2", ("v = v || '!'",), USER, IDENTIFIER)
+    request = UpdateRequest("k >= 2", ("v = v || '!'",), commit_user=USER, commit_id=IDENTIFIER)
     run_update(actor.context(), request, LocalEngine(), NoProgress())
 
 

@@ -91,12 +91,12 @@ def test_last_full_compaction_of_each_bucket(tmp_path: Path) -> None:
 
     write(context, [{"id": key} for key in range(20)])
     assert [row.last_full for row in lsm_rows(context, context.snapshots.latest())] == [None, None]
-    compact(context, strategy="full", buckets=(0,))
-    compact(context, strategy="full", buckets=(1,))
+    compact(context, strategy="full", bucket=(0,))
+    compact(context, strategy="full", bucket=(1,))
     write(context, [{"id": key} for key in range(20)])
     assert last_full() == [(0, 2), (1, 3)]
     assert [row.last_full_snapshot for row in lsm_rows(context, context.snapshots.get(2))] == [2, None]
-    compact(context, strategy="full", buckets=(0,))
+    compact(context, strategy="full", bucket=(0,))
     assert last_full() == [(0, 5), (1, 3)]
     times = {snapshot.id: snapshot.time_millis for snapshot in context.snapshots.newest_first()}
     assert [row.last_full for row in lsm_rows(context, context.snapshots.latest())] == [times[5], times[3]]

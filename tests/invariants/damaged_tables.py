@@ -52,12 +52,12 @@ def lookup_table(folder: Path, options: dict[str, str]) -> Path:
     """Inserts, updates and deletes, each compacted; the last one into a lower level if a lookup allows it."""
     name = options["changelog-producer"]
     context = tables.make_table(folder / name, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], (), 1, options)
-    tables.write(context, [{"k": k, "v": f"v{k}"} for k in range(60)], compaction="none")
+    tables.write(context, [{"k": k, "v": f"v{k}"} for k in range(60)], compact="none")
     tables.compact(context)
     changes = [(80, "new", "+I"), (4, None, "-D"), (5, "five", "+U")]
-    tables.write(context, [{"k": k, "v": v, "_op": op} for k, v, op in changes], compaction="none")
+    tables.write(context, [{"k": k, "v": v, "_op": op} for k, v, op in changes], compact="none")
     tables.compact(context, strategy="full")
-    tables.write(context, [{"k": k, "v": "x"} for k in range(10, 14)], compaction="none")
+    tables.write(context, [{"k": k, "v": "x"} for k in range(10, 14)], compact="none")
     tables.compact(context, strategy="minor" if name == "lookup" else "full")
     return Path(context.url)
 

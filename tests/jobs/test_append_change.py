@@ -38,6 +38,7 @@ from paimon_cli.maintain.expire_partitions import drop_partitions
 from paimon_cli.metadata.data_file import DataFileMeta, EntryKind, IndexFileMeta
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import parse_predicate
 from tests.nightly import first
@@ -297,14 +298,14 @@ def test_a_rescale_that_was_overtaken_by_a_change_of_rows_is_refused(tmp_path: P
     """The change only marks rows in files that the rescale has read and is about to replace with copies of all rows."""
     context = made(tmp_path, kind)
     table = open_table(locate_table(context.url))
-    plan = plan_rescale(context, 4)
+    plan = plan_rescale(context, RescaleOptions(4))
     run(context, "id = 3", *(["v = 'x'"] if change == "update" else []))
     with pytest.raises(DataConflict, match=r"dt=b/bucket-\d was written after snapshot 3"):
         run_rescale(table, plan, LocalEngine(), NoProgress())
     left = {r["id"]: r["v"] for r in rows(context)}
     assert left.get(3) == (None if change == "delete" else "x") and len(left) == (29 if change == "delete" else 30)
     assert data_files(context) == named_files(context)
-    run_rescale(table, plan_rescale(context, 4), LocalEngine(), NoProgress())
+    run_rescale(table, plan_rescale(context, RescaleOptions(4)), LocalEngine(), NoProgress())
     assert {r["id"]: r["v"] for r in rows(TableContext.open(context.url))} == left
     sound(TableContext.open(context.url))
 
@@ -461,7 +462,7 @@ def test_buckets_of_an_append_table_are_rescaled(tmp_path: Path) -> None:
     run(context, "id in (4, 5, 14)")
     before = rows(context)
     table = TableContext(TablePlace(context.url, "t"), context.storage)
-    summary = run_rescale(table, plan_rescale(context, 5), LocalEngine(), NoProgress())
+    summary = run_rescale(table, plan_rescale(context, RescaleOptions(5)), LocalEngine(), NoProgress())
     scaled = TableContext.open(context.url)
     assert (summary.rows, scaled.options.bucket, rows(scaled)) == (27, 5, before) and vector_files(scaled) == []
     write(scaled, [row(40)])
@@ -472,7 +473,7 @@ def test_buckets_of_an_append_table_are_rescaled(tmp_path: Path) -> None:
 
 def test_tables_without_buckets_have_nothing_to_rescale(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="without buckets"):
-        plan_rescale(made(tmp_path, "unaware", times=1), 4)
+        plan_rescale(made(tmp_path, "unaware", times=1), RescaleOptions(4))
 
 
 @pytest.mark.parametrize(("old", "new"), [("unaware", "4"), ("fixed", "-1")])
@@ -520,4 +521,4 @@ def test_tables_that_track_rows_are_refused(tmp_path: Path, option: str) -> None
 def test_partitions_in_messages_end_without_a_slash(tmp_path: Path) -> None:
     context = made(tmp_path, "unaware", times=0)
     with pytest.raises(BadInput, match=r"rows of partition dt=b are outside"):
-        write(context, [row(1, "b")], overwrite=True, static_partition={"dt": "a"})
+        write(context, [row(1, "b")], overwrite=True, partition={"dt": "a"})

@@ -35,7 +35,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[threading.Thread, bool]
 def test_files_of_all_threads_of_a_job(tmp_path: Path, begun: list[tuple[threading.Thread, bool]], compaction: str) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], bucket=4)
     for _ in range(6):
-        write(context, ROWS, threads=2, compaction=compaction)
+        write(context, ROWS, threads=2, compact=compaction)
     written = len(begun)
     run_compact(context, CompactRequest("full"), LocalEngine(2), NoProgress())
     assert all(left for _, left in begun)

@@ -85,7 +85,7 @@ def test_each_flush_has_its_changelog(tmp_path: Path, spilled: bool) -> None:
     options = {"write-buffer-size": "1 kb", "write-buffer-spillable": str(spilled).lower(), "changelog-file.format": "orc"}
     context = table(tmp_path, "input", **{"num-sorted-run.compaction-trigger": "100", **options})
     given = [{"k": number % 50, "v": f"{number} {'x' * 20}"} for number in range(300)]
-    write(context, given, compaction="none")
+    write(context, given, compact="none")
     files = [entry.file for entry in changelog_entries(context, 1)]
     assert (len(files) == 1) is spilled and {file.file_name.rpartition(".")[2] for file in files} == {"orc"}
     changes = sorted((row for row in changelog(context, 1)), key=lambda row: row[-1])
@@ -124,7 +124,7 @@ def test_equal_rows_are_not_reported_with_row_deduplicate(tmp_path: Path) -> Non
 def test_an_upgrade_reports_no_changes(tmp_path: Path) -> None:
     context = table(tmp_path, "full-compaction", **{"num-sorted-run.compaction-trigger": "2", "num-levels": "4"})
     for number in range(4):
-        write(context, [{"k": key, "v": f"{number}" * (1000 >> number)} for key in range(1000 >> 2 * number)], compaction="none")
+        write(context, [{"k": key, "v": f"{number}" * (1000 >> number)} for key in range(1000 >> 2 * number)], compact="none")
         compact(context, strategy="minor")
     replayed: dict[int, str] = {}
     for number in range(1, context.snapshots.latest().id + 1):  # type: ignore[union-attr]

@@ -12,9 +12,10 @@ from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess, UsageErro
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
-from paimon_cli.jobs.compact_request import CompactRequest, RoundLimits, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED
 from paimon_cli.lsm.sorted_runs import sorted_runs
+from paimon_cli.requests.compaction import StrategyName
 from tests.rivals import beside
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
@@ -53,7 +54,7 @@ def run_counts(context: TableContext) -> dict[tuple[bytes, int], int]:
 
 
 @pytest.mark.parametrize("strategy", ["minor", "full"])
-def test_the_run_does_what_the_dry_run_announced(table: TableContext, strategy: str) -> None:
+def test_the_run_does_what_the_dry_run_announced(table: TableContext, strategy: StrategyName) -> None:
     request = CompactRequest(strategy)
     plan = plan_compaction(table, request)
     announced = decision_rows(table, plan.decisions)
@@ -80,46 +81,46 @@ def test_left_alone_for_a_reason(table: TableContext) -> None:
 
 
 def test_limits_give_the_turn_to_buckets_with_most_runs(table: TableContext) -> None:
-    plan = plan_compaction(table, CompactRequest("full", limits=RoundLimits(max_buckets=2)))
+    plan = plan_compaction(table, CompactRequest("full", max_buckets=2))
     assert {table.partition_path_of(task.partition) for task in plan.tasks} == {"dt=a/"}
     assert ["--max-buckets" in d.reason for d in plan.decisions if isinstance(d, SkippedBucket)] == [True, True]
     size = min(task.size for task in plan.tasks)
-    (task,) = plan_compaction(table, CompactRequest("full", limits=RoundLimits(max_bytes=size, max_buckets=3))).tasks
+    (task,) = plan_compaction(table, CompactRequest("full", max_bytes=size, max_buckets=3)).tasks
     assert task.size == size
-    done = compact(table, strategy="full", limits=RoundLimits(max_buckets=1))
+    done = compact(table, strategy="full", max_buckets=1)
     assert done.buckets == 1
-    assert sum(compact(table, strategy="full", limits=RoundLimits(max_buckets=1)).buckets for _ in range(5)) == 3
+    assert sum(compact(table, strategy="full", max_buckets=1).buckets for _ in range(5)) == 3
 
 
 def test_idle_partitions_are_compacted_fully(table: TableContext) -> None:
     table.clock.sleep(60)
-    request = CompactRequest("full", idle_millis=1_800_000)
+    request = CompactRequest("full", idle_time=1_800_000)
     plan = plan_compaction(table, request)
     assert {table.partition_path_of(task.partition) for task in plan.tasks} == {"dt=a/"}
     assert {d.reason for d in plan.decisions if isinstance(d, SkippedBucket)} == {"new data 60 s ago, not idle yet"}
-    minor = replace(request, strategy="minor", idle_millis=30_000)
+    minor = replace(request, strategy="minor", idle_time=30_000)
     assert {(task.reason, task.output_level) for task in plan_compaction(table, minor).tasks} == {("full", 5)}
-    compact(table, strategy="minor", idle_millis=30_000)
+    compact(table, strategy="minor", idle_time=30_000)
     assert plan_compaction(table, minor).tasks == []
 
 
 def test_a_pinned_plan_is_carried_out_beside_newer_data(table: TableContext) -> None:
     pinned = table.snapshots.latest_id()
     write(table, [{"dt": "b", "id": 100, "points": 9}])
-    assert compact(table, at_snapshot=pinned).buckets == 4
+    assert compact(table, if_snapshot=pinned).buckets == 4
     assert sorted(run_counts(table).values()) == [1, 1, 1, 2]
     files = data_files(table)
     with pytest.raises(FilesConflict):
-        compact(table, at_snapshot=pinned)
+        compact(table, if_snapshot=pinned)
     assert data_files(table) == files
     with pytest.raises(NotFound):
-        compact(table, at_snapshot=99)
+        compact(table, if_snapshot=99)
 
 
 @pytest.mark.parametrize("on_conflict", ["skip", "fail"])
 def test_a_conflict_costs_its_bucket_only(table: TableContext, on_conflict: str) -> None:
     before = rows(table)
-    rival = beside(table, lambda: compact(table, buckets=(1,), partitions=({"dt": "a"},)))
+    rival = beside(table, lambda: compact(table, bucket=(1,), partition=({"dt": "a"},)))
     with pytest.raises(PartialSuccess) as failure:
         compact(rival, on_conflict=on_conflict)
     assert failure.value.details["buckets_committed"] == 3
@@ -132,7 +133,7 @@ def test_only_the_bucket_in_conflict_is_planned_again(table: TableContext) -> No
     before = rows(table)
 
     def compact_and_write() -> None:
-        compact(table, buckets=(1,), partitions=({"dt": "a"},))
+        compact(table, bucket=(1,), partition=({"dt": "a"},))
         write(table, [{"dt": "a", "id": n, "points": 5} for n in range(40)])
 
     done = compact(beside(table, compact_and_write))
@@ -174,7 +175,7 @@ def test_all_files_are_rewritten_where_the_table_wants_it(table: TableContext) -
 
 def test_a_range_of_buckets_may_reach_beyond_the_table(table: TableContext) -> None:
     def chosen(*buckets: int | range) -> set[int]:
-        return {decision.bucket for decision in plan_compaction(table, CompactRequest("full", buckets=buckets)).decisions}
+        return {decision.bucket for decision in plan_compaction(table, CompactRequest("full", bucket=buckets or None)).decisions}
 
     assert chosen(range(1000)) == chosen(0, range(1, 2)) == chosen() == {0, 1}
     assert chosen(range(1, 1000)) == {1}

@@ -21,6 +21,7 @@ from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, S
 from paimon_cli.jobs.engine import LocalEngine, TasksFailed
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import StopSignals, Terminated
+from paimon_cli.requests.compaction import ConflictChoice
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.storage import Storage
 from tests.rivals import beside
@@ -71,7 +72,7 @@ def serve(
     tables: dict[str, TableContext | Path],
     clock: Pause,
     rounds: int,
-    on_conflict: str = "retry",
+    on_conflict: ConflictChoice = "retry",
     leases: Leases | None = None,
 ) -> Display:
     display = Display()

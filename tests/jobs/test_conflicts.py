@@ -88,7 +88,7 @@ def test_a_compaction_that_ends_between_two_buckets_leaves_no_file_of_those_that
     before = data_files(table)
 
     def rival(day: str) -> Callable[[], object]:
-        return lambda: compact(table, partitions=({"dt": day},))
+        return lambda: compact(table, partition=({"dt": day},))
 
     def fail() -> None:
         raise StorageUnavailable("the store is away", "on purpose")

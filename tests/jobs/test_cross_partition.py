@@ -108,7 +108,7 @@ def test_random_rows_beside_an_oracle(engine: str, way: str, tmp_path: Path) -> 
     expected: dict[int, Row] = {}
     for number in range(7):
         changes = [_change(dice, deletes=engine == "deduplicate") for _ in range(dice.choice((1, 5, 40)))]
-        write(context, [{**row, "_op": kind} for kind, row in changes], compaction=dice.choice(("none", "inline")))
+        write(context, [{**row, "_op": kind} for kind, row in changes], compact=dice.choice(("none", "inline")))
         for kind, row in changes:
             merged = fold(expected.get(row["k"]), row) if kind == "+I" else None
             if merged is None:
@@ -244,7 +244,7 @@ def test_a_write_that_was_overtaken_looks_up_its_keys_again(tmp_path: Path, monk
 def _written_but_not_committed(context: TableContext, incoming: list[Row]) -> tuple[Written, CommitIdentity]:
     source = Path(context.layout.root).parent / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in incoming))
-    request = WriteRequest(FileRows((str(source),), "json"), compaction="none")
+    request = WriteRequest(FileRows((str(source),), "json"), compact="none")
     written, _ = write_input(plan_write(context, request), request, LocalEngine(), NoProgress())
     return written, fresh_identity(context)
 
@@ -254,10 +254,10 @@ def test_overwrites(tmp_path: Path) -> None:
     write(context, [{"p": p, "k": k, "v": 0, "w": 0} for k, p in enumerate("aabbc")])
     write(context, [{"p": "b", "k": 0, "v": 1, "w": 0}], overwrite=True)
     assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("a", 1, 0), ("b", 0, 1), ("c", 4, 0)]
-    write(context, [{"p": "c", "k": 1, "v": 2, "w": 0}], overwrite=True, static_partition={"p": "c"})
+    write(context, [{"p": "c", "k": 1, "v": 2, "w": 0}], overwrite=True, partition={"p": "c"})
     assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("b", 0, 1), ("c", 1, 2)]
     with pytest.raises(BadInput, match="outside the partition"):
-        write(context, [{"p": "b", "k": 1, "v": 2, "w": 0}], overwrite=True, static_partition={"p": "c"})
+        write(context, [{"p": "b", "k": 1, "v": 2, "w": 0}], overwrite=True, partition={"p": "c"})
     whole = TableContext.open(context.url, {"dynamic-partition-overwrite": "false"})
     write(whole, [{"p": "a", "k": 9, "v": 3, "w": 0}], overwrite=True)
     assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("a", 9, 3)]

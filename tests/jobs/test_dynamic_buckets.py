@@ -100,7 +100,7 @@ def test_compactions_and_vectors_go_beside_the_index(tmp_path: Path, compaction:
         write(
             context,
             some(range(turn * 5, turn * 5 + 20), f"v{turn}", "a") + some(range(9), f"v{turn}", "b"),
-            compaction=compaction,
+            compact=compaction,
         )
         compact(context)
         assert {row["v"] for row in rows(context) if row["p"] == "b"} == {f"v{turn}"}
@@ -114,7 +114,7 @@ def test_overwrites_start_from_scratch(tmp_path: Path) -> None:
     write(context, some(range(20, 32), "new", "a"), overwrite=True)
     assert [(place[1], len(hashes)) for place, hashes in index_of(context).items()] == [(0, 10), (1, 10), (2, 5), (0, 10), (1, 2)]
     assert len(rows(context)) == 12 + 25
-    write(context, some(range(3), "last", "b"), overwrite=True, static_partition={"p": "b"})
+    write(context, some(range(3), "last", "b"), overwrite=True, partition={"p": "b"})
     assert len(rows(context)) == 12 + 3
     sound(context)
 

@@ -39,7 +39,7 @@ def table_with_hidden_rows(folder: Path, **options: str) -> TableContext:
     context = make_table(folder / "t", COLUMNS, ["k"], options={**VECTORS, **options})
     write(context, [{"k": 1, "n": 1}, {"k": 2, "n": 1}])
     compact(context, strategy="minor")
-    write(context, [{"k": 2, "n": 10}, {"k": 3, "n": 10}], compaction="none")
+    write(context, [{"k": 2, "n": 10}, {"k": 3, "n": 10}], compact="none")
     assert rows(context) == [{"k": 1, "n": 1}, {"k": 2, "n": 1}]
     return context
 
@@ -67,7 +67,7 @@ def test_a_rescale_keeps_and_shows_rows_that_were_hidden(tmp_path: Path, options
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options=options)
     write(context, [{"k": number, "n": 1} for number in range(20)])
     compact(context, strategy="minor")
-    write(context, [{"k": number, "n": 2} for number in range(10, 30)], compaction="none")
+    write(context, [{"k": number, "n": 2} for number in range(10, 30)], compact="none")
     first_row = "merge-engine" in options
     expected = {number: 1 if number < (20 if first_row else 10) else 2 for number in range(30)}
     Table.open(context.url).plan_rescale(3).run()
@@ -90,7 +90,7 @@ def marked_table(folder: Path, **options: str) -> TableContext:
 
 
 def upsert(context: TableContext, *keys: int, compaction: str = "inline") -> None:
-    write(context, [{"k": key, "n": 2} for key in keys], compaction=compaction)
+    write(context, [{"k": key, "n": 2} for key in keys], compact=compaction)
 
 
 def shown(context: TableContext) -> dict[int, int]:
@@ -121,7 +121,7 @@ def test_a_compaction_of_other_files_is_refused_with_exit_code_5_and_leaves_noth
     context = marked_table(tmp_path)
     before = files_of(context)
     upsert(context, 7, compaction="none")
-    rival = beside(context, lambda: compact(context, buckets=(0,)))
+    rival = beside(context, lambda: compact(context, bucket=(0,)))
     with pytest.raises(FilesConflict) as conflict:
         compact(rival, strategy="minor", on_conflict="fail")
     assert conflict.value.exit_code == 5 and shown(context) == {**EXPECTED, 7: 2}
@@ -179,11 +179,11 @@ def outage_after_the_commit(context: TableContext) -> TableContext:
 
 
 def _write(context: TableContext) -> WriteSummary:
-    return write(context, [{"k": 4, "n": 4}], compaction="none")
+    return write(context, [{"k": 4, "n": 4}], compact="none")
 
 
 def _overwrite(context: TableContext) -> WriteSummary:
-    return write(context, [{"k": 4, "n": 4}], compaction="none", overwrite=True)
+    return write(context, [{"k": 4, "n": 4}], compact="none", overwrite=True)
 
 
 def _update(context: TableContext) -> UpdateSummary:

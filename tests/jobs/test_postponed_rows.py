@@ -44,6 +44,7 @@ from paimon_cli.read.key_history import key_history, key_predicate
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import golden_table
 from tests.nightly import at_night
@@ -230,7 +231,7 @@ def test_of_two_compactions_one_gives_the_rows_out(on_conflict: str, tmp_path: P
     write(context, [row(1, 1), row(1, 1, "b")])
 
     def other() -> None:
-        compact(context, partitions=({"dt": "a"},))
+        compact(context, partition=({"dt": "a"},))
 
     def ours() -> object:
         return compact(beside(context, other), on_conflict=on_conflict)
@@ -292,7 +293,7 @@ def test_a_batch_conflicts_with_rows_that_were_distributed_meanwhile(tmp_path: P
     write(context, [row(1, 2)])
     before = data_files(context)
     with pytest.raises(DataConflict) as failure:
-        write(beside(context, lambda: compact(context), options=BATCHES), [row(1, 3)], compaction="none")
+        write(beside(context, lambda: compact(context), options=BATCHES), [row(1, 3)], compact="none")
     assert failure.value.exit_code == 5 and shown(context) == [row(1, 2)]
     assert not any(name not in live_files(context) for name in data_files(context) - before)
     write(TableContext.open(context.url, BATCHES), [row(1, 3)])
@@ -306,7 +307,7 @@ def test_a_compaction_that_conflicts_with_a_batch_starts_again(tmp_path: Path) -
     compact(context)
     write(context, [row(1, 2)])
     batches = TableContext.open(context.url, BATCHES)
-    summary = compact(beside(context, lambda: write(batches, [row(1, 3), row(2, 3)], compaction="none")))
+    summary = compact(beside(context, lambda: write(batches, [row(1, 3), row(2, 3)], compact="none")))
     assert summary.conflicts == 1 and shown(context) == [row(1, 2), row(2, 3)], "waiting rows count from their compaction on"
 
 
@@ -359,7 +360,7 @@ def test_each_partition_is_rescaled_by_itself_and_waiting_rows_keep_waiting(wait
     if waits:
         write(context, [row(n, -1) for n in range(5)] + [row(50, 5, "c")])
     table = open_table(locate_table(context.url))
-    plan = plan_rescale(context, 4, ({"dt": "a"},))
+    plan = plan_rescale(context, RescaleOptions(4, partition=({"dt": "a"},)))
     assert [(p.partition, p.buckets, p.new_buckets, p.rows) for p in plan.partitions] == [("dt=a", 1, 4, 20)]
     before = shown(context)
     run_rescale(table, plan, LocalEngine(), NoProgress())
@@ -369,7 +370,7 @@ def test_each_partition_is_rescaled_by_itself_and_waiting_rows_keep_waiting(wait
     assert bucket_counts(context)["dt=a/"] == {4} and bucket_counts(context)["dt=b/"] == {1}
     expected = [row(n, -1 if waits and n < 5 else n) for n in range(20)]
     assert [r for r in shown(context) if r["dt"] == "a"] == sorted(expected, key=json.dumps)
-    run_rescale(table, plan_rescale(context, 2), LocalEngine(), NoProgress())
+    run_rescale(table, plan_rescale(context, RescaleOptions(2)), LocalEngine(), NoProgress())
     assert set.union(*bucket_counts(context).values()) == {2} and len(shown(context)) == (41 if waits else 40)
 
 
@@ -378,7 +379,7 @@ def test_a_rescale_conflicts_with_rows_that_were_distributed(tmp_path: Path) -> 
     write(context, [row(1, 1)])
     compact(context)
     write(context, [row(2, 2)])
-    plan = plan_rescale(context, 4)
+    plan = plan_rescale(context, RescaleOptions(4))
     compact(context)
     with pytest.raises(DataConflict):
         run_rescale(open_table(locate_table(context.url)), plan, LocalEngine(), NoProgress())
@@ -421,7 +422,7 @@ def test_a_stream_sees_rows_when_they_are_written_and_not_again(tmp_path: Path) 
     context = make(tmp_path / "t")
     write(context, [row(2, 1, op="+I"), row(1, 1, op="+I"), row(2, 2, op="+U"), row(3, 3, op="-D")])
     compact(context)
-    write(TableContext.open(context.url, BATCHES), [row(4, 4)], compaction="none")
+    write(TableContext.open(context.url, BATCHES), [row(4, 4)], compact="none")
     latest = context.snapshots.latest()
     assert latest is not None
     assert changes(context, 1, latest.id) == [("+I", 2, 1), ("+I", 1, 1), ("+U", 2, 2), ("-D", 3, 3), ("+I", 4, 4)]

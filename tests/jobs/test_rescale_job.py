@@ -22,6 +22,7 @@ from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescal
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.metadata.snapshot import OVERWRITE, Snapshot
+from paimon_cli.requests.maintenance import RescaleOptions
 from tests.goldens import golden_table
 from tests.tables import compact, make_table, write
 from tests.tables import rows as rows_of
@@ -35,7 +36,7 @@ def table_of(context: TableContext) -> TableContext:
 
 def rescale(context: TableContext, buckets: int, engine: Engine | None = None) -> RescaleSummary:
     table = table_of(context)
-    return run_rescale(table, plan_rescale(table, buckets), engine or LocalEngine(2), NoProgress())
+    return run_rescale(table, plan_rescale(table, RescaleOptions(buckets)), engine or LocalEngine(2), NoProgress())
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_the_table_can_be_continued(context: TableContext) -> None:
 
 def test_what_others_commit_meanwhile_is_not_lost(context: TableContext) -> None:
     table = table_of(context)
-    plan = plan_rescale(table, 4)
+    plan = plan_rescale(table, RescaleOptions(4))
     write(context, [{"p": "a", "k": 1, "n": 12345}])
     files = sorted(path for path in Path(context.url).rglob("data-*"))
     with pytest.raises(DataConflict):
@@ -87,7 +88,7 @@ def test_what_others_commit_meanwhile_is_not_lost(context: TableContext) -> None
 def test_a_compaction_meanwhile_does_no_harm(context: TableContext) -> None:
     table = table_of(context)
     before = rows_of(context)
-    plan = plan_rescale(table, 4)
+    plan = plan_rescale(table, RescaleOptions(4))
     compact(context, strategy="full")
     run_rescale(table, plan, LocalEngine(), NoProgress())
     after = TableContext.open(context.url)
@@ -115,10 +116,10 @@ def test_partitions_one_by_one_after_the_option(context: TableContext) -> None:
     before = rows_of(context)
     alter_table(table, [SetOption("bucket", "3")])
     table = table_of(context)
-    plan = plan_rescale(table, 3, [{"p": "a"}])
+    plan = plan_rescale(table, RescaleOptions(3, partition=[{"p": "a"}]))
     assert [partition.partition for partition in plan.partitions] == ["p=a"]
     run_rescale(table, plan, LocalEngine(), NoProgress())
-    assert [partition.partition for partition in plan_rescale(table, 3).partitions] == ["p=b"]
+    assert [partition.partition for partition in plan_rescale(table, RescaleOptions(3)).partitions] == ["p=b"]
     assert sorted(map(str, rows_of(table))) == sorted(map(str, before))
 
 
@@ -182,7 +183,7 @@ def test_one_partition_may_have_a_number_of_its_own(context: TableContext) -> No
     """Like Paimon's own rescale; writers refuse that partition until it agrees with the option again."""
     before = rows_of(context)
     table = table_of(context)
-    plan = plan_rescale(table, 5, [{"p": "a"}])
+    plan = plan_rescale(table, RescaleOptions(5, partition=[{"p": "a"}]))
     assert (plan.changes_option, plan.differs_from_option) == (False, True)
     done = run_rescale(table, plan, LocalEngine(), NoProgress())
     after = TableContext.open(context.url)
@@ -191,12 +192,12 @@ def test_one_partition_may_have_a_number_of_its_own(context: TableContext) -> No
     write(after, [{"p": "b", "k": 1, "n": 1}])
     with pytest.raises(UsageError, match="written with 5 buckets"):
         write(after, [{"p": "a", "k": 1, "n": 1}])
-    run_rescale(table, plan_rescale(table, None, [{"p": "a"}]), LocalEngine(), NoProgress())
+    run_rescale(table, plan_rescale(table, RescaleOptions(None, partition=[{"p": "a"}])), LocalEngine(), NoProgress())
     write(after, [{"p": "a", "k": 1, "n": 1}])
 
 
 def test_a_plan_reports_sizes_before_and_after(context: TableContext) -> None:
-    one, other = plan_rescale(context, 4).partitions
+    one, other = plan_rescale(context, RescaleOptions(4)).partitions
     assert (one.partition, one.buckets, one.new_buckets, one.rows, one.files) == ("p=a", 2, 4, 131, 5)
     assert (one.files_after, one.bucket_size, one.bucket_size_after) == (4, -(-one.size // 2), -(-one.size // 4))
     assert other.rows == 61
@@ -254,14 +255,14 @@ def latest(context: TableContext) -> Snapshot:
 def test_only_the_whole_of_a_dynamic_table_gets_a_number(tmp_path: Path) -> None:
     made = make_table(tmp_path / "t", COLUMNS, ["p", "k"], ["p"], bucket=-1)
     with pytest.raises(UsageError, match="no fixed bucket count"):
-        plan_rescale(made, 3, [{"p": "a"}])
+        plan_rescale(made, RescaleOptions(3, partition=[{"p": "a"}]))
     with pytest.raises(UsageError, match="no fixed bucket count"):
-        plan_rescale(made)
+        plan_rescale(made, RescaleOptions())
 
 
 def test_a_partition_that_appears_meanwhile_keeps_the_option(context: TableContext) -> None:
     table = table_of(context)
-    plan = plan_rescale(table, 4)
+    plan = plan_rescale(table, RescaleOptions(4))
     write(context, [{"p": "new", "k": 1, "n": 1}])
     with pytest.raises(Conflict, match="p=new"):
         run_rescale(table, plan, LocalEngine(), NoProgress())

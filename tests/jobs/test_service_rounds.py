@@ -25,9 +25,9 @@ from paimon_cli.jobs.compaction_service import EXAMINED_EVERY_MILLIS, Compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.service_metrics import ServiceMetrics
-from paimon_cli.jobs.service_turn import Upkeep
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.pieces import PIECES
+from paimon_cli.requests.compaction import StrategyName, Upkeep
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 from tests.jobs.test_leases import HandClock
@@ -97,7 +97,9 @@ class House:
             raise self.broken[name]
         return TableContext.open(str(self.folder / name), storage=self.storage, clock=self.clock)
 
-    def service(self, strategy: str = "minor", leases: Leases | None = None, upkeep: Upkeep | None = None) -> CompactionService:
+    def service(
+        self, strategy: StrategyName = "minor", leases: Leases | None = None, upkeep: Upkeep | None = None
+    ) -> CompactionService:
         def tables() -> list[ServedTable]:
             return [ServedTable(name, lambda name=name: self.context(name)) for name in self.names]  # type: ignore[misc]
 
@@ -256,7 +258,7 @@ def test_snapshots_are_expired_and_orphans_cleaned_on_the_way(house: House) -> N
 
     os.utime(old, (0, 0))
     house.clock.millis = 10**14
-    house.service(upkeep=Upkeep(True, 1000)).run(10, 3)
+    house.service(upkeep=Upkeep(expire=True, orphans_every=1000)).run(10, 3)
     first = house.watched.rounds[0].tables[0].upkeep
     assert first.snapshots_expired == 5
     assert sum(each.tables[0].upkeep.orphans for each in house.watched.rounds) == 1
@@ -269,7 +271,7 @@ def test_a_table_that_waits_to_become_idle_is_due_at_that_time(house: House) -> 
     made = house.context("a").snapshots.latest()
     assert made is not None
     house.clock.millis = made.time_millis
-    service = replace(house.service(), request=CompactRequest("full", idle_millis=25_000))
+    service = replace(house.service(), request=CompactRequest("full", idle_time=25_000))
     service.run(10, 5)
     states = [house.watched.states(number)["a"] for number in range(1, 6)]
     assert states.index("compacted") in (3, 4) and states.count("compacted") == 1

@@ -54,8 +54,8 @@ def any_row(chance: random.Random, day: str) -> dict[str, Any]:
     return {"a": maybe(chance.randrange(10_000)), "b": maybe(chance.randrange(10_000)), "s": maybe(text), "dt": day, "tags": [1]}
 
 
-def ordered(columns: str, strategy: str = "order", **more: Any) -> CompactRequest:
-    return CompactRequest(order=SortOrder(tuple(columns.split(",")), strategy), **more)
+def ordered(columns: str, strategy: Any = None, **more: Any) -> CompactRequest:
+    return CompactRequest(order_by=columns, order_strategy=strategy, **more)
 
 
 def files(context: TableContext, place: str = "dt=x") -> list[DataFileMeta]:
@@ -142,7 +142,7 @@ def test_marked_rows_are_removed_with_their_vectors(tmp_path: Path) -> None:
     context = made(tmp_path, options={"deletion-vectors.enabled": "true"})
     run_update(context, UpdateRequest("a < 1000"), LocalEngine(), NoProgress())
     before = texts(context)
-    run_compact(context, ordered("a,s", "zorder", partitions=({"dt": "x"},)), LocalEngine(), NoProgress())
+    run_compact(context, ordered("a,s", "zorder", partition=({"dt": "x"},)), LocalEngine(), NoProgress())
     assert texts(context) == before
     marked = [bucket for bucket in bucket_files(context, context.snapshots.latest()).values() if bucket.index_files]
     assert [context.bucket_path(*bucket.bucket_id) for bucket in marked] == ["dt=y/bucket-0"]
@@ -164,9 +164,9 @@ def test_what_others_delete_meanwhile_stays_deleted(tmp_path: Path) -> None:
     summary = run_compact(busy, ordered("b"), LocalEngine(), NoProgress())
     assert summary.conflicts == 1 and all(row["a"] is None or row["a"] >= 5000 for row in rows(context))
     before = texts(context)
-    busy = beside(context, lambda: compact(context, partitions=({"dt": "x"},)))
+    busy = beside(context, lambda: compact(context, partition=({"dt": "x"},)))
     with pytest.raises(FilesConflict):
-        run_compact(busy, ordered("b", on_conflict="fail", partitions=({"dt": "x"},)), LocalEngine(), NoProgress())
+        run_compact(busy, ordered("b", on_conflict="fail", partition=({"dt": "x"},)), LocalEngine(), NoProgress())
     assert texts(context) == before and data_files(context) == named_files(context)
 
 
@@ -183,7 +183,7 @@ def test_what_others_delete_meanwhile_stays_deleted(tmp_path: Path) -> None:
 )
 def test_orders_that_rows_do_not_have(tmp_path: Path, order: SortOrder, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        plan_compaction(made(tmp_path, times=0), CompactRequest(order=order))
+        plan_compaction(made(tmp_path, times=0), ordered(",".join(order.columns), order.strategy))
 
 
 @pytest.mark.parametrize(("key", "bucket"), [(["a"], 1), ([], 2)])

@@ -212,7 +212,7 @@ def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tup
 
 @pytest.mark.in_part(2)
 def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
-    request = replace(json_sources(tmp_path, count=3, rows_each=2000, keys=2500), compaction="async")
+    request = replace(json_sources(tmp_path, count=3, rows_each=2000, keys=2500), compact="async")
     options = {"write-buffer-size": "8 kb", "write-buffer-spillable": "false"}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=options)
     steps: list[Step] = []
@@ -225,7 +225,7 @@ def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_en
     assert len(flushes) == summary.flushes > 6
     assert {step.facts["bucket"] for step in flushes} == {"bucket-0", "bucket-1", "bucket-2"}
     assert {"pick", "rewrite", "snapshot"} <= {step.name for step in steps}
-    write(context, [{"k": 0, "v": "new"}], compaction="none")  # the writers may have compacted all there was
+    write(context, [{"k": 0, "v": "new"}], compact="none")  # the writers may have compacted all there was
     compacted: list[Step] = []
     run_compact(
         replace(context, trace=StepTrace(SystemClock(), compacted.append)), CompactRequest(), any_spark_engine, NoProgress()

@@ -209,7 +209,7 @@ def test_a_staged_overwrite_replaces_what_lives_when_it_is_committed(
 ) -> None:
     write(table, [row(5, 5, "c")])
     context = TableContext.open(table.url, {"dynamic-partition-overwrite": dynamic})
-    file = stage(context, "f", [row(7, 7, "b")], overwrite=True, static_partition=partition)
+    file = stage(context, "f", [row(7, 7, "b")], overwrite=True, partition=partition)
     write(table, [row(8, 8, "b")])
     commit(table, file)
     assert {one["dt"] for one in rows(table)} == set(left)
@@ -219,7 +219,7 @@ def test_a_staged_overwrite_replaces_what_lives_when_it_is_committed(
 def test_rows_outside_of_a_staged_overwrite_are_refused_at_once(table: TableContext) -> None:
     before = files_of(table)
     with pytest.raises(BadInput, match="outside the partition"):
-        stage(table, "f", [row(7, 7, "b")], overwrite=True, static_partition={"dt": "a"})
+        stage(table, "f", [row(7, 7, "b")], overwrite=True, partition={"dt": "a"})
     assert files_of(table) == before and not StageFile(str(Path(table.url).parent / "f")).exists()
 
 

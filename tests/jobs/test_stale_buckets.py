@@ -28,6 +28,7 @@ from paimon_cli.jobs.repair_job import apply_repair
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.requests.maintenance import RescaleOptions
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
 from tests.maintain.test_tags import KEEP_ONE
@@ -86,7 +87,7 @@ class _Held(BaseException):
 
 def rescale(context: TableContext, buckets: int = 4, **more: Any) -> RescaleSummary:
     table = open_table(locate_table(context.url))
-    return run_rescale(table, plan_rescale(table, buckets, **more), LocalEngine(), NoProgress())
+    return run_rescale(table, plan_rescale(table, RescaleOptions(buckets, **more)), LocalEngine(), NoProgress())
 
 
 def mended(context: TableContext) -> TableContext:
@@ -146,7 +147,7 @@ def test_what_was_written_after_the_stale_commit_stays_newer(tmp_path: Path, is_
     write_unchecked(now, [row(k, "after") for k in range(14, 22)] + [row(k, "", op="-D") for k in (30, 31)])
     if is_compacted:
         with counts_unchecked():
-            compact(now, buckets=(2, 3), strategy="full")
+            compact(now, bucket=(2, 3), strategy="full")
     values: dict[int, str | None] = {k: "late" for k in range(10, 50)}
     values |= {k: "after" for k in range(14, 22)}
     assert found(mended(context)) == expected(values | {30: None, 31: None})
@@ -204,7 +205,7 @@ def test_a_rescale_reports_what_came_before_it_ended(tmp_path: Path) -> None:
     context = made(tmp_path)
     late = prepared(context, [row(k, "late") for k in range(10, 50)])
     table = open_table(locate_table(context.url))
-    plan = plan_rescale(table, 4)
+    plan = plan_rescale(table, RescaleOptions(4))
     real = Committer.overwrite
 
     def beside(self: Committer, *arguments: Any, **named: Any) -> Any:

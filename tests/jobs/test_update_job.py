@@ -160,9 +160,9 @@ def test_tables_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
 
 def test_an_overtaken_update_reads_again(table: TableContext) -> None:
     def add_one() -> UpdateSummary:
-        return run(table, "id = 1", "points = points + 1", compaction="none")
+        return run(table, "id = 1", "points = points + 1", compact="none")
 
-    summary = run(beside(table, add_one, add_one), "id = 1", "points = points + 1", compaction="none")
+    summary = run(beside(table, add_one, add_one), "id = 1", "points = points + 1", compact="none")
     assert (summary.rows, summary.attempts, summary.conflicts) == (2, 3, 2)
     assert [r["points"] for r in rows(table) if r["id"] == 1] == [4, 4]
     assert data_files(table) == live_files(table), "files of lost attempts are gone"
@@ -213,10 +213,10 @@ def test_by_key_neighbours_in_a_bucket_are_not_a_conflict(tmp_path: Path) -> Non
 
 
 def test_attempts_end_and_leave_nothing(table: TableContext) -> None:
-    rivals = [lambda: run(table, "id = 1", "points = points + 1", compaction="none")] * 3
+    rivals = [lambda: run(table, "id = 1", "points = points + 1", compact="none")] * 3
     context = replace(beside(table, *rivals), clock=SteppingClock())
     with pytest.raises(DataConflict, match=r"\(3 attempts\)") as failure:
-        run(context, "id = 1", "points = points + 1", max_attempts=3, compaction="none")
+        run(context, "id = 1", "points = points + 1", max_attempts=3, compact="none")
     assert failure.value.details["attempts"] == 3 and "--max-attempts" in failure.value.hint
     assert len(context.clock.sleeps) == 3 + 2, "in each commit, and between the attempts"  # type: ignore[attr-defined]
     assert [r["points"] for r in rows(table) if r["id"] == 1] == [4, 4]
@@ -243,7 +243,7 @@ def test_a_repeated_update_is_made_once(table: TableContext) -> None:
 
 def increment(folder: str, worker: int) -> int:
     context = TableContext.open(folder)
-    return sum(run(context, "id = 1 AND dt = 'a'", "points = points + 1", compaction="none").attempts for _ in range(INCREMENTS))
+    return sum(run(context, "id = 1 AND dt = 'a'", "points = points + 1", compact="none").attempts for _ in range(INCREMENTS))
 
 
 def test_concurrent_increments_of_processes_are_all_counted(table: TableContext) -> None:
@@ -279,7 +279,7 @@ def runs_of(context: TableContext) -> int:
 def test_an_update_compacts_on_request(compaction: str, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], options={"num-sorted-run.compaction-trigger": "1"})
     write(context, [row(number) for number in range(20)])
-    summary = run(context, "id < 5", "points = 0", compaction=compaction)
+    summary = run(context, "id < 5", "points = 0", compact=compaction)
     assert (summary.compacted, len(summary.snapshots), runs_of(context)) == ((0, 1, 2) if compaction == "none" else (1, 2, 1))
 
 
@@ -287,7 +287,7 @@ def test_a_change_stays_if_its_compaction_is_refused(tmp_path: Path) -> None:
     """Another job compacts the bucket between the two halves of the commit, or before it."""
     context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], options={"num-sorted-run.compaction-trigger": "1"})
     for points in (1, 2):
-        write(context, [{**row(number), "points": points} for number in range(20)], compaction="none")
+        write(context, [{**row(number), "points": points} for number in range(20)], compact="none")
     summary = run(beside(context, lambda: compact(context)), "id = 1", "points = 9")
     assert (summary.rows, summary.attempts) == (1, 1)
     assert [one["points"] for one in rows(context) if one["id"] in (1, 2)] == [9, 2]

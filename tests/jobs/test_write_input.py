@@ -143,12 +143,12 @@ def test_missing_columns_are_null_and_named(table: TableContext, tmp_path: Path)
     assert load(table, (str(tmp_path / "a.csv"),)).missing_columns == ("a", "s")
     assert load(table, (str(tmp_path / "b.json"),)).missing_columns == ("s",)
     with pytest.raises(BadInput, match="column 'a' is missing"):
-        load(table, (str(tmp_path / "a.csv"),), missing_are_null=False)
+        load(table, (str(tmp_path / "a.csv"),), missing_columns="error")
     with pytest.raises(BadInput, match="row 2") as caught:
-        load(table, (str(tmp_path / "b.json"),), missing_are_null=False)
+        load(table, (str(tmp_path / "b.json"),), missing_columns="error")
     assert caught.value.why == "key 's' is missing"
     (tmp_path / "c.json").write_text('{"k":4,"a":1,"s":null}')
-    assert load(table, (str(tmp_path / "c.json"),), missing_are_null=False).missing_columns == ()
+    assert load(table, (str(tmp_path / "c.json"),), missing_columns="error").missing_columns == ()
 
 
 @pytest.mark.parametrize("content", ["", "k,a,s\n"])
@@ -168,9 +168,9 @@ def test_an_overwrite_with_nothing_is_refused(content: str, partition: dict[str,
             deletes = partition or context is plain
             expected = "overwrite would delete all rows" if deletes else "overwrite has no partition to replace"
             with pytest.raises(BadInput, match=expected):
-                load(context, (str(tmp_path / source),), overwrite=True, static_partition=replaced)
+                load(context, (str(tmp_path / source),), overwrite=True, partition=replaced)
         assert context.snapshots.latest_id() == 1
-        load(context, (str(tmp_path / "*.nothing"),), allow_empty=True, overwrite=True, static_partition=replaced)
+        load(context, (str(tmp_path / "*.nothing"),), allow_empty=True, overwrite=True, partition=replaced)
     assert rows(plain) == []
     assert [row["p"] for row in rows(parted)] == (["b"] if partition else ["a", "b"])
 

@@ -569,7 +569,7 @@ def test_directories_of_partitions_that_lost_their_last_file_go_from_the_innermo
     context = make_table(tmp_path / "t", columns, ["p", "q", "k"], ["p", "q"], 2, options)
     write(context, [{"p": p, "q": q, "k": k} for p in (1, 2) for q in (1, 2) for k in range(9)])
     for p, q in ((1, 1), (1, 2), (2, 1)):
-        write(context, [], overwrite=True, allow_empty=True, static_partition={"p": str(p), "q": str(q)})
+        write(context, [], overwrite=True, allow_empty=True, partition={"p": str(p), "q": str(q)})
     (Path(context.url) / "p=1" / "q=2" / "notes").write_text("mine")
     expire_snapshots(context, KEEP_ONE)
     left = {str(path.relative_to(context.url)) for path in Path(context.url).glob("p=*/**/*")}

@@ -14,7 +14,7 @@ from paimon_cli.errors import Conflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.reclaim_job import ExpireRequest, plan_expire
+from paimon_cli.jobs.reclaim_job import plan_expire
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
@@ -23,6 +23,7 @@ from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.maintain.removed_versions import CHANGELOGS, FAST_FORWARD, ROLLBACK, TAGS, unfinished_removals
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
+from paimon_cli.requests.maintenance import ExpireOptions
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import Crash
@@ -196,7 +197,7 @@ def test_an_expiry_of_tags_finishes_one_that_was_killed(tmp_path: Path) -> None:
         return context
 
     def expire(context: TableContext, delete: DeleteFiles | None = None) -> tuple[str, ...]:
-        planned = plan_expire(context, ExpireRequest("tags"), NoProgress())
+        planned = plan_expire(context, ExpireOptions("tags"), NoProgress())
         return planned.run(delete or delete_files(context)).removed
 
     for context in killed_at_each_step(tmp_path, make, expire):
@@ -271,7 +272,7 @@ def changelogs_with_files(folder: Path) -> TableContext:
 
 @pytest.mark.parametrize("make", first(1, [changelogs_by_time, changelogs_with_files]))
 def test_an_expiry_of_changelogs_that_was_killed_is_finished(tmp_path: Path, make: Callable[[Path], TableContext]) -> None:
-    request = ExpireRequest("changelogs", retain_max=2, retain_min=2, older_than=0)
+    request = ExpireOptions("changelogs", retain_max=2, retain_min=2, older_than="1970-01-01T00:00:00Z")
 
     def expire(context: TableContext) -> list[str]:
         planned = plan_expire(context, request, NoProgress())
@@ -362,7 +363,7 @@ def test_a_forged_record_deletes_nothing_that_a_version_needs(tmp_path: Path, ki
     elif kind == ROLLBACK:
         back(context, 6)
     elif kind == CHANGELOGS:
-        removed = plan_expire(context, ExpireRequest(kind), NoProgress()).run(delete_files(context)).removed
+        removed = plan_expire(context, ExpireOptions("changelogs"), NoProgress()).run(delete_files(context)).removed
         assert removed == (("77",) if named == "commits" else ())
     else:
         write(context.at_branch("b"), [{"k": 9, "v": "more"}])

@@ -155,7 +155,7 @@ def test_as_a_new_snapshot(tmp_path: Path) -> None:
 def test_as_new_compacts_what_a_write_would(compaction: str | None, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={"num-sorted-run.compaction-trigger": "2"})
     for number in range(4):
-        write(context, [{"k": number}], compaction="none")
+        write(context, [{"k": number}], compact="none")
     compact(context)
     done = run_restore(context, find_target(context, "4").snapshot, LocalEngine(), NoProgress(), compaction)
     files = len(live_files(context))

@@ -213,8 +213,8 @@ class Steps:
         strategy = self.dice.choice(("minor", "minor", "full"))
         context = self.world.context(branch)
         order = "k,v" if strategy == "full" and not context.mode.bucket_mode.has_buckets and self.dice.random() < 0.5 else None
-        how: dict[str, Any] = {"order_by": order} if order else {}
-        return Step(f"compact({strategy}, {order})", branch, lambda table: table.compact(strategy, **how))
+        how: dict[str, Any] = {"strategy": strategy, **({"order_by": order} if order else {})}
+        return Step(f"compact({strategy}, {order})", branch, lambda table: table.compact(**how))
 
     def compact_manifests(self, branch: str) -> Step | None:
         return Step("compact_manifests()", branch, lambda table: table.compact_manifests())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from paimon_cli.errors import UsageError
-from paimon_cli.options.option_text import nearest, parse_duration, parse_size, plain_number
+from paimon_cli.errors import BadOption, UsageError
+from paimon_cli.options.option_text import integer, nearest, parse_duration, parse_size, plain_number, read_option
 
 
 @pytest.mark.parametrize(
@@ -81,3 +83,15 @@ def test_amounts_of_any_length_are_refused_and_not_counted() -> None:
 def test_long_names_are_not_compared() -> None:
     assert nearest("x" * 10_000_000, ["x" * 10_000_001, "x"]) is None
     assert nearest("ordrs", ["o" * 10_000_000, "orders"]) == "orders"
+
+
+def test_what_is_wrong_with_an_option_survives_a_task() -> None:
+    """Who has the option decides what `health` and listings of tables make of the error."""
+    with pytest.raises(BadOption) as raised:
+        read_option("bucket", "many", integer(1))
+    error = raised.value
+    assert (error.key, error.value, error.of_call, error.of_table) == ("bucket", "many", False, "")
+    error.blame(table="./t")
+    error.details["clean_up_failed"] = "no"
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.key, again.value, again.of_table, again.details) == ("bucket", "many", "./t", error.details)

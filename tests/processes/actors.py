@@ -19,6 +19,7 @@ from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.requests.compaction import StrategyName
 from tests.processes.ledger import Rows, changes, complaints
 from tests.processes.place import Place
 from tests.tables import rows
@@ -61,7 +62,8 @@ def _line(place: Place, writer: int, commit: int, k: int, v: int | None) -> dict
 
 def compact(place: Place, number: int) -> None:
     """Compact, sometimes by the triggers, sometimes everything."""
-    for strategy in itertools.cycle(("minor", "minor", "full")):
+    strategies: list[StrategyName] = ["minor", "minor", "full"]
+    for strategy in itertools.cycle(strategies):
         try:
             run_compact(place.open(), CompactRequest(strategy), LocalEngine(), NoProgress())
             place.note(f"compactor-{number}", kind="round")

@@ -25,9 +25,9 @@ from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.write.sorted_write import SortOrder
 from tests.properties.oracle import Change, Key, Row, current_rows
 from tests.properties.shapes import Layout, random_changes
 from tests.tables import compact, make_table, write
@@ -156,7 +156,7 @@ class Trial:
         """A full compaction sorts rows that are in no bucket every other time."""
         self.steps.append(f"compact({strategy})")
         can_sort = strategy == "full" and not self.context.mode.bucket_mode.has_buckets
-        compact(self.context, strategy=strategy, order=SortOrder(("k", "v")) if can_sort and len(self.steps) % 2 else None)
+        compact(self.context, strategy=strategy, order_by="k,v" if can_sort and len(self.steps) % 2 else None)
         self.look(fully_compacted=strategy == "full")
 
     def update(self, key: int | None, value: int | None) -> None:
@@ -193,7 +193,7 @@ class Trial:
             return self.look_back(buckets)
         self.steps.append(f"rescale({buckets})")
         table = TableContext(TablePlace(self.context.url, self.context.url), self.context.storage)
-        run_rescale(table, plan_rescale(self.context, buckets), LocalEngine(), NoProgress())
+        run_rescale(table, plan_rescale(self.context, RescaleOptions(buckets)), LocalEngine(), NoProgress())
         self.context = replace(TableContext.open(self.context.url, storage=self.context.storage), read_threads=1)
         self.compacted = None
         self.committed([])

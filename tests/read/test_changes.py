@@ -102,7 +102,7 @@ def test_overwrites_of_append_tables_are_shown_if_an_option_says_so(tmp_path: Pa
 def test_changes_outlive_their_snapshots(tmp_path: Path) -> None:
     context = table(tmp_path, "input", **{"changelog.num-retained.max": "100", "changelog.time-retained": "2 h"})
     for number in range(6):
-        write(context, [row(number % 3, f"{number}")], compaction="none")
+        write(context, [row(number % 3, f"{number}")], compact="none")
     complete = changes(context)
     expire_snapshots(context, Retention(2, 2, 0, None))
     assert context.snapshots.ids() == [5, 6] and changes(context) == complete and len(complete) == 6
@@ -116,7 +116,7 @@ def test_changes_outlive_their_snapshots(tmp_path: Path) -> None:
 def test_changes_that_have_expired_are_missed(tmp_path: Path) -> None:
     context = table(tmp_path, "input")
     for number in range(4):
-        write(context, [row(number, f"{number}")], compaction="none")
+        write(context, [row(number, f"{number}")], compact="none")
     expire_snapshots(context, Retention(2, 2, 0, None))
     with pytest.raises(NotFound, match=r"no snapshot 1 .* it has probably expired"):
         changes(context)
@@ -129,7 +129,7 @@ def test_changes_are_followed_until_the_last_snapshot(tmp_path: Path, monkeypatc
     waits = itertools.count(1)
 
     def wait(seconds: float) -> None:
-        write(context, [row(next(waits), f"{seconds}")], compaction="none")
+        write(context, [row(next(waits), f"{seconds}")], compact="none")
 
     opened = open_table(locate_table(context.url))
     monkeypatch.setattr(type(opened.clock), "sleep", lambda self, seconds: wait(seconds))
@@ -143,11 +143,11 @@ def test_changes_are_followed_until_the_last_snapshot(tmp_path: Path, monkeypatc
 
 def test_changelog_files_are_listed(tmp_path: Path) -> None:
     context = table(tmp_path, "full-compaction")
-    write(context, [row(1, "one"), row(2, "two", "b")], compaction="none")
+    write(context, [row(1, "one"), row(2, "two", "b")], compact="none")
     opened = Table.open(context.url)
     assert opened.files(kind="changelog") == []
     compact(context, strategy="full")
-    write(context, [row(1, "ONE")], compaction="none")
+    write(context, [row(1, "ONE")], compact="none")
     found = opened.files(kind="changelog")
     assert [(file.partition, file.rows, file.level, file.source) for file in found] == [
         ("p=a", 1, 5, "APPEND"),

@@ -101,7 +101,7 @@ def test_rescaled_buckets_are_compared_together(tmp_path: Path, before: int, aft
     write(context, [{"p": 2, "k": 3, "v": "x"}])
     moved = TableContext.open(context.url, {"bucket": str(after)})
     new = [{**row, "v": "b" if row["k"] == 7 else "a"} for row in rows[:60] if row["k"] != 5] + [{"p": 1, "k": 99, "v": "c"}]
-    write(moved, new, overwrite=True, static_partition={"p": "1"})
+    write(moved, new, overwrite=True, partition={"p": "1"})
     found = changes(moved, "2", mode="diff")
     row = {"p": 1, "v": "a"}
     assert [change for change in found if change[1]["p"] == 1] == [

@@ -10,7 +10,6 @@ from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, litterer, orp
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_deleter, real_updater, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.write.sorted_write import SortOrder
 from tests.simulation.named_scenarios import ALL_FAULTS, CRASHES, planned
 
 COPIES = {"bucket": "-1", "write-only": "true"}
@@ -21,7 +20,6 @@ FILES = in_turn(real_writer("first", rows(0, 1, 2, 3, 4)), real_writer("second",
 """Three small files."""
 MARKED = in_turn(FILES, real_deleter("marker", 4, 7))
 """In two of them a row is deleted."""
-BY_KEY = SortOrder(("k",))
 
 
 def _made(name: str, options: Mapping[str, str], before: Job, *jobs: Job, faults: tuple[str, ...] = ALL_FAULTS) -> Scenario:
@@ -92,12 +90,12 @@ def _() -> Scenario:
 
 @planned("append-writer-sorter")
 def _() -> Scenario:
-    return _made("append-writer-sorter", VECTORS, MARKED, real_writer("a", rows(0, 0, 11)), real_compactor(order=BY_KEY))
+    return _made("append-writer-sorter", VECTORS, MARKED, real_writer("a", rows(0, 0, 11)), real_compactor(order_by="k"))
 
 
 @planned("append-deleter-sorter")
 def _() -> Scenario:
-    return _made("append-deleter-sorter", VECTORS, MARKED, real_deleter("a", 1, 8, 9), real_compactor(order=BY_KEY))
+    return _made("append-deleter-sorter", VECTORS, MARKED, real_deleter("a", 1, 8, 9), real_compactor(order_by="k"))
 
 
 @planned("append-deleter-expiry")

@@ -16,7 +16,6 @@ from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
 from paimon_cli.lab.simulation.real_jobs import OPS
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.options.choices import CompactionMode
 from paimon_cli.spark.source_writing import BATCH_DIGITS, StreamWriter, TaskMessage
 from paimon_cli.spark.task_rows import FrameRows
 
@@ -43,7 +42,7 @@ def source_writer(user: str, *batches: BucketRows, repeatable: bool = False, ove
 
 def _write(actor: Actor, batch: BucketRows, identity: CommitIdentity, query: str, overwrite: bool) -> None:
     """One write of a DataFrame in two partitions. If a task fails, Spark has the files of the others deleted."""
-    request = WriteRequest(FrameRows(), op_column="_op", overwrite=overwrite, allow_empty=True, compaction=CompactionMode.NONE)
+    request = WriteRequest(FrameRows(), op_column="_op", overwrite=overwrite, allow_empty=True, compact="none")
     plan = plan_write(actor.context, request, identity.user)
     writer = StreamWriter(plan, request, RealEngine(actor.disk, (identity, repr(batch))))
     messages: list[TaskMessage] = []

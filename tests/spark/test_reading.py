@@ -265,7 +265,7 @@ def test_overlapping_files_are_read_natively_without_superseded_rows(
     context = make_table(tmp_path / "t", columns, ["id", "day"], ["day"], bucket=2, options=options)
     table = Table.open(context.url)
 
-    def upsert(ids: range, word: str, op: str = "upsert") -> None:
+    def upsert(ids: range, word: str, op: Any = "upsert") -> None:
         days = ["mon" if n % 3 else "tue" for n in ids]
         table.write(pa.table({"id": ids, "day": days, "n": [n % 11 for n in ids], "text": [f"{word} {n}" for n in ids]}), op=op)
 

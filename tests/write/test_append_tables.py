@@ -95,7 +95,7 @@ def test_overwrite_replaces_the_partitions_that_get_rows(tmp_path: Path) -> None
     write(context, [{"k": 1, "v": "x", "dt": day} for day in "abc"])
     write(context, [{"k": 2, "v": "x", "dt": "b"}], overwrite=True)
     assert [(row["k"], row["dt"]) for row in rows(context)] == [(1, "a"), (1, "c"), (2, "b")]
-    write(context, [{"k": 3, "v": "x", "dt": "c"}], overwrite=True, static_partition={"dt": "c"})
+    write(context, [{"k": 3, "v": "x", "dt": "c"}], overwrite=True, partition={"dt": "c"})
     assert [(row["k"], row["dt"]) for row in rows(context)] == [(1, "a"), (2, "b"), (3, "c")]
     assert context.snapshots.get(3).commit_kind == "OVERWRITE"
 

@@ -93,7 +93,7 @@ class AsyncTrial(Trial):
         self._dice = dice
 
     def _write(self, rows: list[Row], overwrite: bool) -> None:
-        write(self.context, rows, overwrite=overwrite, compaction="async", engine=WithExecutor(Whenever(self._dice)))
+        write(self.context, rows, overwrite=overwrite, compact="async", engine=WithExecutor(Whenever(self._dice)))
 
 
 def small_steps(layout: Layout, dice: random.Random) -> Layout:
@@ -132,7 +132,7 @@ def test_waits_only_at_the_stop_trigger(tmp_path: Path) -> None:
     for stop, is_stalled in (("6", True), ("100000", False)):
         context = make_table(tmp_path / stop, COLUMNS, ["k"], options={**FLUSHES, "num-sorted-run.stop-trigger": stop})
         most: list[int] = []
-        summary = write(context, given, compaction="async", engine=WithExecutor(_Watched(Never(), most)))
+        summary = write(context, given, compact="async", engine=WithExecutor(_Watched(Never(), most)))
         assert bool(summary.stalls) is is_stalled
         assert summary.flushes > 20 and summary.compacted == 1
         assert (max(most) <= 6) is is_stalled, "no compaction is ever offered more runs than the stop trigger"
@@ -164,7 +164,7 @@ def test_threads_compact_beside_and_end_with_the_write(tmp_path: Path, monkeypat
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=FLUSHES)
     given = [{"k": k % 900, "v": f"value {k}"} for k in range(20_000)]
     with no_thread_left():
-        write(context, given, compaction="async", threads=2)
+        write(context, given, compact="async", threads=2)
     assert workers and all(name.startswith("compaction") for name in workers)
     assert sorted(rows(context), key=lambda row: row["k"]) == sorted(given[-900:], key=lambda row: row["k"])  # type: ignore[arg-type,return-value]
     append = context.snapshots.get(1)
@@ -184,7 +184,7 @@ def test_a_compaction_that_fails_stops_the_writer_and_is_reported(tmp_path: Path
     monkeypatch.setattr(MergeRewriter, "rewrite", failing)
     bad: list[dict[str, Any]] = [*({"k": k, "v": "x" * 50} for k in range(300_000)), {"k": None, "v": "bad"}]
     with no_thread_left(), pytest.raises(StorageUnavailable, match="the disk is full"):
-        write(context, bad, compaction="async", threads=2)
+        write(context, bad, compact="async", threads=2)
     assert data_files(context) == before
 
 
@@ -205,7 +205,7 @@ def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(MergeRewriter, "rewrite", slow)
     with no_thread_left(), pytest.raises(BadInput, match="a bad row"):
-        write(context, [{"k": k, "v": "x" * 50} for k in range(2000)], compaction="async", engine=EndsBadly(begun))
+        write(context, [{"k": k, "v": "x" * 50} for k in range(2000)], compact="async", engine=EndsBadly(begun))
     assert ended == [True]
     assert not data_files(context)
 
@@ -236,7 +236,7 @@ def test_an_interrupt_leaves_neither_thread_nor_file(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(TableWriter, "finish", interrupted)
     with no_thread_left(), pytest.raises(KeyboardInterrupt):
-        write(context, [{"k": k % 500, "v": "x"} for k in range(20_000)], compaction="async", threads=2)
+        write(context, [{"k": k % 500, "v": "x"} for k in range(20_000)], compact="async", threads=2)
     assert taken
     assert not data_files(context)
 
@@ -246,7 +246,7 @@ def test_one_thread_contexts_do_the_same_every_time(tmp_path: Path) -> None:
     for name in ("a", "b"):
         made = make_table(tmp_path / name, COLUMNS, ["k"], bucket=2, options=FLUSHES)
         context = replace(made, read_threads=1, random=LabRandom(1), clock=SteppingClock())
-        write(context, [{"k": k % 700, "v": f"{k}"} for k in range(9_000)], compaction="async")
+        write(context, [{"k": k % 700, "v": f"{k}"} for k in range(9_000)], compact="async")
         found.append((data_files(context), live_files(context), rows(context)))
     assert found[0] == found[1]
 
@@ -264,7 +264,7 @@ def test_rows_outlive_a_compaction_that_was_lost(tmp_path: Path, monkeypatch: py
         return real(self, *args, **named)
 
     monkeypatch.setattr(Committer, "commit", behind_a_rival)
-    summary = write(context, [{"k": 100 + k, "v": "new"} for k in range(3000)], compaction="async", threads=2)
+    summary = write(context, [{"k": 100 + k, "v": "new"} for k in range(3000)], compact="async", threads=2)
     assert summary.compaction_lost is not None and summary.compacted == 0
     assert len(rows(context)) == 3004
     named = {e.file.file_name for s in context.snapshots.newest_first() for e in context.manifests.delta_entries(s)}

@@ -48,7 +48,7 @@ def test_the_fifth_run_brings_a_compaction(tmp_path: Path) -> None:
 def test_write_only_tables_are_not_compacted(tmp_path: Path, quiet: dict[str, str]) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options=quiet)
     for number in range(7):
-        write(context, [{"k": number, "v": ""}], compaction="inline" if quiet else "none")
+        write(context, [{"k": number, "v": ""}], compact="inline" if quiet else "none")
     assert kinds(context) == ["APPEND"] * 7
 
 
@@ -119,7 +119,7 @@ def test_rows_outlive_files_that_expired_under_the_compaction(
     """A rival has compacted them, and an expiry deleted them, before the writer's compaction has read them."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={**TINY_BUFFER, "num-sorted-run.stop-trigger": "6"})
     for number in range(4):
-        write(context, [{"k": number, "v": "old"}], compaction="none")
+        write(context, [{"k": number, "v": "old"}], compact="none")
 
     def rival(bucket: BucketFiles) -> None:
         compact(TableContext.open(context.layout.root), strategy="full")
@@ -127,7 +127,7 @@ def test_rows_outlive_files_that_expired_under_the_compaction(
 
     before_a_compaction(monkeypatch, rival)
     given = [{"k": k % 500 + 4, "v": f"value {k}"} for k in range(5_000)]
-    summary = write(context, given, compaction=compaction)
+    summary = write(context, given, compact=compaction)
     assert summary.compaction_lost is not None and "replaced and expired" in summary.compaction_lost
     assert summary.compacted == 0 and summary.stalls <= 1
     expected = [{"k": k, "v": "old"} for k in range(4)] + given[-500:]

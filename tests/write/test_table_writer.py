@@ -131,10 +131,10 @@ def test_overwrite_dynamic_static_and_whole(tmp_path: Path) -> None:
     write(context, [{"p": p, "k": k, "v": ""} for p in "abc" for k in (1, 2)])
     write(context, [{"p": "b", "k": 9, "v": ""}], overwrite=True)
     assert keys() == ["a1", "a2", "b9", "c1", "c2"]
-    write(context, [{"p": "a", "k": 5, "v": ""}], overwrite=True, static_partition={"p": "a"})
+    write(context, [{"p": "a", "k": 5, "v": ""}], overwrite=True, partition={"p": "a"})
     assert keys() == ["a5", "b9", "c1", "c2"]
     with pytest.raises(BadInput, match="p=c"):
-        write(context, [{"p": "c", "k": 5, "v": ""}], overwrite=True, static_partition={"p": "a"})
+        write(context, [{"p": "c", "k": 5, "v": ""}], overwrite=True, partition={"p": "a"})
     assert keys() == ["a5", "b9", "c1", "c2"]
     assert [s.commit_kind for s in context.snapshots.newest_first()] == ["OVERWRITE", "OVERWRITE", "APPEND"]
     plain = make_table(tmp_path / "u", COLUMNS, ["k"])
@@ -148,10 +148,10 @@ def test_static_overwrite_with_nothing_empties_the_partition(tmp_path: Path) -> 
     write(context, [{"p": p, "k": 1, "v": ""} for p in "ab"])
     for partition in (None, {"p": "a"}):
         with pytest.raises(BadInput, match=r"the input is empty, (and|so that) overwrite"):
-            write(context, [], overwrite=True, static_partition=partition)
+            write(context, [], overwrite=True, partition=partition)
     write(context, [], overwrite=True, allow_empty=True)
     assert len(rows(context)) == 2
-    write(context, [], overwrite=True, allow_empty=True, static_partition={"p": "a"})
+    write(context, [], overwrite=True, allow_empty=True, partition={"p": "a"})
     assert [row["p"] for row in rows(context)] == ["b"]
 
 

@@ -21,7 +21,7 @@ def given_rows(count: int = 20_000) -> list[dict[str, object]]:
 def test_sixty_four_buckets_stay_inside_the_buffer(tmp_path: Path, spillable: str, threads: int) -> None:
     options = {"write-buffer-size": "64 kb", "write-buffer-spillable": spillable}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=64, options=options)
-    summary = write(context, given_rows(), threads=threads, compaction="none")
+    summary = write(context, given_rows(), threads=threads, compact="none")
     assert summary.buffer_size == 65536
     assert 32768 < summary.buffer_peak <= 65536
     assert summary.preemptions > 0

@@ -24,7 +24,7 @@ GIVEN = [{"k": k % 700, "v": f"value {k}"} for k in range(3000)]
 def test_threads_change_nothing(tmp_path: Path, threads: int, compaction: str) -> None:
     options = {**SMALL, "num-sorted-run.stop-trigger": "5", "num-sorted-run.compaction-trigger": "3"}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=options)
-    summary = write(context, GIVEN, threads=threads, compaction=compaction)
+    summary = write(context, GIVEN, threads=threads, compact=compaction)
     assert {row["k"]: row["v"] for row in rows(context)} == {row["k"]: row["v"] for row in GIVEN}
     assert summary.buckets == 3 and summary.flushes > 6 and summary.spills == 0 and summary.preemptions > 0
     assert 0 < summary.buffer_peak <= summary.buffer_size == 4096
@@ -50,7 +50,7 @@ def test_flushed_files_are_removed_when_a_later_flush_fails(tmp_path: Path, monk
 
     monkeypatch.setattr(DataFileWriter, "close", close)
     with pytest.raises(StorageUnavailable, match="disk is full"):
-        write(context, GIVEN, compaction="none")
+        write(context, GIVEN, compact="none")
     assert len(closes) >= 5 and data_files(context) == before and context.snapshots.ids() == [1]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from paimon_cli.bucket.file_encoders import CODECS
 from paimon_cli.catalog.option_values import FORMATS_OF_LEVELS, NEARLY, check_listed_value
-from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.errors import BadOption, PaimonError
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, WARNING, Finding, Topic, rule, well
 from paimon_cli.options.option_catalog import find_option, nearest_key
@@ -15,7 +16,6 @@ from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions, unset_
 
 STOP_TRIGGER = "num-sorted-run.stop-trigger"
 SHORT_RETENTION_MILLIS = 600_000
-_ORIGINS = {"of_table", "of_call"}
 """Details of errors about options that were read with a table."""
 OF_COLUMNS_AND_FORMATS = ("fields.", "file-index.", "parquet.", "orc.", "avro.")
 """How names of options begin that hold names of columns, or are passed on to libraries."""
@@ -39,7 +39,7 @@ def values_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
             continue
         try:
             getattr(options, name)
-        except UsageError as error:
+        except BadOption as error:
             yield unreadable_option(table.argument, error)
 
 
@@ -51,8 +51,8 @@ def values_are_allowed(table: ExaminedTable) -> Iterator[Finding]:
     for key in options.raw.keys() - used:
         try:
             check_listed_value(key, options.raw[key])
-        except UsageError as error:
-            options.explain(error, key)
+        except BadOption as error:
+            options.explain(error)
             yield unreadable_option(table.argument, error)
 
 
@@ -70,8 +70,8 @@ def files_can_be_written(table: ExaminedTable) -> Iterator[Finding]:
     for key, allowed in wrong.items():
         value = options.raw.get(key, "")
         what, hint = f"option '{key}' cannot be '{value}'", f"set {key} to an allowed value"
-        error = UsageError(what, f"allowed: {', '.join(allowed)}", hint, key=key, value=value)
-        options.explain(error, key)
+        error = BadOption(what, f"allowed: {', '.join(allowed)}", hint, key=key, value=value)
+        options.explain(error)
         yield unreadable_option(table.argument, error)
 
 
@@ -89,19 +89,16 @@ def _formats_and_codecs(options: TableOptions) -> Iterator[tuple[str, str, str, 
     yield format_key, file_format or options.file_format, codec_key, codec or options.file_compression
 
 
-def is_of_option(error: PaimonError) -> bool:
+def is_of_option(error: PaimonError) -> TypeGuard[BadOption]:
     """Whether an option of the table or of the call that cannot be read is what stops a rule, or the opening of the table."""
-    return isinstance(error, UsageError) and bool(_ORIGINS & error.details.keys())
+    return isinstance(error, BadOption) and bool(error.of_call or error.of_table)
 
 
-def unreadable_option(argument: str, error: PaimonError) -> Finding:
+def unreadable_option(argument: str, error: BadOption) -> Finding:
     """The finding about a value that cannot be read, from the error that names its option."""
-    key = str(error.details["key"])
-    command = unset_command(argument, key) if "of_table" in error.details else ""
+    command = unset_command(argument, error.key) if error.of_table else ""
     message = error.message if command else f"{error.message}; {error.hint}"
-    return Finding(
-        "PD018", ERROR, "options", message, command, Topic.OPTIONS, {"option": key, "value": str(error.details["value"])}
-    )
+    return Finding("PD018", ERROR, "options", message, command, Topic.OPTIONS, {"option": error.key, "value": error.value})
 
 
 @rule(Topic.OPTIONS, "PD018")

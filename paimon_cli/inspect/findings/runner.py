@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from paimon_cli.catalog.option_values import check_listed_value
-from paimon_cli.errors import BeingDropped, NotFound, NotSupported, PaimonError, TookTooLong, UsageError
+from paimon_cli.errors import BadOption, BeingDropped, NotFound, PaimonError, TookTooLong, UnsupportedOption, UsageError
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -56,7 +56,7 @@ def findings_of(
             drop = error
         except PaimonError as error:
             if is_of_option(error):
-                stopped_by[str(error.details["key"])] = unreadable_option(table.argument, error)
+                stopped_by[error.key] = unreadable_option(table.argument, error)
             else:
                 failed.setdefault(table.note_damage(error), []).append(rule.name)
         except Exception as error:  # a bug of one rule must not hide what the others find
@@ -124,21 +124,20 @@ def unopened(argument: str, error: PaimonError) -> Finding:
         return Finding(Code.NO_ANSWER, ERROR, "table", error.message, again)
     if isinstance(error, BeingDropped):
         return _dropping(argument, error)
-    error = _of_bad_value(error) or error
+    error = _of_bad_value(error, argument) or error
     if is_of_option(error):
         return unreadable_option(argument, error)
     return Finding(Code.UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
 
 
-def _of_bad_value(error: PaimonError) -> UsageError | None:
+def _of_bad_value(error: PaimonError, argument: str) -> BadOption | None:
     """What is wrong with the value of an option for which a table is refused, if no engine could read it."""
-    key, value = error.details.get("option"), error.details.get("value")
-    if not isinstance(error, NotSupported) or key is None or value is None:
+    if not isinstance(error, UnsupportedOption):
         return None
     try:
-        check_listed_value(key, value)
-    except UsageError as bad:
-        bad.details["of_table"] = True
+        check_listed_value(error.option, error.value)
+    except BadOption as bad:
+        bad.blame(table=argument)
         return bad
     return None
 

@@ -90,9 +90,7 @@ class JobKey:
             if hmac.compare_digest(carried[1], self._signature(carried[2])):
                 content = json.loads(carried[2])
                 error_class: type[PaimonError] = getattr(errors, content["class"])
-                error = error_class(content["what"], content["why"], content["hint"])
-                error.details = content["details"]
-                return error
+                return error_class(content["what"], content["why"], content["hint"], **content["details"])
         return None
 
     def _signature(self, text: str) -> str:

@@ -28,6 +28,7 @@ from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.options.choices import CompactionMode
+from paimon_cli.requests.compaction import StrategyName
 
 MAX_INCREMENT_TRIES = 10
 
@@ -89,11 +90,11 @@ def run_and_report(
     return end
 
 
-def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
+def compactor(strategy: StrategyName = "full", buckets: tuple[int, ...] = ()) -> Job:
     """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
-        compact(actor, CompactRequest(strategy=strategy, buckets=buckets), JsonFileEngine())
+        compact(actor, CompactRequest(strategy=strategy, bucket=buckets or None), JsonFileEngine())
 
     return run
 

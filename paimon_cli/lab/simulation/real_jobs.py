@@ -35,8 +35,9 @@ from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.requests.compaction import StrategyName
+from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.write.sorted_write import SortOrder
 
 OPS = {0: "+I", 3: "-D"}
 MAX_REWRITE_TRIES = 5
@@ -83,11 +84,11 @@ def _source(batch: BucketRows, numbers: bool, scenario: Scenario) -> str:
     return _source_of("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def real_compactor(strategy: str = "full", buckets: tuple[int, ...] = (), order: SortOrder | None = None) -> Job:
+def real_compactor(strategy: StrategyName = "full", buckets: tuple[int, ...] = (), order_by: str | None = None) -> Job:
     """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
-        compact(actor, CompactRequest(strategy=strategy, buckets=buckets, order=order), RealEngine(actor.disk))
+        compact(actor, CompactRequest(strategy, bucket=buckets or None, order_by=order_by), RealEngine(actor.disk))
 
     return run
 
@@ -176,7 +177,7 @@ def real_rescaler(user: str, buckets: int) -> Job:
         context = named(actor, user)
 
         def rescale() -> None:
-            plan = plan_rescale(context, buckets)
+            plan = plan_rescale(context, RescaleOptions(buckets))
             rewrite_partitions(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
 
         run_and_report(actor, user, {}, rescale)

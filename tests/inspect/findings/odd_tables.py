@@ -14,7 +14,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
-from paimon_cli.options.choices import CompactionMode
 from tests.goldens import golden_table
 from tests.jobs.test_stale_buckets import KEYS, made, prepared, rescale, row
 from tests.tables import compact, make_table, write
@@ -93,7 +92,7 @@ def seven_runs_over_five(folder: Path) -> TableContext:
 
 @odd
 def at_the_stop_trigger(folder: Path) -> TableContext:
-    return keyed(folder, 9, compaction=CompactionMode.NONE)
+    return keyed(folder, 9, compact="none")
 
 
 @odd

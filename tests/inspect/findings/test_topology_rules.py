@@ -66,7 +66,7 @@ def test_one_writer_per_bucket(tmp_path: Path) -> None:
     rows = [row(id) for id in range(40)]
     for number in range(3):
         for bucket in range(4):
-            write(context, rows, commit_user=f"w{bucket}", commit_id=number, buckets=(bucket,), other_buckets="skip")
+            write(context, rows, commit_user=f"w{bucket}", commit_id=number, bucket=(bucket,), other_buckets="skip")
     found = topology(context)
     assert found.severity == OK and "4 users wrote and committed by turns (w0, w1, w2, ...)" in found.message
     assert "topology 1" in found.message and "no check is needed" in found.message

@@ -1,0 +1,1 @@
+"""The options of commands, each declared once: the command line, the library's keywords and the jobs take them from here."""

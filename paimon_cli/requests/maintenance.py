@@ -1,0 +1,47 @@
+"""The options of expiry, of orphans, and of a change of the bucket count."""
+
+from dataclasses import KW_ONLY
+from typing import Annotated, Literal
+
+from paimon_cli.requests.fields import Option, Partitions, Request
+
+
+class ExpireOptions(Request):
+    """What to expire. Limits that are not given are those of the table's options."""
+
+    what: Annotated[Literal["snapshots", "partitions", "changelogs", "tags", "consumers"], Option("What to expire.")] = (
+        "snapshots"
+    )
+    _: KW_ONLY
+    retain_max: Annotated[int | None, Option("Keep at most the newest N, regardless of age.", metavar="N", min=1)] = None
+    retain_min: Annotated[int | None, Option("Keep at least the newest N, regardless of age.", metavar="N", min=1)] = None
+    older_than: Annotated[
+        str | None,
+        Option("Expire only items older than this, such as 1d, 12 h or 2024-01-31T12:00:00Z.", metavar="AGE|TIME"),
+    ] = None
+    limit: Annotated[int | None, Option("Expire at most N in this run.", metavar="N", min=1)] = None
+
+
+class OrphanOptions(Request):
+    """Which orphans to find."""
+
+    _: KW_ONLY
+    older_than: Annotated[str, Option("Only files last modified before this: 1d, 12 h, 2024-01-31.", metavar="AGE|TIME")] = "1d"
+    force: Annotated[bool, Option("Allow --older-than to be less than a day; only safe while no job writes.")] = False
+
+
+class RemoveOrphans(OrphanOptions):
+    """Which orphans to delete, and where to keep them."""
+
+    _: KW_ONLY
+    quarantine: Annotated[str | None, Option("Copy the files to this directory first.", metavar="DIR")] = None
+
+
+class RescaleOptions(Request):
+    """The new number of buckets, for all partitions or some."""
+
+    buckets: Annotated[int | None, Option("The new bucket count; default the table's bucket option.", metavar="N", min=1)] = None
+    _: KW_ONLY
+    partition: Annotated[Partitions, Option("Only this partition; repeatable for several.", library="Only these partitions")] = (
+        Partitions()
+    )

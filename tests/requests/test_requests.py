@@ -1,0 +1,135 @@
+"""An option is declared once: the command, the library's method and the job take it from the same field, with the same help."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+import typer
+
+from paimon_cli import Catalog, Table
+from paimon_cli.api.staging import Stage
+from paimon_cli.cli.app import app
+from paimon_cli.errors import UsageError, in_python
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
+from paimon_cli.requests.fields import Declared, Request, declared
+from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
+from paimon_cli.requests.writing import DeleteCall, Identity, StageCommitOptions, StageWatchOptions, UpdateCall, WriteCall
+
+OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
+    "compact": ((CompactTables, ServiceOptions), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
+    "write": ((WriteCall,), {"sources", "source_format", "from_table", "snapshot", "tag", "as_of"}),
+    "update": ((UpdateCall,), set()),
+    "delete": ((DeleteCall,), set()),
+    "truncate": ((Identity,), {"dry_run"}),
+    "drop-partition": ((Identity,), {"partitions", "dry_run"}),
+    "expire": ((ExpireOptions,), {"dry_run"}),
+    "orphans ls": ((OrphanOptions,), {"explain"}),
+    "orphans rm": ((RemoveOrphans,), {"explain", "apply", "dry_run"}),
+    "rescale": ((RescaleOptions,), {"dry_run"}),
+    "stage commit": ((StageCommitOptions, StageWatchOptions), {"files", "watch"}),
+}
+"""The requests of each command, and the options that only the command has."""
+OF_METHODS: dict[str, Any] = {"Table": Table, "Catalog": Catalog, "Stage": Stage}
+SHARED = {"allow_unsafe_commit", "yes", "table"}
+
+
+def command(words: str) -> Any:
+    found: Any = typer.main.get_command(app)
+    for word in words.split():
+        found = found.get_command(typer.Context(found), word)
+    return found
+
+
+def own_options(words: str) -> dict[str, Any]:
+    """The parameters of a command without those of every command, which have panels of their own."""
+    shared = {"Common", "Engine", "CSV and JSON input"}
+    parameters = {one.name: one for one in command(words).params if getattr(one, "rich_help_panel", None) not in shared}
+    return {name: one for name, one in parameters.items() if name not in {"help", *SHARED}}
+
+
+def options(request: Any) -> dict[str, Declared]:
+    return {one.name: one for one in declared(request) if one.option is not None}
+
+
+def methods() -> list[Any]:
+    """Every method of the library that takes a request."""
+    found = []
+    for name, described in OF_METHODS.items():
+        for method, member in inspect.getmembers(described, inspect.isfunction):
+            if hasattr(member, "takes"):
+                found.append(pytest.param(member, id=f"{name}.{method}"))
+    return found
+
+
+@pytest.mark.parametrize("words", OF_COMMANDS)
+def test_a_command_has_the_options_of_its_requests(words: str) -> None:
+    requests, own = OF_COMMANDS[words]
+    expected = {name: one for request in requests for name, one in options(request).items()}
+    given = own_options(words)
+    assert given.keys() - own == expected.keys()
+    for name, one in expected.items():
+        assert one.option is not None
+        assert given[name].help.startswith(one.option.help)
+        if not one.option.is_argument:
+            assert (one.option.flags or (f"--{name.replace('_', '-')}",))[-1] in given[name].opts
+
+
+@pytest.mark.parametrize("method", methods())
+def test_a_method_has_the_keywords_of_its_request(method: Callable[..., Any]) -> None:
+    request: Any = method.takes  # type: ignore[attr-defined]
+    parameters = inspect.signature(method).parameters
+    assert next(iter(parameters)) == "self"
+    assert set(parameters) - {"self"} == {one.name for one in declared(request)}
+    assert {name: one.default for name, one in parameters.items()} == {
+        "self": inspect.Parameter.empty,
+        **{one.name: one.default_or(inspect.Parameter.empty) for one in declared(request)},
+    }
+    text = inspect.getdoc(method) or ""
+    for name, one in options(request).items():
+        assert f"- `{name}`: {in_python(one.meaning)}." in text
+    assert not re.search(r"(?<![\w-])--[a-z]", text)
+    for one in declared(request):
+        assert f"`{one.name}`" in text, f"{one.name} is explained nowhere"
+
+
+@pytest.mark.parametrize("request_class", [CompactRequest, CompactTables, PlanOfTables, TableChoice, Upkeep])
+def test_requests_are_values(request_class: Any) -> None:
+    made = request_class(**({"tables": ["t"]} if issubclass(request_class, TableChoice) else {}))
+    assert pickle.loads(pickle.dumps(made)) == made == replace(made) == request_class.of(made)
+    with pytest.raises(FrozenInstanceError):
+        made.strategy = "minor"
+
+
+def test_what_is_given_is_parsed_once() -> None:
+    asked = CompactOptions(max_bytes="10 kb", order_by="a, b", partition={"dt": 1})
+    assert (asked.max_bytes, asked.order_by, asked.partition) == (10_240, ("a", "b"), ({"dt": "1"},))
+    assert CompactOptions(idle_time="1 min").idle_time == 60_000
+    assert replace(asked, max_buckets=3).max_bytes == 10_240
+    assert CompactRequest.of(asked, turn_bytes=5) == CompactRequest(**vars(asked), turn_bytes=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_buckets": 0}, "--max-buckets 0: the minimum is 1"),
+        ({"strategy": "half"}, "--strategy half: choose one of full, minor"),
+        ({"order_strategy": "x"}, "--order-strategy x: choose one of order, zorder, hilbert"),
+        ({"memory": "1 kb"}, "--memory 1 kb is too small"),
+        ({"max_bytes": "many"}, "cannot parse the size 'many'"),
+        ({"bucket": []}, "no bucket is named"),
+        ({"order_strategy": "zorder"}, "--order-strategy without --order-by"),
+        ({"order_by": "a", "bucket": 1}, "--order-by cannot be combined"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_a_request_is_built(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        CompactOptions(**given)
+    assert refused.value.message.startswith(message)
+    assert str(refused.value).startswith(in_python(message))
