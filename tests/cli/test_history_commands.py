@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.history import table_context
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.storage.injected import BelatedClock, SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
@@ -154,17 +153,16 @@ def test_a_repeated_deletion_says_that_it_was_made_before(run: Run, table: str, 
     assert not run(name, table, *what, "-y", "-o", "json").json["item"]["already_committed"]
 
 
-class AheadClock(SystemClock):
+def two_days_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's clock is two days ahead."""
-
-    def now_millis(self) -> int:
-        return super().now_millis() + 2 * 86_400_000
+    real = SystemClock.now_millis
+    monkeypatch.setattr(SystemClock, "now_millis", lambda clock: real(clock) + 2 * 86_400_000)
 
 
 def test_orphans_have_the_age_that_the_storage_reports(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (Path(table) / "dt=2024-01-01" / "bucket-0" / "data-on-its-way.parquet").write_bytes(b"xyz")
     before = {path.relative_to(table) for path in Path(table).rglob("*")}
-    monkeypatch.setattr(table_context, "SystemClock", AheadClock)
+    two_days_ahead(monkeypatch)
     for command in (("ls",), ("rm",), ("rm", "--apply", "--dry-run"), ("rm", "--apply", "-y")):
         answer = run("orphans", command[0], table, *command[1:])
         assert "0 orphans" in answer.out and "ahead of the storage's; ages follow" in answer.err
@@ -173,7 +171,7 @@ def test_orphans_have_the_age_that_the_storage_reports(run: Run, table: str, mon
 
 def test_nothing_expires_early_by_a_clock_that_is_ahead(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshots = sorted(path.name for path in (Path(table) / "snapshot").glob("snapshot-*"))
-    monkeypatch.setattr(table_context, "SystemClock", AheadClock)
+    two_days_ahead(monkeypatch)
     for more in (("--dry-run",), ("-y",)):
         answer = run("expire", table, "--older-than", "1d", "--retain-min", "1", *more)
         assert "no snapshot is due" in answer.out and "ahead of the storage's; ages follow" in answer.err
