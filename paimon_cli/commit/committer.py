@@ -44,6 +44,7 @@ from paimon_cli.commit.files_conflict import (
     check_postponed,
     check_vectors_switch,
 )
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.commit.prepared_snapshot import (
     CommitFacts,
     DeltaManifests,
@@ -58,23 +59,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_catalog import COMMIT
-
-
-@dataclass(frozen=True)
-class CommitResult:
-    """The snapshots that a commit created, oldest first, and how many attempts it took: 1 if no race was lost.
-
-    `already_committed`: an earlier run, or another process with the same identity, has made this commit. The caller must then
-    delete the files of its messages that no snapshot names, as after a conflict.
-    """
-
-    snapshots: tuple[Snapshot, ...] = ()
-    attempts: int = 0
-    already_committed: bool = False
-
-    def followed_by(self, other: CommitResult) -> CommitResult:
-        attempts = other.attempts + max(self.attempts - 1, 0)
-        return CommitResult(self.snapshots + other.snapshots, attempts, other.already_committed)
 
 
 @dataclass(frozen=True)
@@ -192,21 +176,23 @@ class Committer:
         watermark: int | None,
         work_begin_millis: int | None = None,
     ) -> CommitResult:
-        with _unpublished():
-            deduplication = Deduplication(self._context, identity)
-            is_committed = deduplication.already_committed()
-        if is_committed:
-            return CommitResult(already_committed=True)
+        return self._ended(steps, identity, watermark, work_begin_millis).or_raise()
+
+    def _ended(
+        self, steps: Sequence[CommitStep], identity: CommitIdentity, watermark: int | None, work_begin_millis: int | None
+    ) -> CommitResult:
         result = CommitResult()
-        for step in steps:
-            try:
+        try:
+            with _unpublished():
+                deduplication = Deduplication(self._context, identity)
+                if deduplication.already_committed():
+                    return CommitResult(outcome=CommitOutcome.DUPLICATE)
+            for step in steps:
                 result = result.followed_by(self._publish(step, deduplication, watermark, work_begin_millis))
-            except (PaimonError, Unpublished) as refusal:
-                refusal.committed = result.snapshots
-                refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
-                raise
-            if result.already_committed:
-                break
+                if result.already_committed:
+                    break
+        except (PaimonError, Unpublished) as failure:
+            return result.ended_by(failure)
         return result
 
     def _publish(
@@ -231,7 +217,8 @@ class Committer:
                     if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
                         intents.withdraw()
-                        return CommitResult(attempts=attempt, already_committed=is_committed)
+                        ending = CommitOutcome.DUPLICATE if is_committed else CommitOutcome.PUBLISHED
+                        return CommitResult(attempts=attempt, outcome=ending)
                     self._check(step, changes, latest, attempt)
                     intents.announce(latest)
                     if delta is None or delta.changes is not changes:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from paimon_cli.bucket.hash_index import write_key_hashes
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
-from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
+from paimon_cli.commit.committer import Committer, discarded_on
 from paimon_cli.commit.data_conflict import PARTITION
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable

@@ -197,7 +197,7 @@ def _attempt(
     if not messages:
         return UpdateSummary()
     committer = Committer(context, _data_check(context))
-    result, refusal = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
+    result = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)
     files = [file for message in messages for file in message.append.added]
@@ -209,8 +209,8 @@ def _attempt(
         buckets=len(messages),
         snapshots=result.snapshots,
         touched=tuple(message.bucket_id for message in messages),
-        compacted=0 if refusal else sum(bool(message.compact) for message in messages),
-        compaction_lost=str(refusal) if refusal else next((b.compaction_lost for b in changed if b.compaction_lost), None),
+        compacted=0 if result.failure else sum(bool(message.compact) for message in messages),
+        compaction_lost=result.lost or next((b.compaction_lost for b in changed if b.compaction_lost), None),
         unseen_records=sum(bucket.unseen_records for bucket in changed),
         is_routed=is_routed,
     )

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import (
     BadInput,
     BucketsConflict,
-    PaimonError,
     SnapshotExpired,
 )
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
@@ -69,12 +69,11 @@ OUTDATED = (BucketsConflict, SnapshotExpired)
 
 @dataclass(frozen=True)
 class _Done:
-    """The files that were written, the tally of the input, and the commit. `refusal`: why its compactions were refused, if so."""
+    """The files that were written, the tally of the input, and the commit. Its `failure`: why its compactions were refused."""
 
     written: Written
     found: Tally
     result: CommitResult
-    refusal: PaimonError | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +132,7 @@ class WriteSummary(Summary):
 
     @staticmethod
     def of(engine: Engine, done: _Done, source: RowSource, seconds: float) -> WriteSummary:
-        written, found, refusal = done.written, done.found, done.refusal
+        written, found = done.written, done.found
         messages = written.messages
         files = [file for message in messages for file in message.append.added]
         return WriteSummary(
@@ -148,8 +147,8 @@ class WriteSummary(Summary):
             engine_reason=engine.reason,
             seconds=seconds,
             touched=tuple(dict.fromkeys(message.bucket_id for message in messages)),
-            compacted=0 if refusal else sum(bool(message.compact) for message in messages),
-            compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
+            compacted=0 if done.result.failure else sum(bool(message.compact) for message in messages),
+            compaction_lost=done.result.lost or next(filter(None, (b.compaction_lost for b in written.buckets)), None),
             stalls=sum(bucket.stalls for bucket in written.buckets),
             stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,
             compaction_wait_seconds=sum(bucket.wait_millis for bucket in written.buckets) / 1000,
@@ -227,7 +226,7 @@ class _Attempts:
         with expiry_noticed(plan.context, plan.planned_at):
             written, found = write_input(plan, request, self.engine, self.progress, self.rows)
         self.read_snapshot, self.rows = plan.read_snapshot_id or 0, found.rows
-        return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
+        return _Done(written, found, commit_rows(self.committer, plan, written.messages, request, self.identity))
 
 
 def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
@@ -278,7 +277,7 @@ def write_input(
 
 def commit_rows(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
-) -> tuple[CommitResult, PaimonError | None]:
+) -> CommitResult:
     """Publish the rows as a snapshot, then the compactions of the writers as another one. See `NewFiles.commit_halves`.
 
     It is one snapshot where readers skip level 0: between two, they would see neither the old rows of an overwrite nor its new

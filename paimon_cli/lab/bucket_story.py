@@ -9,8 +9,9 @@ from typing import Any
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import Conflict
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.invariants.version import Version

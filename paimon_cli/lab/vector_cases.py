@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from paimon_cli.commit.commit_messages import CommitKind, SnapshotChanges, compact_changes
-from paimon_cli.commit.committer import CommitResult, CommitStep, Committer
+from paimon_cli.commit.committer import CommitStep, Committer
 from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.files_conflict import check_data_files
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.lab.bucket_story import Reported, tell
 from paimon_cli.lab.lab_table import LabSetting
 from paimon_cli.lab.simulation.actor import Job
