@@ -158,6 +158,22 @@ class Committer:
         begin = self._context.clock.now_millis()
         return self._commit([CommitStep(compact_changes([]), rewrites_manifests=True)], identity, None, begin)
 
+    def fill_gap(self, build: Callable[[MetadataWriter], Snapshot]) -> CommitResult:
+        """Publish a snapshot that is missing between two others, which `build` derives from them with the files that it writes.
+
+        It changes no state of the table, so there is nothing to check but its number. LATEST stays as it is.
+        Raises `StorageUnavailable` if another process has created it, `CommitUnknown` if the outcome is unknown.
+        """
+        writer = MetadataWriter(self._context)
+        with discarded_on(writer, PaimonError, Unpublished), _unpublished():
+            snapshot = build(writer)
+            _check_readable(snapshot)
+        with discarded_on(writer, Refused, StorageUnavailable, BeingDropped):
+            if not publish(self._context, snapshot):
+                what = f"snapshot {snapshot.id} was not written"
+                raise StorageUnavailable(what, "another process created it meanwhile", "plan again")
+        return CommitResult((snapshot,), 1)
+
     def is_committed(self, identity: CommitIdentity) -> bool:
         """Whether an earlier run made this commit (Java filterCommitted). Always false for identities that are never repeated."""
         return Deduplication(self._context, identity).already_committed()

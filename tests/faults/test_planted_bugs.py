@@ -18,7 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, rollback, used_names
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, Storage, Verified
 from paimon_cli.write.write_plan import WritePlan
 from tests.faults.fault_kinds import DELETES, Fault, Kind
 from tests.faults.fault_storage import FaultStorage, planned
@@ -45,6 +45,10 @@ def hint_is_part_of_the_commit(context: TableContext, snapshot: Snapshot) -> Non
 
 def failed_look_is_a_refusal(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> Fate:
     return Fate.CONTINUES if context.storage.exists(context.layout.snapshot(snapshot.id - 1)) else Fate.ROLLED_BACK
+
+
+def created_or_theirs(storage: Storage, path: str, data: bytes, outcome: PutOutcome) -> Verified:
+    return Verified.OURS if outcome is PutOutcome.CREATED else Verified.THEIRS
 
 
 @contextlib.contextmanager
@@ -79,7 +83,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
         lambda: mock.patch.multiple(Deduplication, already_committed=lambda _: False, committed_since_begin=lambda *_: False),
     ),
     "an existing snapshot is always another writer's": (
-        "write", lambda: mock.patch.object(snapshot_publish, "_read_back", lambda *_: b"theirs"),
+        "write", lambda: mock.patch.object(snapshot_publish, "what_became", created_or_theirs),
     ),
     "the hint is believed": ("write", lambda: mock.patch.object(SnapshotHistory, "latest_id", hint_alone)),
     "a snapshot is written in place": ("write", lambda: mock.patch.object(FaultStorage, "put_if_absent", put_as_a_plain_write)),
