@@ -192,7 +192,7 @@ def _put_back(context: TableContext, removed: Sequence[tuple[int, bytes]]) -> No
 
 def _restore_snapshot(context: TableContext, target: Snapshot, text: bytes) -> None:
     """Publish the snapshot that only a tag held as the oldest one."""
-    if not publish_again(context, target.id, text):
+    if not publish_again(context, target.id, text) and context.snapshots.find(target.id) != target:
         raise Conflict(f"snapshot {target.id} of {context.address} could not be restored", "another one has its number now")
     point_at_earliest(context, target.id)
 
