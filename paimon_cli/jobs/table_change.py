@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.bucket.stamped_files import delete_stamped_files
@@ -134,6 +134,20 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
         facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.append.added) for m in messages)}
     NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, messages)
     return written
+
+
+def written_files(messages: Sequence[CommitMessage]) -> dict[str, Any]:
+    """The fields of a summary about the new files that hold a change: how many, and their bytes."""
+    files = [file for message in messages for file in message.append.added]
+    return {"files": len(files), "size": sum(file.file_size for file in files)}
+
+
+def compacted_by_writers(messages: Sequence[CommitMessage], result: CommitResult, lost: Iterable[str | None]) -> dict[str, Any]:
+    """The fields of a summary about the compactions of the writers. `lost`: why those of a bucket were given up, if they were."""
+    return {
+        "compacted": 0 if result.failure else sum(bool(message.compact) for message in messages),
+        "compaction_lost": result.lost or next(filter(None, lost), None),
+    }
 
 
 def settled(context: TableContext, message: CommitMessage, reports_rows: bool = True) -> FileChanges:
