@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import delete_created_files
@@ -27,7 +28,7 @@ from paimon_cli.jobs.write_job import work_of, write_input
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.staged_commit import StagedCommit, check_records
 from paimon_cli.storage.redaction import shown_name
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage import Storage, is_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 MAX_BYTES = 256 << 20
@@ -52,7 +53,14 @@ class StageFile:
         storage, path = self._location()
         try:
             content = storage.read_bytes(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, DamagedFile) as error:
+            if is_directory(storage, path):
+                hint = (
+                    f"name the files in it, or commit what lands in it: paimon-cli stage commit --watch {shlex.quote(self.name)}"
+                )
+                raise UsageError(f"{self.name} is not a stage file", "it is a directory", hint) from None
+            if isinstance(error, DamagedFile):
+                raise
             raise NotFound(f"no file {self.name}", "staged commits are written by `paimon-cli write --stage FILE`") from None
         if len(content) > MAX_BYTES:
             why = f"it has {len(content):,} bytes, and stage files are read up to {MAX_BYTES:,} bytes"

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from paimon_cli.errors import NotSupported
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.bucket_modes import BucketMode, bucket_mode_of
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
@@ -174,3 +176,13 @@ class TableMode:
 def gates_of(work: str) -> tuple[str, ...]:
     """The gates of the option catalog that apply to `work`, one of `LIMITED_WORK`."""
     return (COMPACT, COMMIT) if work == COMPACT else (OPEN, WRITE, COMMIT)
+
+
+def check_time_field(name: str, column_type: DataType) -> None:
+    """Raise `UsageError` unless rows can have an age by this column (`record-level.time-field`)."""
+    if column_type.root not in TIMESTAMP_ROOTS | {"INT", "BIGINT"}:
+        raise UsageError(
+            f"record-level.time-field '{name}' is {type_to_sql(column_type)}",
+            "it must be INT, BIGINT (epoch seconds) or TIMESTAMP",
+            "name a column of such a type, or remove record-level.expire-time",
+        )

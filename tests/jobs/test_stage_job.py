@@ -280,6 +280,13 @@ def test_a_file_for_another_table(tmp_path: Path, table: TableContext) -> None:
         check_table(table, file, replace(file.read(), schema_id=1))
 
 
+def test_a_directory_is_not_a_stage_file(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    with pytest.raises(UsageError, match="is not a stage file: it is a directory") as refused:
+        StageFile(str(tmp_path / "landing")).read()
+    assert "stage commit --watch" in refused.value.hint and refused.value.exit_code == 2
+
+
 def test_no_rows_make_no_snapshot(table: TableContext) -> None:
     file = stage(table, "f", [])
     assert commit(table, file) == CommitResult()
