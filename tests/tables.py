@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.catalog.table_definition import numbered
-from paimon_cli.commit.committer import CommitResult
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField, DataType, RowType
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type

@@ -27,6 +27,7 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, LowestLevel, MergeEngine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, follow_each_other, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.table_mode import check_time_field
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import will_open
 
@@ -50,6 +51,7 @@ class RecordExpiry:
             return None
         if column is None:
             raise UsageError("record-level.expire-time needs record-level.time-field", "it determines the age of a row")
+        check_time_field(column, context.schema.field(column).type)
         return RecordExpiry(column, millis // 1000, context.clock.now_millis() // 1000)
 
     def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:

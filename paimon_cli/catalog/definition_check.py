@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table_definition import TableDefinition, split_names, to_schema
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, UNORDERED_ROOTS, DataType
+from paimon_cli.datatypes.data_type import UNORDERED_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.bucket_modes import DYNAMIC_BUCKET
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import check_time_field
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.changelog_producers import NO_CHANGELOG
 from paimon_cli.options.column_options import named_columns
@@ -46,12 +47,7 @@ def _check_record_expiry(definition: TableDefinition) -> None:
     if options.record_level_expire_time is not None and name is None:
         raise UsageError("record-level.expire-time needs record-level.time-field", "without it rows have no age")
     if name is not None and name in definition.field_names:
-        column_type = definition.field(name).type
-        if column_type.root not in TIMESTAMP_ROOTS | {"INT", "BIGINT"}:
-            raise UsageError(
-                f"record-level.time-field '{name}' is {type_to_sql(column_type)}",
-                "it must be INT, BIGINT (epoch seconds) or TIMESTAMP",
-            )
+        check_time_field(name, definition.field(name).type)
 
 
 def _check_row_kind(definition: TableDefinition) -> None:

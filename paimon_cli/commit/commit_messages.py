@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 
-from paimon_cli.errors import BeingDropped, CommitUnknown, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
+from paimon_cli.commit.outcome import CommitResult
+from paimon_cli.errors import BeingDropped, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
@@ -230,37 +231,39 @@ def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> File
     )
 
 
-def delete_created_files(
-    context: TableContext, messages: Sequence[CommitMessage], refusal: PaimonError | Unpublished | None = None
-) -> int:
-    """Delete the data, changelog and index files of messages whose commit failed with `refusal`. Returns how many were deleted.
+def delete_created_files(context: TableContext, messages: Sequence[CommitMessage], published: Sequence[Snapshot] = ()) -> int:
+    """Delete the data, changelog and index files of messages whose commit was not made, but for the `published` part of it.
+    Returns how many were deleted.
 
-    Files that a snapshot names stay, because a commit of two halves may have published the first one. Must not be called after
-    `CommitUnknown`, since a snapshot might still appear.
+    Files that a snapshot names stay, because a commit of two halves may have published the first one. Must not be called if the
+    outcome is unknown, since a snapshot might still appear.
     """
-    published = () if refusal is None else [snapshot.id for snapshot in refusal.committed]
-    named = files_named_since(context, messages, published)
+    named = files_named_since(context, messages, [snapshot.id for snapshot in published])
     files = [path for name, path in created_files(context, messages) if name not in named]
     delete_all(context.storage, files)
     return len(files)
 
 
-@contextlib.contextmanager
-def removed_on_refusal(
-    context: TableContext, messages: Sequence[CommitMessage], keep_on: type[PaimonError] | None = None
-) -> Iterator[None]:
-    """A context around a commit of `messages`: their files are deleted if it is refused, or interrupted before its publication.
+def settle_files(context: TableContext, messages: Sequence[CommitMessage], result: CommitResult) -> None:
+    """Delete the files of `messages` that no snapshot will ever name, after their commit has ended with `result`.
 
-    Nothing is deleted if the outcome is unknown, or after an error of type `keep_on`.
+    `CommitOutcome` decides, and nothing else does. A clean-up that fails leaves orphans, and is noted in the failure.
     """
+    if not result.outcome.leaves_unnamed_files:
+        return
+    with cleaning_up(result.failure):
+        delete_created_files(context, messages, result.snapshots)
+        if isinstance(result.failure, BeingDropped):  # writing new files has made directories again that the drop had removed
+            remove_empty_directories(context.storage, context.url)
+
+
+@contextlib.contextmanager
+def removed_on_refusal(context: TableContext, messages: Sequence[CommitMessage]) -> Iterator[None]:
+    """A context around the work on `messages` and their commit: `settle_files` if one of them fails."""
     try:
         yield
-    except (PaimonError, Unpublished) as refusal:
-        if not isinstance(refusal, (CommitUnknown, keep_on or CommitUnknown)):
-            with cleaning_up(refusal):
-                delete_created_files(context, messages, refusal)
-                if isinstance(refusal, BeingDropped):  # writing new files has made directories again that the drop had removed
-                    remove_empty_directories(context.storage, context.url)
+    except (PaimonError, Unpublished) as failure:
+        settle_files(context, messages, CommitResult.failed(failure))
         raise
 
 

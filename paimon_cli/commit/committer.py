@@ -43,6 +43,7 @@ from paimon_cli.commit.files_conflict import (
     check_postponed,
     check_vectors_switch,
 )
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.commit.prepared_snapshot import (
     CommitFacts,
     DeltaManifests,
@@ -58,23 +59,6 @@ from paimon_cli.metadata.data_file import CommitMessage, EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_catalog import Operation
-
-
-@dataclass(frozen=True)
-class CommitResult:
-    """The snapshots that a commit created, oldest first, and how many attempts it took: 1 if no race was lost.
-
-    `already_committed`: an earlier run, or another process with the same identity, has made this commit. The caller must then
-    delete the files of its messages that no snapshot names, as after a conflict.
-    """
-
-    snapshots: tuple[Snapshot, ...] = ()
-    attempts: int = 0
-    already_committed: bool = False
-
-    def followed_by(self, other: CommitResult) -> CommitResult:
-        attempts = other.attempts + max(self.attempts - 1, 0)
-        return CommitResult(self.snapshots + other.snapshots, attempts, other.already_committed)
 
 
 @dataclass(frozen=True)
@@ -174,6 +158,22 @@ class Committer:
         begin = self._context.clock.now_millis()
         return self._commit([CommitStep(compact_changes([]), rewrites_manifests=True)], identity, None, begin)
 
+    def fill_gap(self, build: Callable[[MetadataWriter], Snapshot]) -> CommitResult:
+        """Publish a snapshot that is missing between two others, which `build` derives from them with the files that it writes.
+
+        It changes no state of the table, so there is nothing to check but its number. LATEST stays as it is.
+        Raises `StorageUnavailable` if another process has created it, `CommitUnknown` if the outcome is unknown.
+        """
+        writer = MetadataWriter(self._context)
+        with discarded_on(writer, PaimonError, Unpublished), _unpublished():
+            snapshot = build(writer)
+            _check_readable(snapshot)
+        with discarded_on(writer, Refused, StorageUnavailable, BeingDropped):
+            if not publish(self._context, snapshot):
+                what = f"snapshot {snapshot.id} was not written"
+                raise StorageUnavailable(what, "another process created it meanwhile", "plan again")
+        return CommitResult((snapshot,), 1)
+
     def is_committed(self, identity: CommitIdentity) -> bool:
         """Whether an earlier run made this commit (Java filterCommitted). Always false for identities that are never repeated."""
         return Deduplication(self._context, identity).already_committed()
@@ -192,21 +192,23 @@ class Committer:
         watermark: int | None,
         work_begin_millis: int | None = None,
     ) -> CommitResult:
-        with _unpublished():
-            deduplication = Deduplication(self._context, identity)
-            is_committed = deduplication.already_committed()
-        if is_committed:
-            return CommitResult(already_committed=True)
+        return self._ended(steps, identity, watermark, work_begin_millis).or_raise()
+
+    def _ended(
+        self, steps: Sequence[CommitStep], identity: CommitIdentity, watermark: int | None, work_begin_millis: int | None
+    ) -> CommitResult:
         result = CommitResult()
-        for step in steps:
-            try:
+        try:
+            with _unpublished():
+                deduplication = Deduplication(self._context, identity)
+                if deduplication.already_committed():
+                    return CommitResult(outcome=CommitOutcome.DUPLICATE)
+            for step in steps:
                 result = result.followed_by(self._publish(step, deduplication, watermark, work_begin_millis))
-            except (PaimonError, Unpublished) as refusal:
-                refusal.committed = result.snapshots
-                refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
-                raise
-            if result.already_committed:
-                break
+                if result.already_committed:
+                    break
+        except (PaimonError, Unpublished) as failure:
+            return result.ended_by(failure)
         return result
 
     def _publish(
@@ -231,7 +233,8 @@ class Committer:
                     if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
                         intents.withdraw()
-                        return CommitResult(attempts=attempt, already_committed=is_committed)
+                        ending = CommitOutcome.DUPLICATE if is_committed else CommitOutcome.PUBLISHED
+                        return CommitResult(attempts=attempt, outcome=ending)
                     self._check(step, changes, latest, attempt)
                     intents.announce(latest)
                     if delta is None or delta.changes is not changes:

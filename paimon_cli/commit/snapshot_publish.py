@@ -9,12 +9,21 @@ import contextlib
 import shlex
 from enum import Enum, auto
 
-from paimon_cli.errors import BeingDropped, CommitUnknown, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import BeingDropped, CommitUnknown, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import PutOutcome, publish_snapshot, remove_empty_directory
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.storage import (
+    PutOutcome,
+    Storage,
+    Verified,
+    publish_snapshot,
+    put_and_verify,
+    remove_empty_directory,
+    what_became,
+)
 
 _TRIES = 5
 
@@ -63,14 +72,14 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
             with context.trace.timed("snapshot", file=path.rpartition("/")[2], bytes=len(content)) as facts:
                 outcome = publish_snapshot(context.storage, path, content, None if base is None else base.uuid)
                 facts["outcome"] = outcome.name.lower()
-        except StorageUnavailable as error:
+        except (StorageUnavailable, Refused) as error:
             if attempt:  # this put failed, but an earlier one may have succeeded
                 raise _unknown(context, snapshot, f"after a put without a clear answer the storage failed: {error}") from error
             raise
-        published = content if outcome is PutOutcome.CREATED else _read_back(context, path, content)
-        if published is not None and published != content:
+        published = what_became(context.storage, path, content, outcome)
+        if published is Verified.THEIRS:
             return False
-        if published is not None:
+        if published is Verified.OURS:
             fate = _settled(context, snapshot, base)
             if fate is Fate.CONTINUES:
                 return True
@@ -82,6 +91,40 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
             return False
         context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)
     raise _unknown(context, snapshot, "the storage gave no clear answer and does not show the snapshot file")
+
+
+def publish_again(context: TableContext, number: int, content: bytes) -> bool:
+    """Put a snapshot of this history in its place again, whose number nobody else should have taken meanwhile: one that was
+    removed, that only a tag holds, or that a branch brings. Returns false if another commit has its number.
+
+    Raises `CommitUnknown` if the storage does not say whether it is there. To repeat the put is safe, because the caller is
+    the one who has removed it, and would remove it again if it had to.
+    """
+    what = f"snapshot {number} of {context.url} may or may not be in place again"
+    for attempt in range(_TRIES):
+        try:
+            published = put_and_verify(context.storage, context.layout.snapshot(number), content)
+        except (StorageUnavailable, Refused) as error:
+            if attempt:
+                raise CommitUnknown(what, f"after a put without a clear answer the storage failed: {error}") from error
+            raise
+        if published in (Verified.OURS, Verified.THEIRS):
+            return published is Verified.OURS
+        context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)
+    look = f"before trying again: paimon-cli snapshots ls {context.layout.argument}"
+    raise CommitUnknown(what, "the storage gave no clear answer and does not show the snapshot file", look)
+
+
+def put_snapshot(storage: Storage, layout: TableLayout, number: int, content: bytes) -> PutOutcome:
+    """Create a snapshot file of a table that is not open: the end of its history, or the first snapshot of a copy."""
+    return storage.put_if_absent(layout.snapshot(number), content)
+
+
+def replace_snapshot(storage: Storage, layout: TableLayout, number: int, content: bytes) -> None:
+    """Write a snapshot file whatever is there: in a new branch, where a fast-forward replaces the history of a table at rest, and
+    on a store that no commit is safe on.
+    """
+    storage.overwrite(layout.snapshot(number), content)
 
 
 def write_latest_hint(context: TableContext, snapshot: Snapshot) -> None:
@@ -97,15 +140,6 @@ def write_latest_hint(context: TableContext, snapshot: Snapshot) -> None:
                 remove_empty_directory(context.storage, directory)
 
 
-def _read_back(context: TableContext, path: str, content: bytes) -> bytes | None:
-    """The content of the snapshot file; None if it cannot be read, or is an incomplete copy of `content`."""
-    try:
-        published = context.storage.read_bytes(path)
-    except (FileNotFoundError, StorageUnavailable):
-        return None
-    return published if published == content or not content.startswith(published) else None
-
-
 def _settled(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> Fate:
     """The fate of our snapshot. It is deleted again unless it continues the history."""
     try:
@@ -115,6 +149,10 @@ def _settled(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -
         return fate
     except StorageUnavailable as error:
         raise _unknown(context, snapshot, f"it was published, but then the storage failed: {error}") from error
+    except (CommitUnknown, BeingDropped):
+        raise
+    except PaimonError as error:  # no refusal: the snapshot is there
+        raise _unknown(context, snapshot, f"it was published, but then the history could not be read: {error}") from error
 
 
 def _has_expired(context: TableContext, snapshot: Snapshot) -> bool:

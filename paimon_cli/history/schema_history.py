@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
@@ -17,7 +17,7 @@ from paimon_cli.metadata.table_layout import (
 )
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.directories import first_named, why_missing
-from paimon_cli.storage.storage import PutOutcome, Storage, first_entries
+from paimon_cli.storage.storage import Storage, Verified, first_entries, put_and_verify
 from paimon_cli.storage.threads import together
 
 
@@ -155,21 +155,12 @@ class SchemaHistory:
         """Publish a new schema. Returns false if another writer has taken its id. Raises `CommitUnknown`."""
         path = self.layout.schema(schema.id)
         content = schema.to_json().encode()
-        if self.storage.put_if_absent(path, content) is PutOutcome.CREATED:
-            return True
-        # the response to a successful put may be lost; then the file exists and holds our schema
-        published = self._read_back(path)
-        if published is not None and (published == content or not content.startswith(published)):
-            return published == content
+        published = put_and_verify(self.storage, path, content)
+        if published in (Verified.OURS, Verified.THEIRS):
+            return published is Verified.OURS
         raise CommitUnknown(
             f"schema {schema.id} of {self.layout.root} may or may not have been written",
             "the storage gave no clear answer",
             f"before trying again: paimon-cli schemas ls {self.layout.argument}",
             path=path,
         )
-
-    def _read_back(self, path: str) -> bytes | None:
-        try:
-            return self.storage.read_bytes(path)
-        except (FileNotFoundError, StorageUnavailable):
-            return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
 from paimon_cli.commit.commit_records import records_up_to
+from paimon_cli.commit.snapshot_publish import put_snapshot
 from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import SharedManifests, changelog_entries, data_files_to_delete, metadata_files
@@ -80,7 +81,9 @@ class _Clone:
             for record in records_up_to(self.source, latest.id):
                 for path in record.paths(self.layout):
                     self._put(path, b"")
-            self._put(self.layout.snapshot(latest.id), latest.to_json().encode())
+            content = latest.to_json().encode()
+            outcome = put_snapshot(self.storage, self.layout, latest.id, content)
+            self._note(outcome, self.layout.snapshot(latest.id), content)
             for hint in (self.layout.earliest_hint, self.layout.latest_hint):
                 self.written.append(hint)
                 self.storage.overwrite(hint, str(latest.id).encode())
@@ -111,7 +114,10 @@ class _Clone:
             return reader.tell()
 
     def _put(self, path: str, content: bytes) -> None:
-        outcome = self.storage.put_if_absent(path, content)
+        self._note(self.storage.put_if_absent(path, content), path, content)
+
+    def _note(self, outcome: PutOutcome, path: str, content: bytes) -> None:
+        """Note a file of the copy. One that exists is never taken for ours: another copy of the same table holds the same."""
         if outcome is PutOutcome.EXISTS:
             raise UsageError(f"{self.layout.root} is not empty", "another job is writing to it", "choose another name")
         self.written.append(path)

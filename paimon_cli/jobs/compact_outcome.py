@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -90,7 +91,7 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
     if conflict is None:
         return
     waiting = list(messages)
-    with undone_on_failure(lambda: new_files.delete_created(waiting)):
+    with undone_on_failure(lambda: new_files.settle(waiting, CommitResult(outcome=CommitOutcome.REFUSED))):
         bases = {m.bucket_id: _Base(m.compact.removed, m.read_index_files, m.read_upper_files) for m in messages}
         replaced = _replaced_buckets(new_files.context, bases)
         drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
@@ -129,7 +130,7 @@ def try_commit(
 def drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], conflict: Conflict, outcome: Outcome) -> None:
     """Delete the new files of these messages and record their buckets as conflicts."""
     if messages:
-        new_files.delete_created(messages, conflict)
+        new_files.settle(messages, CommitResult.failed(conflict))
         outcome.conflicts.update((message.bucket_id, conflict) for message in messages)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.errors import PaimonError
@@ -63,6 +64,22 @@ def compact_due(
     except PaimonError as error:
         return DueCompaction(lost=str(error))
     return DueCompaction(done.buckets, done.snapshots)
+
+
+def finished_earlier(context: TableContext, compacts: bool, engine: Engine, progress: Progress) -> dict[str, Any]:
+    """Finish a change that an earlier run has committed: if that run died afterwards, its compactions are still due.
+
+    Returns the fields of the summary. `compacts`: whether the job compacts at all.
+    """
+    due = compact_due(context, None, engine, progress) if compacts else DueCompaction()
+    return {
+        "already_committed": True,
+        "snapshots": due.snapshots,
+        "compacted": due.buckets,
+        "compaction_lost": due.lost,
+        "waiting_records": waiting_after(context, None, due.snapshots),
+        "engine": engine.name,
+    }
 
 
 def _leaves_compaction(context: TableContext) -> bool:

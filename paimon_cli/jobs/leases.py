@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from paimon_cli.errors import StorageUnavailable, TookTooLong
 from paimon_cli.metadata.table_layout import parse_numbered
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import PutOutcome, Storage, delete_all, remove_empty_directory
+from paimon_cli.storage.storage import Storage, Verified, delete_all, put_and_verify, remove_empty_directory
 from paimon_cli.storage.time_bounds import look_at_each, within
 
 _RENEWALS = 3
@@ -171,12 +171,7 @@ class Leases:
         path = self._path(directory, number)
         content = {"holder": self.holder, "host": socket.gethostname(), "lives_ms": self.lives_millis, "number": number}
         data = json.dumps(content).encode()
-        outcome = storage.put_if_absent(path, data)
-        if outcome is not PutOutcome.UNKNOWN:
-            return outcome is PutOutcome.CREATED
-        with suppress(FileNotFoundError):
-            return storage.read_bytes(path) == data
-        return False
+        return put_and_verify(storage, path, data) is Verified.OURS
 
     def _numbers(self, storage: Storage, directory: str) -> list[int]:
         entries = storage.list_directory(directory)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.bucket.hash_index import write_key_hashes
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
-from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
-from paimon_cli.commit.snapshot_publish import publish
-from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable
+from paimon_cli.errors import Conflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import RebuiltIndex
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
@@ -107,13 +108,7 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
     if after_id is None:
         raise Conflict(f"snapshot {number} of {context.address} is no longer between two snapshots", hint="plan again")
     after = Version(context, context.snapshots.get(after_id))
-    writer = MetadataWriter(context)
-    with discarded_on(writer, PaimonError):
-        snapshot = _restored(before, after, number, writer)
-    with discarded_on(writer, Refused, StorageUnavailable):
-        if not publish(context, snapshot):
-            raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")
-    return snapshot
+    return Committer(context).fill_gap(functools.partial(_restored, before, after, number)).snapshots[0]
 
 
 def _restored(before: Version, after: Version, number: int, writer: MetadataWriter) -> Snapshot:

@@ -22,7 +22,15 @@ from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, expiry_noticed, in_one_half, write_files
+from paimon_cli.jobs.table_change import (
+    NewFiles,
+    Summary,
+    check_writable_table,
+    expiry_noticed,
+    in_one_half,
+    write_files,
+    written_files,
+)
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
@@ -211,10 +219,8 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
             raise PaimonError(f"{shown} rows became {rows} when rewritten into {plan.buckets} buckets", "nothing was committed")
         # In one snapshot: with a second one for the compactions, readers that skip level 0 would see no rows in between.
         messages = in_one_half(scaled, written, reports_rows=False)
-        files = [file for message in messages for file in message.append.added]
     snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
-    size = sum(file.file_size for file in files)
-    return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots)
+    return RescaleSummary(plan.buckets, len(chosen), rows, **written_files(messages), snapshots=snapshots)
 
 
 def _compaction(context: TableContext, read_snapshot_id: int, stamp: str) -> CompactionWhileWriting | None:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import created_files, delete_created_files, files_named_since
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, WriterCommit, commits_in
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.errors import Conflict, DamagedFile, Refused, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after
@@ -143,7 +144,7 @@ def commit_staged(
         for write in writes:
             if write.staged.state == STAGED:
                 write.mark(COMMITTED, ids)
-        return CommitResult(already_committed=True)
+        return CommitResult(outcome=CommitOutcome.DUPLICATE)
     identity = together.identity_of(writes)
     for write in writes:
         _check_files(context, write)

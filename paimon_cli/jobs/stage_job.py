@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import delete_created_files
@@ -28,7 +29,7 @@ from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.staged_commit import StagedCommit, check_records
 from paimon_cli.options.choices import CompactionMode
 from paimon_cli.storage.redaction import shown_name
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage import Storage, is_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 _MAX_BYTES = 256 << 20
@@ -53,7 +54,14 @@ class StageFile:
         storage, path = self._location()
         try:
             content = storage.read_bytes(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, DamagedFile) as error:
+            if is_directory(storage, path):
+                hint = (
+                    f"name the files in it, or commit what lands in it: paimon-cli stage commit --watch {shlex.quote(self.name)}"
+                )
+                raise UsageError(f"{self.name} is not a stage file", "it is a directory", hint) from None
+            if isinstance(error, DamagedFile):
+                raise
             raise NotFound(f"no file {self.name}", "staged commits are written by `paimon-cli write --stage FILE`") from None
         if len(content) > _MAX_BYTES:
             why = f"it has {len(content):,} bytes, and stage files are read up to {_MAX_BYTES:,} bytes"

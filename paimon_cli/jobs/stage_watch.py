@@ -119,6 +119,11 @@ class LandingArea:
                     self._move_files(tuple(f"{entry.name}/{name}" for name in names), _FAILED)  # what a kill has left
         return found
 
+    def has_moved(self, checkpoint: Checkpoint) -> bool:
+        """Whether files of this checkpoint are in `done`."""
+        storage, root = self._storage()
+        return any(_counts(entry.name) for entry in storage.list_directory(f"{root}/{_DONE}/{checkpoint.name}"))
+
     def move(self, checkpoint: Checkpoint, target: str) -> None:
         """Move a checkpoint to `done` or `failed`.
 
@@ -277,8 +282,9 @@ class StageWatch:
         table, rows = "", 0
         try:
             writes = [StagedWrite.read(self.area.file(name)) for name in checkpoint.files]
-            summary = StageSummary(already_committed=True)
-            if writes:  # all of them have moved if a kill came before the mark of the directory
+            # All of them have moved if a kill came before the mark of the directory.
+            summary = StageSummary(already_committed=not writes and self.area.has_moved(checkpoint))
+            if writes:
                 table, rows = writes[0].staged.table, sum(f.row_count for w in writes for m in w.messages for f in m.append.added)
                 summary = self._prepared(writes)()
         except _TRY_AGAIN:
@@ -287,7 +293,8 @@ class StageWatch:
             if isinstance(error, NotFound) and checkpoint not in self.area.checkpoints():
                 return None
             return CheckpointDone(checkpoint.name, "failed", table, len(checkpoint.files), rows, error=error)
-        state = "committed" if summary.snapshots else "already committed" if summary.already_committed else "no rows"
+        without = "no rows" if writes else "no files"
+        state = "committed" if summary.snapshots else "already committed" if summary.already_committed else without
         return CheckpointDone(checkpoint.name, state, table, len(checkpoint.files), rows, summary)
 
     def _prepared(self, writes: Sequence[StagedWrite]) -> CommitFiles:

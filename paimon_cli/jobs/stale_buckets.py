@@ -18,8 +18,9 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.live_files import LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text

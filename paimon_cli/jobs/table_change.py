@@ -3,14 +3,9 @@
 1. plan: read one snapshot and decide what to do. All new data files of the job have the same stamp in their names.
 2. run: engine tasks write these files, inside `NewFiles.deleted_on_failure`.
 3. commit: `NewFiles.commit` publishes a snapshot that names them.
-4. clean up: delete the new files that no snapshot names. Which those are depends on how steps 2 and 3 ended:
-
-- A task failed, or the job was interrupted before the commit: all files are deleted.
-- The commit was refused, interrupted before it was published (`Unpublished`), or already made by a concurrent run: all files are
-  deleted except those that a snapshot names, since the first half of a commit may have been published.
-- The outcome is unknown (`CommitUnknown`, or an interrupt during publishing): nothing is deleted, because a snapshot may name the
-  files.
-- The commit was published: only leftovers of task attempts that the engine repeated are deleted.
+4. clean up: delete the new files that no snapshot names. If a task failed, or the job was interrupted before the commit, these
+   are all of them. After step 3 they follow from the outcome of the commit (`commit.outcome`). Leftovers of task attempts that
+   the engine repeated are deleted before the commit.
 
 A clean-up that fails leaves orphans and never hides the error that led to it.
 """
@@ -22,13 +17,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.bucket.stamped_files import delete_stamped_files
-from paimon_cli.commit.commit_messages import delete_created_files, removed_on_refusal
-from paimon_cli.commit.committer import CommitResult
+from paimon_cli.commit.commit_messages import settle_files
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import (
     Conflict,
     DamagedFile,
@@ -37,7 +32,6 @@ from paimon_cli.errors import (
     NotFound,
     PaimonError,
     SnapshotExpired,
-    StorageUnavailable,
     UsageError,
     cleaning_up,
     undone_on_failure,
@@ -107,35 +101,28 @@ class NewFiles:
     def commit(
         self, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult], keep_on: type[PaimonError] | None = None
     ) -> CommitResult:
-        """Call `publish`, and delete the files of the messages if they were certainly not published.
+        """Call `publish`, and delete the files of the messages that no snapshot will name. Raises the failure of the commit.
 
-        After an error of type `keep_on` the files stay, for another attempt or for `delete_created`.
+        After a refusal of type `keep_on` the files stay, for another attempt or for `settle`.
         """
-        with removed_on_refusal(self.context, messages, keep_on):
-            result = publish()
-        if result.already_committed:
-            self.delete_created(messages)
-        return result
+        result = CommitResult.of(publish)
+        if keep_on is None or not isinstance(result.failure, keep_on):
+            self.settle(messages, result)
+        return result.or_raise()
 
-    def commit_halves(
-        self, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult]
-    ) -> tuple[CommitResult, PaimonError | None]:
+    def commit_halves(self, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult]) -> CommitResult:
         """Commit new rows, then the compactions of their writers.
 
-        If another job has compacted the same files in the meantime, the rows are committed nevertheless; the second value is why
-        the compactions were refused.
+        If another job has compacted the same files in the meantime, the rows are committed nevertheless; `failure` is why the
+        compactions were refused.
         """
-        try:
-            return self.commit(messages, publish), None
-        except (Conflict, StorageUnavailable) as refusal:
-            if not refusal.committed:
-                raise
-            return CommitResult(refusal.committed, len(refusal.committed)), refusal
+        result = CommitResult.of(publish)
+        self.settle(messages, result)
+        return result if result.lost_compactions else result.or_raise()
 
-    def delete_created(self, messages: Sequence[CommitMessage], failure: PaimonError | None = None) -> None:
-        """Delete the files of messages that were not committed, because of `failure` or because another run made the commit."""
-        with cleaning_up(failure):
-            delete_created_files(self.context, messages, failure)
+    def settle(self, messages: Sequence[CommitMessage], result: CommitResult) -> None:
+        """Delete the files of messages that no snapshot will name, after a commit that has ended with `result`."""
+        settle_files(self.context, messages, result)
 
 
 def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
@@ -147,6 +134,20 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
         facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.append.added) for m in messages)}
     NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, messages)
     return written
+
+
+def written_files(messages: Sequence[CommitMessage]) -> dict[str, Any]:
+    """The fields of a summary about the new files that hold a change: how many, and their bytes."""
+    files = [file for message in messages for file in message.append.added]
+    return {"files": len(files), "size": sum(file.file_size for file in files)}
+
+
+def compacted_by_writers(messages: Sequence[CommitMessage], result: CommitResult, lost: Iterable[str | None]) -> dict[str, Any]:
+    """The fields of a summary about the compactions of the writers. `lost`: why those of a bucket were given up, if they were."""
+    return {
+        "compacted": 0 if result.failure else sum(bool(message.compact) for message in messages),
+        "compaction_lost": result.lost or next(filter(None, lost), None),
+    }
 
 
 def settled(context: TableContext, message: CommitMessage, reports_rows: bool = True) -> FileChanges:

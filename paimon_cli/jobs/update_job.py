@@ -25,7 +25,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.append_change import change_files
-from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, waiting_after
+from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, finished_earlier, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
 from paimon_cli.jobs.row_change import ChangedBucket, RowEdit, changed_rows, changelog_rows
@@ -34,9 +34,11 @@ from paimon_cli.jobs.table_change import (
     Summary,
     again_on_conflict,
     check_writable_table,
+    compacted_by_writers,
     expiry_noticed,
     identity_of,
     write_files,
+    written_files,
 )
 from paimon_cli.jobs.write_request import strategy_of
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta, FileFilter, file_facts
@@ -110,7 +112,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     seen = context.with_level_0()  # also rows that readers do not see yet: the update comes after them
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):
-        return _already_committed(context, request, engine, progress)
+        return UpdateSummary(**finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress))
     new_values = parse_set_clause(request.assignments, seen.schema) if request.assignments else None
     change = RowEdit(parse_predicate(request.where, seen.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
@@ -151,19 +153,6 @@ def _compacted(
     )
 
 
-def _already_committed(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
-    """Finish a change that an earlier run has committed: if that run died afterwards, its compactions are still due."""
-    due = DueCompaction() if request.compaction == CompactionMode.NONE else compact_due(context, None, engine, progress)
-    return UpdateSummary(
-        already_committed=True,
-        snapshots=due.snapshots,
-        compacted=due.buckets,
-        compaction_lost=due.lost,
-        waiting_records=waiting_after(context, None, due.snapshots),
-        engine=engine.name,
-    )
-
-
 def _data_check(context: TableContext) -> str:
     """The granularity of the data conflict check: by bucket if the table's own setting is `off`, which applies only to writes.
 
@@ -193,20 +182,17 @@ def _attempt(
     if not messages:
         return UpdateSummary()
     committer = Committer(context, _data_check(context))
-    result, refusal = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
+    result = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)
-    files = [file for message in messages for file in message.append.added]
     return UpdateSummary(
         rows=sum(bucket.rows for bucket in changed),
-        files=len(files),
+        **written_files(messages),
         removed_files=sum(len(message.append.removed) for message in messages),
-        size=sum(file.file_size for file in files),
         buckets=len(messages),
         snapshots=result.snapshots,
         touched=tuple(message.bucket_id for message in messages),
-        compacted=0 if refusal else sum(bool(message.compact) for message in messages),
-        compaction_lost=str(refusal) if refusal else next((b.compaction_lost for b in changed if b.compaction_lost), None),
+        **compacted_by_writers(messages, result, (bucket.compaction_lost for bucket in changed)),
         unseen_records=sum(bucket.unseen_records for bucket in changed),
         is_routed=is_routed,
     )

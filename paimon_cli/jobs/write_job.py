@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import (
     BadInput,
     BucketsConflict,
-    PaimonError,
     SnapshotExpired,
 )
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
@@ -26,7 +26,7 @@ from paimon_cli.ingest.faults import Fault, RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import SourceSplit
-from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after
+from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, finished_earlier, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.postponed_rows import write_counted
 from paimon_cli.jobs.table_change import (
@@ -34,10 +34,12 @@ from paimon_cli.jobs.table_change import (
     Summary,
     again_on_conflict,
     check_writable_table,
+    compacted_by_writers,
     expiry_noticed,
     identity_of,
     in_one_half,
     write_files,
+    written_files,
 )
 from paimon_cli.jobs.table_rows import TableRows
 from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write, replaces_named_partitions, splits_of
@@ -63,12 +65,11 @@ OUTDATED = (BucketsConflict, SnapshotExpired)
 
 @dataclass(frozen=True)
 class _Done:
-    """The files that were written, the tally of the input, and the commit. `refusal`: why its compactions were refused, if so."""
+    """The files that were written, the tally of the input, and the commit. Its `failure`: why its compactions were refused."""
 
     written: Written
     found: Tally
     result: CommitResult
-    refusal: PaimonError | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,14 +128,13 @@ class WriteSummary(Summary):
 
     @staticmethod
     def of(engine: Engine, done: _Done, source: RowSource, seconds: float) -> WriteSummary:
-        written, found, refusal = done.written, done.found, done.refusal
+        written, found = done.written, done.found
         messages = written.messages
         files = [file for message in messages for file in message.append.added]
         return WriteSummary(
             rows=sum(file.row_count for file in files),
             delete_rows=sum(file.delete_row_count or 0 for file in files),
-            files=len(files),
-            size=sum(file.file_size for file in files),
+            **written_files(messages),
             buckets=len({message.bucket_id for message in messages}),
             snapshots=tuple(done.result.snapshots),
             attempts=done.result.attempts,
@@ -142,8 +142,7 @@ class WriteSummary(Summary):
             engine_reason=engine.reason,
             seconds=seconds,
             touched=tuple(dict.fromkeys(message.bucket_id for message in messages)),
-            compacted=0 if refusal else sum(bool(message.compact) for message in messages),
-            compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
+            **compacted_by_writers(messages, done.result, (bucket.compaction_lost for bucket in written.buckets)),
             stalls=sum(bucket.stalls for bucket in written.buckets),
             stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,
             compaction_wait_seconds=sum(bucket.wait_millis for bucket in written.buckets) / 1000,
@@ -172,12 +171,13 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     committer = Committer(context)
     if committer.is_committed(identity):
-        return _already_committed(context, request, engine, progress)
+        return WriteSummary(**finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress))
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     with overlapping_writes(context.storage):
         done, times = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
     if done.result.already_committed:
-        return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
+        earlier = finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress)
+        return WriteSummary(**earlier, attempts=done.result.attempts)
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(WriteSummary.of(engine, done, request.source, seconds), rewrites=times - 1)
     due = DueCompaction()
@@ -221,20 +221,7 @@ class _Attempts:
         with expiry_noticed(plan.context, plan.planned_at):
             written, found = write_input(plan, request, self.engine, self.progress, self.rows)
         self.read_snapshot, self.rows = plan.read_snapshot_id or 0, found.rows
-        return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
-
-
-def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
-    """Finish a write that an earlier run has committed: if that run died afterwards, its compactions are still due."""
-    due = DueCompaction() if request.compaction == CompactionMode.NONE else compact_due(context, None, engine, progress)
-    return WriteSummary(
-        already_committed=True,
-        snapshots=due.snapshots,
-        compacted=due.buckets,
-        compaction_lost=due.lost,
-        waiting_records=waiting_after(context, None, due.snapshots),
-        engine=engine.name,
-    )
+        return _Done(written, found, commit_rows(self.committer, plan, written.messages, request, self.identity))
 
 
 def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
@@ -272,7 +259,7 @@ def write_input(
 
 def commit_rows(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
-) -> tuple[CommitResult, PaimonError | None]:
+) -> CommitResult:
     """Publish the rows as a snapshot, then the compactions of the writers as another one. See `NewFiles.commit_halves`.
 
     It is one snapshot where readers skip level 0: between two, they would see neither the old rows of an overwrite nor its new

@@ -17,9 +17,10 @@ from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table_definition import TableDefinition
-from paimon_cli.commit.commit_messages import removed_on_refusal
+from paimon_cli.commit.commit_messages import settle_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.datatypes.bucket_functions import bucket_of
 from paimon_cli.datatypes.bucket_hash import hash_rows
@@ -244,15 +245,15 @@ class LabProcess:
         If only the compaction conflicts, the rows are committed nevertheless, and it returns True.
         """
         committer = kind(self.context)
-        try:
-            with removed_on_refusal(self.context, self.messages):
-                result = committer.commit(self.messages, CommitIdentity(self.name))
-        except Conflict as conflict:
-            if conflict.committed:
+        result = CommitResult.of(lambda: committer.commit(self.messages, CommitIdentity(self.name)))
+        settle_files(self.context, self.messages, result)
+        if isinstance(conflict := result.failure, Conflict):
+            if result.lost_compactions:
                 self.record("committed its rows; the compaction that followed is lost", str(conflict), is_conflict=True)
                 return True
             self.record(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict), is_conflict=True)
             return False
+        result.or_raise()
         self.attempts += result.attempts
         if result.attempts > len(result.snapshots):
             self.record("had to try again", f"{result.attempts} attempts; data files untouched, metadata rewritten")

@@ -17,9 +17,10 @@ from typing import Any
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.commit.commit_messages import SnapshotChanges
-from paimon_cli.commit.committer import CommitResult, CommitStep, Committer
+from paimon_cli.commit.committer import CommitStep, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.files_conflict import check_data_files
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import Conflict
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.invariants.version import Version

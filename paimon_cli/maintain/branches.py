@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_records import copy_records, open_records_above
+from paimon_cli.commit.snapshot_publish import publish_again, replace_snapshot
 from paimon_cli.errors import Conflict, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -29,7 +30,7 @@ from paimon_cli.maintain.tags import snapshot_and_holder, text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import FileStatus, PutOutcome, ServesVersions, keep_deleted
+from paimon_cli.storage.storage import FileStatus, ServesVersions, keep_deleted
 
 
 def create_branch(context: TableContext, name: str, tag: str | None = None, snapshot_id: int | None = None) -> int | None:
@@ -66,7 +67,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
         if content is not None and Tag.from_json(content, context.layout.tag(tag)):
             storage.overwrite(layout.tag(tag), content)
     copy_records(context, layout, snapshot.id)
-    storage.overwrite(layout.snapshot(snapshot.id), text)
+    replace_snapshot(storage, layout, snapshot.id, text)
     # A job that expires the snapshot or deletes the tag reads the branches after deleting that file: see `create_tag`.
     if not storage.exists(holder):
         _delete(context, name)
@@ -282,8 +283,7 @@ def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan)
     """Publish each snapshot of the branch as a commit would."""
     for number in plan.added:
         content = _snapshot_of(branch, number)
-        outcome = main.storage.put_if_absent(main.layout.snapshot(number), content)
-        if outcome is not PutOutcome.CREATED and _content(main, number) != content:
+        if not publish_again(main, number, content):
             raise Conflict(
                 f"main was not fast-forwarded to branch '{plan.branch}' beyond snapshot {number - 1}",
                 f"another job committed snapshot {number} to main meanwhile",
@@ -303,7 +303,7 @@ def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) 
     storage.overwrite(main.layout.latest_hint, str(plan.common or newest).encode())
     remove_snapshots(main, later, newest)
     for number in reversed(plan.added):
-        storage.overwrite(main.layout.snapshot(number), _snapshot_of(branch, number))
+        replace_snapshot(storage, main.layout, number, _snapshot_of(branch, number))
         if number == newest:
             storage.overwrite(main.layout.latest_hint, str(newest).encode())
     for number in plan.discarded_ids:
@@ -317,13 +317,6 @@ def _snapshot_of(branch: TableContext, number: int) -> bytes:
     text = branch.storage.read_bytes(path)
     Snapshot.from_json(text, path)
     return text
-
-
-def _content(context: TableContext, number: int) -> bytes | None:
-    try:
-        return context.storage.read_bytes(context.layout.snapshot(number))
-    except FileNotFoundError:
-        return None
 
 
 def _common(main: TableContext, branch: TableContext, ours: Sequence[int], theirs: Sequence[int]) -> int | None:

@@ -12,12 +12,13 @@ have deleted anything under it.
 
 from __future__ import annotations
 
+from paimon_cli.commit.snapshot_publish import put_snapshot, replace_snapshot
 from paimon_cli.errors import BeingDropped, CommitUnknown, Conflict, DamagedFile, Refused, StorageUnavailable
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.snapshot import Snapshot, end_text
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_numbered
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
-from paimon_cli.storage.storage import PutOutcome, Storage, keep_deleted
+from paimon_cli.storage.storage import Storage, Verified, keep_deleted, what_became
 
 _TRIES = 100
 
@@ -86,24 +87,20 @@ class EndOfHistory:
         path = self._layout.snapshot(number)
         content = end_text(number, f"drop-{self._random.uuid()}", self._clock.now_millis()).encode()
         try:
-            outcome = self._storage.put_if_absent(path, content)
+            outcome = put_snapshot(self._storage, self._layout, number, content)
         except Refused:  # no commit is safe on this store, and neither is a drop beside one that was allowed by the user
             if self._storage.exists(path):
                 return False
-            self._storage.overwrite(path, content)
+            replace_snapshot(self._storage, self._layout, number, content)
             return True
-        if outcome is PutOutcome.CREATED:
-            return True
-        try:
-            return self._storage.read_bytes(path) == content
-        except FileNotFoundError:
-            return False  # should the put arrive later, it is found as an end
-        except StorageUnavailable as error:
+        published = what_became(self._storage, path, content, outcome)
+        if published is Verified.UNCLEAR:
             raise CommitUnknown(
                 f"{self._layout.root} may or may not have been closed for the drop",
-                f"the storage gave no clear answer: {error}",
+                f"the storage gave no clear answer, and {path} cannot be read as a whole",
                 "nothing was deleted; run the drop again",
-            ) from error
+            )
+        return published is Verified.OURS  # if nothing is there, and the put arrives later, it is found as an end
 
     def _is_end(self, number: int) -> bool | None:
         """Whether this snapshot is an end; None if it does not exist any more."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataType, TimestampType
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, epoch_day

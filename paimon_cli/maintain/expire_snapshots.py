@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.commit.commit_records import forgotten_records
+from paimon_cli.commit.snapshot_publish import publish_again
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
@@ -242,7 +243,7 @@ def _put_back(context: TableContext, gone: Sequence[Snapshot]) -> None:
     target = context.snapshots.latest_hint()
     for snapshot in reversed(gone):
         if target is None or snapshot.id <= target:
-            context.storage.put_if_absent(context.layout.snapshot(snapshot.id), snapshot.to_json().encode())
+            publish_again(context, snapshot.id, snapshot.to_json().encode())
 
 
 def _plan_of(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (

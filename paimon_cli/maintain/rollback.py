@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_records import open_records_above
+from paimon_cli.commit.snapshot_publish import publish_again
 from paimon_cli.errors import Conflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
@@ -23,7 +24,7 @@ from paimon_cli.maintain.removed_versions import (
 )
 from paimon_cli.maintain.tags import tags_above, text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
+from paimon_cli.storage.storage import ServesVersions, keep_deleted
 
 
 @dataclass(frozen=True)
@@ -186,15 +187,13 @@ def _put_back(context: TableContext, removed: Sequence[tuple[int, bytes]]) -> No
     earliest = context.snapshots.earliest_hint() or 1
     for number, content in reversed(removed):
         if number >= earliest:
-            context.storage.put_if_absent(context.layout.snapshot(number), content)
+            publish_again(context, number, content)
 
 
 def _restore_snapshot(context: TableContext, target: Snapshot, text: bytes) -> None:
     """Publish the snapshot that only a tag held as the oldest one."""
-    storage, layout = context.storage, context.layout
-    outcome = storage.put_if_absent(layout.snapshot(target.id), text)
-    if outcome is not PutOutcome.CREATED and context.snapshots.find(target.id) is None:
-        raise Conflict(f"snapshot {target.id} of {context.address} could not be restored", "the storage did not accept it")
+    if not publish_again(context, target.id, text) and context.snapshots.find(target.id) != target:
+        raise Conflict(f"snapshot {target.id} of {context.address} could not be restored", "another one has its number now")
     point_at_earliest(context, target.id)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from paimon_cli.errors import NotSupported
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.bucket_modes import BucketMode, bucket_mode_of
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
@@ -178,3 +180,13 @@ def gates_of(work: str) -> tuple[str, ...]:
         if work == Operation.COMPACT
         else (Operation.OPEN, Operation.WRITE, Operation.COMMIT)
     )
+
+
+def check_time_field(name: str, column_type: DataType) -> None:
+    """Raise `UsageError` unless rows can have an age by this column (`record-level.time-field`)."""
+    if column_type.root not in TIMESTAMP_ROOTS | {"INT", "BIGINT"}:
+        raise UsageError(
+            f"record-level.time-field '{name}' is {type_to_sql(column_type)}",
+            "it must be INT, BIGINT (epoch seconds) or TIMESTAMP",
+            "name a column of such a type, or remove record-level.expire-time",
+        )

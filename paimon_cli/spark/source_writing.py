@@ -32,6 +32,7 @@ from paimon_cli.bucket.stamped_files import remove_temporary_directories, stampe
 from paimon_cli.catalog.open_table import report_hosts
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.errors import NotSupported, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_text
@@ -164,7 +165,7 @@ class _Writing:
             if distributes(plan):
                 new_files.delete_all_but(())  # temporary files, whose stamp no committed file has
             else:
-                new_files.delete_created(written)
+                new_files.settle(written, CommitResult(outcome=CommitOutcome.DUPLICATE))
         else:
             if distributes(plan):
                 committed = self._distributed(committer, first, written, identity)
@@ -225,7 +226,7 @@ class _Writing:
         self, committer: Committer, plan: WritePlan, messages: list[CommitMessage], identity: CommitIdentity
     ) -> list[CommitMessage]:
         """Commit the messages; returns them, or none if an earlier run has made this commit."""
-        done, _ = commit_rows(committer, plan, messages, self.request, identity)
+        done = commit_rows(committer, plan, messages, self.request, identity)
         return [] if done.already_committed else messages
 
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:

@@ -242,6 +242,45 @@ def publish_snapshot(storage: Storage, path: str, data: bytes, base_uuid: str | 
     return storage.put_if_absent(path, data)
 
 
+def is_directory(storage: Storage, path: str) -> bool:
+    """Whether the path is a directory, or begins the names of other objects."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    return any(entry.is_directory and entry.name == name for entry in storage.list_directory(parent or "/"))
+
+
+class Verified(enum.Enum):
+    """What a file holds after an attempt to create it with certain data."""
+
+    OURS = enum.auto()
+    """Our data: it was created now, or by an attempt whose answer was lost."""
+    THEIRS = enum.auto()
+    """Other data: another process has created it."""
+    ABSENT = enum.auto()
+    """Nothing yet. The storage gave no clear answer, so that the file may still appear."""
+    UNCLEAR = enum.auto()
+    """It cannot be read, or it is the beginning of our data, which may still be growing."""
+
+
+def put_and_verify(storage: Storage, path: str, data: bytes) -> Verified:
+    """`put_if_absent`, whose answer is not trusted unless it is "created": the file itself shows what happened."""
+    return what_became(storage, path, data, storage.put_if_absent(path, data))
+
+
+def what_became(storage: Storage, path: str, data: bytes, outcome: PutOutcome) -> Verified:
+    """What a file holds after a put of `data` that has ended with `outcome`."""
+    if outcome is PutOutcome.CREATED:
+        return Verified.OURS
+    try:
+        found = storage.read_bytes(path)
+    except FileNotFoundError:
+        return Verified.ABSENT
+    except StorageUnavailable:
+        return Verified.UNCLEAR
+    if found == data:
+        return Verified.OURS
+    return Verified.UNCLEAR if data.startswith(found) else Verified.THEIRS
+
+
 def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
     """At most `limit` of the direct entries; cheap on stores that list in pages."""
     if isinstance(storage, ListsInPages):

@@ -20,8 +20,9 @@ from uuid import UUID
 import pytest
 
 from paimon_cli.commit.commit_records import MAX_OLD_FILES, CommitRecord, all_records, needless, records_of, records_up_to
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import Conflict, PaimonError, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch, rename_branch

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.errors import FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
@@ -175,7 +176,7 @@ def test_a_repeated_commit_is_recognised(tmp_path: Path) -> None:
     append(context, data_file("other"), identity=CommitIdentity("somebody", 99))
     for identifier in (1, 2):
         again = append(context, data_file("again"), identity=CommitIdentity("job", identifier))
-        assert again == CommitResult(already_committed=True)
+        assert again == CommitResult(outcome=CommitOutcome.DUPLICATE)
     assert not append(context, data_file("c"), identity=CommitIdentity("job", 3)).already_committed
     assert live_names(context) == ["a@0", "b@0", "c@0", "other@0"]
 

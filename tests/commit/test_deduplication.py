@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.commit_records import CommitIntents
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, CommitUsers, Deduplication
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.errors import Conflict, FilesConflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
@@ -85,7 +86,7 @@ def test_a_faster_repetition_is_recognised_between_attempts(tmp_path: Path, more
 
     context = make_table(tmp_path / "t", storage=RivalStorage(twin))
     result = append(context, "mine")
-    assert result == CommitResult(attempts=2, already_committed=True)
+    assert result == CommitResult(attempts=2, outcome=CommitOutcome.DUPLICATE)
     assert live_names(context) == sorted(["before@0", "twin@0", *(f"other-{n}@0" for n in range(more))])
     assert manifest_files(context) == named_manifest_files(context), "the loser leaves no metadata"
 
@@ -94,7 +95,7 @@ def test_a_later_repetition_is_recognised_too(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
     acts = (lambda: append(table, "first", CommitIdentity("x")), lambda: append(table, "twin"))
     context = make_table(tmp_path / "t", storage=RivalStorage(*acts))
-    assert append(context, "mine") == CommitResult(attempts=3, already_committed=True)
+    assert append(context, "mine") == CommitResult(attempts=3, outcome=CommitOutcome.DUPLICATE)
     assert live_names(context) == ["first@0", "twin@0"]
 
 
@@ -126,7 +127,7 @@ def test_the_append_of_a_repetition_decides_both_halves(tmp_path: Path) -> None:
     append(table, "before", CommitIdentity("other"))
     context = make_table(tmp_path / "t", storage=RivalStorage(lambda: append(table, "twin")))
     result = Committer(context).commit([rewriting("mine")], JOB)
-    assert result == CommitResult(attempts=2, already_committed=True)
+    assert result == CommitResult(attempts=2, outcome=CommitOutcome.DUPLICATE)
     assert live_names(context) == ["before@0", "twin@0"]
 
 
@@ -152,7 +153,7 @@ def test_a_crash_between_the_halves_leaves_the_rows_and_forgets_the_compaction(t
     with pytest.raises(Crash):
         Committer(make_table(tmp_path / "t", storage=DyingStorage(after=False, lives=1))).commit([rewriting("mine")], JOB)
     assert live_names(context) == ["before@0", "mine@0"]
-    assert Committer(context).commit([rewriting("mine")], JOB) == CommitResult(already_committed=True)
+    assert Committer(context).commit([rewriting("mine")], JOB) == CommitResult(outcome=CommitOutcome.DUPLICATE)
     assert live_names(context) == ["before@0", "mine@0"]
     Committer(context).commit([rewriting("next")], CommitIdentity("job", 8))
     assert live_names(context) == ["mine@0", "next-merged@5", "next@0"]

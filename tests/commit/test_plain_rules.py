@@ -22,7 +22,7 @@ from paimon_cli.commit.commit_messages import (
     overwrite_changes,
 )
 from paimon_cli.commit.commit_records import CommitIntents
-from paimon_cli.commit.committer import CommitResult, Committer, RetryPolicy
+from paimon_cli.commit.committer import Committer, RetryPolicy
 from paimon_cli.commit.data_conflict import WrittenRanges
 from paimon_cli.commit.deduplication import (
     BATCH_IDENTIFIER,
@@ -34,6 +34,7 @@ from paimon_cli.commit.deduplication import (
     recorded_users,
 )
 from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, removing_snapshot
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.datatypes.data_type import DataField
@@ -256,8 +257,9 @@ def test_all_fields_of_a_snapshot() -> None:
             (snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size),
         ):
             assert name is None or context.storage.file_size(context.layout.manifest(name)) == size
-    assert CommitResult((first,), 3).followed_by(CommitResult((second,), 2, True)) == CommitResult((first, second), 4, True)
-    assert CommitResult().followed_by(CommitResult((second,), 2)) == CommitResult((second,), 2, False)
+    again = CommitResult((second,), 2, CommitOutcome.DUPLICATE)
+    assert CommitResult((first,), 3).followed_by(again) == CommitResult((first, second), 4, CommitOutcome.DUPLICATE)
+    assert CommitResult().followed_by(CommitResult((second,), 2)) == CommitResult((second,), 2)
 
 
 def test_nothing_of_a_lost_attempt_is_left() -> None:

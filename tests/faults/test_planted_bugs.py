@@ -9,15 +9,16 @@ from unittest import mock
 
 import pytest
 
-from paimon_cli.commit import commit_messages, committer, snapshot_publish
+from paimon_cli.commit import commit_messages, committer, outcome, snapshot_publish
 from paimon_cli.commit.deduplication import Deduplication
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
+from paimon_cli.commit.snapshot_publish import Fate
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, rollback, used_names
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, Storage, Verified
 from paimon_cli.write.write_plan import WritePlan
 from tests.faults.fault_kinds import DELETES, Fault, Kind
 from tests.faults.fault_storage import FaultStorage, planned
@@ -42,8 +43,22 @@ def hint_is_part_of_the_commit(context: TableContext, snapshot: Snapshot) -> Non
     context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 
 
-def failed_look_is_a_refusal(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
-    return context.storage.exists(context.layout.snapshot(snapshot.id - 1))
+def failed_look_is_a_refusal(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> Fate:
+    return Fate.CONTINUES if context.storage.exists(context.layout.snapshot(snapshot.id - 1)) else Fate.ROLLED_BACK
+
+
+def created_or_theirs(storage: Storage, path: str, data: bytes, outcome: PutOutcome) -> Verified:
+    return Verified.OURS if outcome is PutOutcome.CREATED else Verified.THEIRS
+
+
+@contextlib.contextmanager
+def ignoring_unknown_outcomes() -> Iterator[None]:
+    """An unknown outcome is a refusal, and files that a snapshot names are deleted, too."""
+    with (
+        mock.patch.object(outcome, "CommitUnknown", NeverRaised),
+        mock.patch.object(commit_messages, "files_named_since", lambda *_: set()),
+    ):
+        yield
 
 
 def files_before_snapshots(context: TableContext, *more: object) -> None:
@@ -61,14 +76,14 @@ EXPIRE = expire_snapshots.expire_snapshots
 BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object]]]] = {
     "files go although the outcome is unknown": (
         "write",  # with the second guard, files that a snapshot names, out of the way
-        lambda: mock.patch.multiple(commit_messages, CommitUnknown=NeverRaised, files_named_since=lambda *_: set()),
+        ignoring_unknown_outcomes,
     ),
     "no check whether the commit was made before": (
         "write",
         lambda: mock.patch.multiple(Deduplication, already_committed=lambda _: False, committed_since_begin=lambda *_: False),
     ),
     "an existing snapshot is always another writer's": (
-        "write", lambda: mock.patch.object(snapshot_publish, "_read_back", lambda *_: b"theirs"),
+        "write", lambda: mock.patch.object(snapshot_publish, "what_became", created_or_theirs),
     ),
     "the hint is believed": ("write", lambda: mock.patch.object(SnapshotHistory, "latest_id", hint_alone)),
     "a snapshot is written in place": ("write", lambda: mock.patch.object(FaultStorage, "put_if_absent", put_as_a_plain_write)),
@@ -78,7 +93,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
         "write", lambda: mock.patch.object(committer, "write_latest_hint", hint_is_part_of_the_commit),
     ),
     "a failed look at the history is a refusal": (
-        "write", lambda: mock.patch.object(snapshot_publish, "_is_in_history", failed_look_is_a_refusal),
+        "write", lambda: mock.patch.object(snapshot_publish, "_settled", failed_look_is_a_refusal),
     ),
     "sequence numbers begin at 0": ("write", lambda: mock.patch.object(WritePlan, "first_sequence", lambda *_: 0)),
     "the files of a compaction are not checked": (

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import BadInput, BucketsConflict, DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows

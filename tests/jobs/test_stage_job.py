@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit.commit_records import CommitIntents
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
@@ -277,6 +278,13 @@ def test_a_file_for_another_table(tmp_path: Path, table: TableContext) -> None:
     shutil.rmtree(schema.parent)
     with pytest.raises(UsageError, match="another table at"):
         check_stage(table, file, replace(file.read(), schema_id=1))
+
+
+def test_a_directory_is_not_a_stage_file(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    with pytest.raises(UsageError, match="is not a stage file: it is a directory") as refused:
+        StageFile(str(tmp_path / "landing")).read()
+    assert "stage commit --watch" in refused.value.hint and refused.value.exit_code == 2
 
 
 def test_no_rows_make_no_snapshot(table: TableContext) -> None:

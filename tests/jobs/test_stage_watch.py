@@ -127,6 +127,13 @@ def test_kept_files_are_committed_once(table: TableContext, landing: Path) -> No
     assert tree(landing) == ["1", "2"] and table.snapshots.latest_id() == 2
 
 
+def test_a_checkpoint_without_files_is_said_to_be_empty(table: TableContext, landing: Path) -> None:
+    (landing / "1").mkdir()
+    (landing / "1" / "_SUCCESS").touch()
+    assert states(watch(table, landing)) == [("1", "no files")]
+    assert table.snapshots.latest_id() is None
+
+
 def test_a_name_that_comes_again_replaces_nothing(table: TableContext, landing: Path) -> None:
     for id in (1, 2, 3):
         land(table, landing / "orders", id)

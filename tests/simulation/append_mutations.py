@@ -10,7 +10,8 @@ from unittest.mock import patch
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.commit import files_conflict
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.compact import append_rewriter
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs import append_change

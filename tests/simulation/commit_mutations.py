@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -19,8 +18,9 @@ from paimon_cli.commit import (
 )
 from paimon_cli.commit.deduplication import CommitUsers
 from paimon_cli.commit.files_conflict import check_files
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
-from paimon_cli.commit.snapshot_publish import publish
+from paimon_cli.commit.snapshot_publish import Fate, publish
 from paimon_cli.errors import PaimonError
 from paimon_cli.history import snapshot_history
 from paimon_cli.history.file_table import FileTable
@@ -156,19 +156,15 @@ def clean_up_of_metadata_after_unknown() -> Patch:
     return patch.object(committer, "publish", planted)
 
 
-@contextmanager
-def _removed_whatever_happens(context: TableContext, messages: Sequence[CommitMessage], *more: object) -> Iterator[None]:
-    try:
-        yield
-    except PaimonError:
+def _removed_whatever_happens(context: TableContext, messages: Sequence[CommitMessage], result: CommitResult) -> None:
+    if result.failure is not None:
         for _, path in commit_messages.created_files(context, messages):
             context.storage.delete(path)
-        raise
 
 
 @planted_in("writer-writer")
 def data_files_deleted_after_unknown() -> Patch:
-    return patch.object(table_change, "removed_on_refusal", _removed_whatever_happens)
+    return patch.object(table_change, "settle_files", _removed_whatever_happens)
 
 
 @planted_in("writer-writer")
@@ -194,7 +190,7 @@ def hint_before_publication() -> Patch:
 @planted_in("slow-writer")
 def expired_number_taken_for_free() -> Patch:
     """A slow writer's snapshot brings a number back to life that others have used and expired."""
-    return patch.object(snapshot_publish, "_is_in_history", lambda context, snapshot, base: True)
+    return patch.object(snapshot_publish, "_fate", lambda context, snapshot, base: Fate.CONTINUES)
 
 
 # the past

@@ -16,7 +16,7 @@ from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import StoreError
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, Storage, Verified
 from tests.simulation.mutation import Patch, nothing, planted_in
 
 
@@ -60,12 +60,16 @@ def broken_connection_counts_as_a_refusal() -> Patch:
 
 @planted_in("remote-writer-writer")
 def busy_store_counts_as_a_success() -> Patch:
-    return patch.object(snapshot_publish, "_read_back", lambda context, path, content: content)
+    return patch.object(snapshot_publish, "what_became", lambda *_: Verified.OURS)
+
+
+def _created_or_theirs(storage: Storage, path: str, data: bytes, outcome: PutOutcome) -> Verified:
+    return Verified.OURS if outcome is PutOutcome.CREATED else Verified.THEIRS
 
 
 @planted_in("remote-writer-writer")
 def existing_snapshot_is_always_that_of_another_writer() -> Patch:
-    return patch.object(snapshot_publish, "_read_back", lambda context, path, content: b"theirs")
+    return patch.object(snapshot_publish, "what_became", _created_or_theirs)
 
 
 @planted_in("remote-slow-writer")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.bucket.merged_rows import RecordExpiry
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.errors import BadInput, UsageError
@@ -207,3 +208,13 @@ def test_contradicting_engine_options_are_refused_at_creation(options: dict[str,
     definition = TableDefinition(context.schema.fields, ("k",), (), {"bucket": "1", **options})
     with pytest.raises(UsageError):
         check_definition(definition)
+
+
+def test_rows_have_no_age_by_a_column_of_text(tmp_path: Path) -> None:
+    """A table that others have created, or an option of one command, has passed no check of ours."""
+    options = {"record-level.expire-time": "1 d", "record-level.time-field": "b"}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    for chosen, message in ((options, "is STRING"), ({**options, "record-level.time-field": "missing"}, "missing")):
+        expiring = context.with_options(chosen)
+        with pytest.raises(UsageError, match=message):
+            RecordExpiry.of(expiring)
