@@ -69,7 +69,9 @@ def test_small_files_are_packed_by_size(given: list[int], full: bool, expected: 
     ],
 )
 @pytest.mark.parametrize("size", [80, 100, 300], ids=["beside small ones", "of the target size", "larger"])
-def test_marked_files_are_compacted_whatever_their_size(pick: str, given: list[int], expected: list[list[int]], size: int) -> None:
+def test_marked_files_are_compacted_whatever_their_size(
+    pick: str, given: list[int], expected: list[list[int]], size: int
+) -> None:
     """The marked file is the one of 80 bytes, or of another size instead."""
     ordered = [file(size if one == 80 else one, number) for number, one in enumerate(given)]
     picker = replace(PICKER, marked={f"f{given.index(80)}"})
