@@ -212,3 +212,4 @@ def test_the_plan_shows_what_would_be_sorted(tmp_path: Path) -> None:
     context = made(tmp_path, times=1, options={"target-file-size": "128 mb"})
     (first, _) = plan_compaction(context, ordered("a,b", "zorder")).tasks
     assert (first.reason, first.arithmetic) == ("sort", f"{len(first.files)} file by a, b (zorder)")
+    assert (first.output_level, first.runs_after, first.bucket_size) == (0, 1, sum(file.file_size for file in first.files))
