@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.writer_order import GIVEN, REFUSE, WriterMessages, in_order
+from paimon_cli.jobs.writer_order import GIVEN, MAX_NUMBER, REFUSE, WriterMessages, in_order
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from tests.commit.commit_tables import data_file, make_table
@@ -94,3 +94,14 @@ def test_an_order_can_be_refused_as_soon_as_two_writers_share_a_bucket(context: 
     assert in_order(context, writers, REFUSE, "stamp", LocalEngine(), NoProgress()) == [messages for _, messages in writers]
     with pytest.raises(UsageError, match=r"writer-0\.json and writer-1\.json hold rows of the same bucket, bucket-1"):
         in_order(context, messages_of([*apart[1:], [(0, [(1, 1)]), (1, [(7, 1)])]]), REFUSE, "stamp", LocalEngine(), NoProgress())
+
+
+def test_no_row_gets_a_number_above_the_highest(context: TableContext) -> None:
+    for rows, fits in ((3, True), (4, False)):
+        writers = messages_of([[(0, [(MAX_NUMBER - 5, 3)])], [(0, [(0, rows)])]])
+        if fits:
+            _, second = ordered(context, writers)
+            assert files_of(second, 0)[0].max_sequence_number == MAX_NUMBER
+        else:
+            with pytest.raises(NotSupported, match="sequence numbers above"):
+                ordered(context, writers)
