@@ -360,3 +360,12 @@ def test_keys_whose_rows_are_marked_where_they_lived_have_moved_on(tmp_path: Pat
         assert any(index.index_type == DELETION_VECTORS for index in marks)
         assert sorted(rows(context), key=lambda row: row["k"]) == [*held.values()]
     assert [finding for finding in check_table(context, rows=True)] == []
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
+def test_values_are_set_without_a_move_of_their_keys(tmp_path: Path, engine: str) -> None:
+    context = cross_table(tmp_path / "t", ENGINES[engine][1])
+    write(context, [{"p": p, "k": k, "v": 1, "w": 1} for k, p in enumerate("abab")])
+    assert _update(context, "k in (1, 2)", "v = 5").rows == 2
+    expected = [{"p": p, "k": k, "v": 5 if k in (1, 2) else 1, "w": 1} for k, p in enumerate("abab")]
+    assert sorted(rows(context), key=lambda row: row["k"]) == expected
