@@ -83,7 +83,9 @@ def test_later_writers_have_higher_numbers_in_each_bucket_that_they_share(contex
 @given(WRITERS)
 def test_waiting_files_are_aged_in_the_order_of_their_writers(context: TableContext, drawn: Drawn) -> None:
     writers = messages_of(drawn, POSTPONE_BUCKET)
-    ages = [file.creation_time_millis for messages in ordered(context, writers) for file in files_of(messages, POSTPONE_BUCKET)]
+    ages = [
+        file.creation_time_millis or 0 for messages in ordered(context, writers) for file in files_of(messages, POSTPONE_BUCKET)
+    ]
     if len(writers) > 1:
         assert ages == sorted(set(ages)), "replayed by age, each after the one before"
 

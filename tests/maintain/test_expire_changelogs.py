@@ -96,7 +96,7 @@ def test_each_bound_keeps_what_the_others_would_expire(tmp_path: Path) -> None:
         if consumed is not None:
             reset_consumer(context, "c", consumed)
         for at_least, more, millis, limit in itertools.product((1, 3, 5), (0, 2, 9), ages, (None, 1, 3)):
-            gone = []
+            gone: list[int] = []
             for changelog in changelogs[:-1]:
                 number, is_young = latest - changelog.id + 1, now - changelog.time_millis <= millis
                 must_stay = number <= at_least or (consumed is not None and changelog.id >= consumed) or len(gone) == limit

@@ -252,9 +252,8 @@ class World:
         if made.snapshot_id is not None:
             found, expected = texts(copy.scan().to_arrow().to_pylist()), line.versions[made.snapshot_id].rows
             assert found == expected, self.story(f"clone of {made.snapshot_id}", found, expected)
-            assert not (found := [one for one in copy.verify("full").violations if one.code != "PV023"]), self.story(
-                "clone", found
-            )
+            wrong = [violation for violation in copy.verify("full").violations if violation.code != "PV023"]
+            assert not wrong, self.story("clone", *wrong)
         self.clones += 1
         self.storage.delete_directory(target.url)
 
