@@ -34,7 +34,9 @@ def play_many(task: tuple[str, str]) -> tuple[Counter[str], list[tuple[str, str]
             except AssertionError as difference:
                 differences.append((f"{kind}:{seed}-{number}", str(difference)))
                 continue
-            counted.update(crashes=world.crashes, rivals=world.rivals, refusals=world.refusals)
+            counted.update(
+                crashes=world.crashes, rivals=world.rivals, thirds=world.thirds, refusals=world.refusals, clones=world.clones
+            )
     return counted, differences
 
 

@@ -59,6 +59,7 @@ def found(index: PackedIndex, wanted: np.ndarray) -> list[int]:
 @pytest.mark.parametrize("batches", [1, 9])
 def test_it_finds_what_a_dictionary_finds(monkeypatch: pytest.MonkeyPatch, span: int, batches: int) -> None:
     monkeypatch.setattr(hash_index, "_LINEAR_STEPS", 3)
+    monkeypatch.setattr(PIECES, "hash_block_rows", 64)
     random = np.random.default_rng(span + batches)
     known: dict[int, int] = {}
     index = PackedIndex()

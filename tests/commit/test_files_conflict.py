@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import DamagedFile, FilesConflict
+from paimon_cli.errors import BucketsConflict, DamagedFile, FilesConflict
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges, IndexFileMeta, hash_index_state
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
 
 ME, RIVAL = CommitIdentity("me"), CommitIdentity("rival")
@@ -219,23 +220,24 @@ def test_a_partition_that_the_commit_does_not_touch_may_disagree(tmp_path: Path,
         commit(context, where=two, new_files=(data_file("e", 20, 29),), deleted_files=(data_file("a"),))
 
 
-def test_the_count_of_a_partition_is_searched_in_older_manifests(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("old", "new"), [(2, 4), (2, 1), (1, 2)])
+def test_the_count_of_a_partition_is_searched_in_older_manifests(tmp_path: Path, old: int, new: int) -> None:
     """The range of the newest one includes the partition, but it has no entry of it."""
     context = make_table(tmp_path / "t", partitioned=True)
     days = [partition(f"2024-01-0{day}") for day in range(1, 6)]
     for written in ([1], [3], [0, 2, 4]):
         Committer(context).commit(
-            [CommitMessage(days[day], 0, 2, append=FileChanges(added=(data_file(f"{day}"),))) for day in written], ME
+            [CommitMessage(days[day], 0, old, append=FileChanges(added=(data_file(f"{day}"),))) for day in written], ME
         )
     for day, other in ((1, 2), (3, 2), (2, 1)):
         with pytest.raises(FilesConflict, match=rf"the bucket count of dt=2024-01-0{day + 1} has changed") as failure:
             messages = [
-                CommitMessage(days[day], 0, 4, append=FileChanges(added=(data_file("x"),))),
-                CommitMessage(days[other], 0, 2, append=FileChanges(added=(data_file("y"),))),
+                CommitMessage(days[day], 0, new, append=FileChanges(added=(data_file("x"),))),
+                CommitMessage(days[other], 0, old, append=FileChanges(added=(data_file("y"),))),
             ]
             Committer(context).commit(messages, ME)
-        assert failure.value.why == "files for 2 and for 4 buckets cannot be in one partition"
-    Committer(context).commit([CommitMessage(day, 0, 2, append=FileChanges(added=(data_file("z"),))) for day in days], ME)
+        assert failure.value.why == f"files for {old} and for {new} buckets cannot be in one partition"
+    Committer(context).commit([CommitMessage(day, 0, old, append=FileChanges(added=(data_file("z"),))) for day in days], ME)
     assert len(live_names(context)) == 10
 
 
@@ -282,3 +284,56 @@ def test_every_conflict_has_a_reason(tmp_path: Path) -> None:
         assert (error.what, error.why) == (what, why)
         assert error.hint == "run the job again: it will start from the latest snapshot"
         assert error.details["bucket"] == 0 and error.details["file"] in what and error.details["partition"] == ""
+
+
+def test_a_change_of_files_must_not_give_a_partition_two_bucket_counts(tmp_path: Path) -> None:
+    """Not even if it is the first commit of the table."""
+    context = make_table(tmp_path / "t")
+    two, four = (CommitMessage(EMPTY_ROW, 0, n, append=FileChanges(added=(data_file(f"{n}"),))) for n in (2, 4))
+    with pytest.raises(FilesConflict, match="files for 2 and for 4 buckets"):
+        Committer(context).commit([two, four], ME, CommitKind.REPAIR)
+    commit(context, new_files=(data_file("old"), data_file("other", 10, 19)))
+    for removed in ("old", "other"):
+        with pytest.raises(FilesConflict, match="files for 2 and for 4 buckets"):
+            Committer(context).commit([four, replace(two, append=FileChanges(removed=(data_file(removed),)))], ME)
+    both = FileChanges(removed=(data_file("old"), data_file("other")))
+    Committer(context).commit([four, replace(two, append=both)], ME)
+    assert live_names(context) == ["4@0"]
+
+
+def test_a_conflict_stays_one_if_the_metadata_of_the_other_commit_has_gone(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    commit(context, new_files=(data_file("a"),))
+    commit(context, RIVAL, deleted_files=(data_file("a"),))
+    commit(context, new_files=(data_file("b"),))
+    (tmp_path / "t" / "manifest" / context.snapshots.get(2).delta_manifest_list).unlink()
+    with pytest.raises(FilesConflict) as failure:
+        commit(TableContext.open(context.url), deleted_files=(data_file("a"),), read_snapshot_id=1)
+    assert failure.value.why == "a snapshot that has expired removed it"
+
+
+@pytest.mark.parametrize("there", [("i0",), ("i0", "i1"), ()])
+def test_keys_that_others_assigned_to_buckets_are_a_conflict_in_their_partition_only(
+    tmp_path: Path, there: tuple[str, ...]
+) -> None:
+    """Rows of a partition with any number of hash indexes; each is compared with what the writer has read of it."""
+    context = make_table(tmp_path / "t", {"bucket": "-1"}, partitioned=True)
+    one, two = partition("2024-01-01"), partition("2024-01-02")
+
+    def written(where: bytes, bucket: int, name: str, read: tuple[str, ...]) -> CommitMessage:
+        changes = FileChanges(added=(data_file(f"for-{name}"),), added_indexes=(IndexFileMeta("HASH", name, 4, 1),))
+        state = hash_index_state(IndexFileMeta("HASH", known, 4, 1) for known in read)
+        return CommitMessage(where, bucket, -1, append=changes, read_hash_index=state)
+
+    for bucket, name in enumerate(there):
+        Committer(context).commit([written(one, bucket, name, there[:bucket])], ME)
+    Committer(context).commit([written(one, 5, "mine", there), written(two, 0, "first", ())], ME)
+    for where, read in ((one, there), (two, ()), (two, ("mine",))):
+        messages = [
+            written(where, 7, "late", read),
+            written(two if where == one else one, 8, "beside", (*there, "mine") if where == two else ("first",)),
+        ]
+        with pytest.raises(BucketsConflict) as failure:
+            Committer(context).commit(messages, ME)
+        assert failure.value.details["partition"] == ("dt=2024-01-01" if where == one else "dt=2024-01-02")
+    assert len(live_names(context)) == len(there) + 2

@@ -86,6 +86,8 @@ def test_a_rewrite_that_has_not_seen_a_new_vector_is_refused(tmp_path: Path) -> 
     with pytest.raises(FilesConflict, match="deletion vectors of bucket-0 have changed") as conflict:
         commit(context, rewrite)
     assert conflict.value.details["bucket"] == 0 and "run the job again" in conflict.value.hint
+    (new,) = marking.compact.added_indexes
+    assert conflict.value.details["file"] == new.file_name and new.file_name in conflict.value.why
     assert values(context) == {**expected(5), 30: "newer", 31: "newer", 32: "newer"}
     assert not list(check_table(context, rows=True))
 

@@ -64,13 +64,19 @@ def test_small_files_are_packed_by_size(given: list[int], full: bool, expected: 
         ("neighbours", [500, 500, 80, 500], [[80]]),
         ("whole_bucket", [500, 500, 80, 500], [[80]]),
         ("whole_bucket", [500, 1, 80, 2], [[1, 80, 2]]),
+        ("whole_bucket", [80, 1, 2, 3], [[80, 1, 2, 3]]),
+        ("whole_bucket", [500, 80], [[80]]),
     ],
 )
-def test_marked_files_are_compacted_whatever_their_size(pick: str, given: list[int], expected: list[list[int]]) -> None:
-    ordered = [file(size, number) for number, size in enumerate(given)]
+@pytest.mark.parametrize("size", [80, 100, 300], ids=["beside small ones", "of the target size", "larger"])
+def test_marked_files_are_compacted_whatever_their_size(
+    pick: str, given: list[int], expected: list[list[int]], size: int
+) -> None:
+    """The marked file is the one of 80 bytes, or of another size instead."""
+    ordered = [file(size if one == 80 else one, number) for number, one in enumerate(given)]
     picker = replace(PICKER, marked={f"f{given.index(80)}"})
     packs = picker.by_size(ordered, full=False) if pick == "by_size" else getattr(picker, pick)(ordered)
-    assert sizes(packs) == expected
+    assert sizes(packs) == [[size if one == 80 else one for one in pack] for pack in expected]
 
 
 def test_a_file_is_never_compacted_alone_for_being_small() -> None:

@@ -212,6 +212,41 @@ def test_a_late_commit_of_older_rows_loses_to_the_file_above_it(tmp_path: Path) 
     assert [shown_value(context, key) for key in (1, 2, 3)] == [["newest"], [""], ["after"]]
 
 
+def test_a_late_file_does_not_hide_rows_of_any_file_above_it_that_are_newer(tmp_path: Path) -> None:
+    """Of the files above, one is older than the late one and one is newer; the late file overlaps no other of its level."""
+    context = vector_table(tmp_path / "t", {"target-file-row-num": "10", "compaction.small-file-ratio": "0"})
+    write(context, [row(k, v="first") for k in range(10)])
+    compact(context, strategy="full")
+    late, file = tmp_path / "late.jsonl", StageFile(str(tmp_path / "late.json"))
+    late.write_text("".join(json.dumps(row(k, v="late")) + "\n" for k in range(5, 12)))
+    stage_write(context, WriteRequest(FileRows((str(late),), "json")), file, LocalEngine(), NoProgress())
+    write(context, [row(k, v="newest") for _ in range(3) for k in range(10, 20)])
+    compact(context, strategy="full")
+    above = [found.file_name for found in the_bucket(context).files]
+    commit_stage(context, file)
+    compact(context, strategy="minor")
+    assert len(above) == 2 and {*above} < {found.file_name for found in the_bucket(context).files} and 0 not in levels(context)
+    expected = {k: "newest" if k >= 10 else "late" if k >= 5 else "first" for k in range(20)}
+    assert {found["k"]: found["v"] for found in shown(context)} == expected and len(shown(context)) == 20
+
+
+@pytest.mark.parametrize("options", [VECTORS, {"changelog-producer": "lookup"}], ids=["vectors", "lookup"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_file_that_could_be_moved_as_it_is_shows_no_deletes(tmp_path: Path, options: Mapping[str, str], is_first: bool) -> None:
+    """It overlaps no other file of its level and is large enough; what it deletes is marked, or hidden, or was never there."""
+    context = make_table(tmp_path / "t", COLUMNS, ("k", "t"), bucket=1, options={**options, "compaction.small-file-ratio": "0"})
+    if not is_first:
+        write(context, [row(k, v="old") for k in range(20)])
+        compact(context, strategy="full")
+    write(context, [{**row(k), "_op": "-D" if k % 2 else "+I"} for k in range(10)], compaction="none")
+    compact(context, strategy="full" if is_first else "minor")
+    assert len(the_bucket(context).files) == (1 if is_first else 2) and 0 not in levels(context)
+    expected = [*range(0, 10, 2), *([] if is_first else range(10, 20))]
+    assert sorted(found["k"] for found in shown(context)) == expected
+    if is_first or context.mode.deletion_vectors:
+        assert all(file.delete_row_count == 0 for file in the_bucket(context).files)
+
+
 @pytest.mark.parametrize("strategy", ["minor", "full"])
 @pytest.mark.parametrize("producer", ["none", "lookup"])
 def test_the_row_of_a_key_that_readers_have_seen_stays_the_first(tmp_path: Path, producer: str, strategy: str) -> None:

@@ -16,6 +16,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
 from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import BadInput, BucketsConflict, DamagedFile, NotSupported, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
@@ -23,6 +24,7 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.jobs.write_job import write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
+from paimon_cli.metadata.data_file import DELETION_VECTORS
 from paimon_cli.storage.injected import Clock
 from paimon_cli.write.table_writer import Written
 from tests.nightly import at_night
@@ -151,7 +153,7 @@ def test_a_key_that_returns_to_a_partition_gets_the_bucket_that_it_had_there(tmp
     """Otherwise the changes of one commit would delete and insert the key in two buckets, and have no order."""
     context = cross_table(tmp_path / "t", {"changelog-producer": producer, "dynamic-bucket.target-row-num": "2"})
     write(context, [{"p": "a", "k": k, "v": 0, "w": 0} for k in range(6)])
-    roomy = context.with_options({"dynamic-bucket.target-row-num": "100"})
+    roomy = context.with_options({"dynamic-bucket.target-row-num": "5000"})
     write(roomy, [{"p": p, "k": k, "v": v, "w": 0} for v, p in enumerate("bcbab", 1) for k in range(6) if v < 5 or k < 3])
     table, copy = Table.open(context.url), dict[tuple[str, int], int]()
     for change in table.changelog(1).to_arrow().to_pylist():
@@ -343,3 +345,28 @@ def test_an_update_of_the_partition_moves_rows(tmp_path: Path) -> None:
     patched = cross_table(tmp_path / "patched", {"merge-engine": "partial-update"})
     with pytest.raises(UsageError, match="cannot be set"):
         _update(patched, "k = 1", "p = 'b'")
+
+
+def test_keys_whose_rows_are_marked_where_they_lived_have_moved_on(tmp_path: Path) -> None:
+    """Deletion vectors hide their old rows, which stay in the files of partitions that the keys have left."""
+    context = cross_table(tmp_path / "t", WAYS["vectors"] | {"dynamic-bucket.target-row-num": "5000"})
+    held = {k: {"p": "a", "k": k, "v": k * 7919 % 1013, "w": k * 104729} for k in range(3000)}
+    write(context, [*held.values()])
+    compact(context, strategy="full")
+    for place in "bcab":
+        held |= {k: {**held[k], "p": place, "v": ord(place)} for k in range(5)}
+        write(context, [held[k] for k in range(5)])
+        compact(context, strategy="minor")
+        marks = [i for bucket in bucket_files(context, context.snapshots.latest()).values() for i in bucket.index_files]
+        assert any(index.index_type == DELETION_VECTORS for index in marks)
+        assert sorted(rows(context), key=lambda row: row["k"]) == [*held.values()]
+    assert [finding for finding in check_table(context, rows=True)] == []
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
+def test_values_are_set_without_a_move_of_their_keys(tmp_path: Path, engine: str) -> None:
+    context = cross_table(tmp_path / "t", ENGINES[engine][1])
+    write(context, [{"p": p, "k": k, "v": 1, "w": 1} for k, p in enumerate("abab")])
+    assert _update(context, "k in (1, 2)", "v = 5").rows == 2
+    expected = [{"p": p, "k": k, "v": 5 if k in (1, 2) else 1, "w": 1} for k, p in enumerate("abab")]
+    assert sorted(rows(context), key=lambda row: row["k"]) == expected

@@ -110,9 +110,10 @@ def test_a_lost_response_is_looked_up(directory: str) -> None:
     assert not leases("other", clock).acquire(STORE, directory)
 
 
-def test_a_lease_that_cannot_be_understood_lives_as_long_as_ours(directory: str) -> None:
+@pytest.mark.parametrize("content", [b"?", b"{}", b"[]", b"7", b'{"lives_ms": null}', b'{"lives_ms": "long"}', b"\xff"])
+def test_a_lease_that_cannot_be_understood_lives_as_long_as_ours(directory: str, content: bytes) -> None:
     clock = HandClock()
-    STORE.write_new(f"{directory}/compaction-7", b"?")
+    STORE.write_new(f"{directory}/compaction-7", content)
     STORE.write_new(f"{directory}/other-9", b"?")
     heir = leases("heir", clock)
     assert not heir.acquire(STORE, directory)

@@ -262,6 +262,20 @@ def test_a_partition_in_which_rows_were_only_marked_has_changed(tmp_path: Path) 
     assert partitions_changed_since(context, ours) == {first.partition}
 
 
+def test_partitions_that_different_snapshots_have_changed(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1), row(1, 1, "b"), row(1, 1, "c")])
+    compact(context)
+    read = context.snapshots.latest_id()
+    buckets = [*bucket_files(context, context.snapshots.latest()).values()]
+    for number, bucket in enumerate(buckets[:2]):
+        added = FileChanges(added=(replace(bucket.files[0], file_name=f"data-{number}.parquet", level=0),))
+        message = CommitMessage(*bucket.bucket_id, 1, append=added, read_snapshot_id=context.snapshots.latest_id())
+        Committer(context).commit([message], fresh_identity(context))
+    ours = [CommitMessage(*bucket.bucket_id, 1, read_snapshot_id=read) for bucket in buckets]
+    assert partitions_changed_since(context, ours) == {bucket.partition for bucket in buckets[:2]}
+
+
 def test_an_error_after_the_first_commit_says_that_rows_have_their_buckets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,26 @@ def test_a_table_that_was_rolled_back_is_read_again_after_a_while(house: House) 
     assert [house.watched.states(number)["a"] for number in (1, 2, 3, 4)] == ["nothing to do"] * 3 + ["compacted"]
 
 
+def test_a_table_that_was_dropped_and_created_again_is_a_new_one(house: House) -> None:
+    house.add("a", 8)
+
+    def drop() -> None:
+        shutil.rmtree(house.folder / house.names.pop())
+
+    house.watched.then = {3: drop, 4: lambda: house.add("a", 6)}
+    house.service().run(10, 5)
+    assert [house.watched.states(number).get("a") for number in (1, 3, 4, 5)] == ["compacted", "nothing to do", None, "compacted"]
+
+
+def test_attempts_are_counted_from_round_to_round(house: House) -> None:
+    """A gentle compaction looks old rows up after five attempts, the trigger, although no snapshot comes between."""
+    options = {"force-lookup": "true", "lookup-compact": "gentle", "lookup-compact.max-interval": "3"}
+    house.add("a", 1, options=options)
+    house.service().run(10, 6)
+    states = [house.watched.states(number)["a"] for number in range(1, 7)]
+    assert states == ["nothing to do"] * 4 + ["compacted", "nothing to do"]
+
+
 def test_the_greatest_need_goes_first(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction_service, "SMALL_BYTES", 0)
     house.add("calm", 5)
@@ -264,6 +286,23 @@ def test_snapshots_are_expired_and_orphans_cleaned_on_the_way(house: House) -> N
     assert sum(each.tables[0].upkeep.orphans for each in house.watched.rounds) == 1
     assert context.snapshots.ids() == [6, 7] and not old.exists()
     assert named_files(context)
+
+
+def test_orphans_are_looked_for_at_intervals(house: House) -> None:
+    """Even if there is other work in each round, since a search lists the whole table."""
+    context, at = house.add("a", 1), itertools.count()
+
+    def litter() -> None:
+        write(context, [{"id": 1, "n": 1}])
+        old = house.folder / "a" / "bucket-0" / f"data-orphan-{next(at)}.parquet"
+        old.write_bytes(b"x")
+        os.utime(old, (0, 0))
+
+    house.clock.millis = 10**14
+    house.watched.then = {number: litter for number in range(1, 12)}
+    house.service("full", upkeep=Upkeep(orphans_every=35_000)).run(10, 12)
+    searches = [number for number, done in enumerate(house.watched.rounds) if done.tables[0].upkeep.orphans]
+    assert len(searches) >= 2 and all(later - one == 4 for one, later in pairwise(searches)), searches
 
 
 def test_a_table_that_waits_to_become_idle_is_due_at_that_time(house: House) -> None:

@@ -29,7 +29,7 @@ from tests.rivals import beside
 from tests.tables import compact, data_files, make_table, named_files, rows, write
 
 COLUMNS = {"a": "INT", "b": "BIGINT", "s": "STRING", "dt": "STRING", "tags": "ARRAY<INT>"}
-SMALL = {"target-file-size": "20 kb", "source.split.target-size": "30 kb", "write-buffer-size": "100 kb"}
+SMALL = {"target-file-size": "8 kb", "source.split.target-size": "12 kb", "write-buffer-size": "40 kb"}
 
 
 def rows_of_commit(wanted: int) -> int:
@@ -38,11 +38,11 @@ def rows_of_commit(wanted: int) -> int:
 
 
 def made(folder: Path, times: int = 4, options: Mapping[str, str] | None = None, **table: Any) -> TableContext:
-    """`times` files of up to 1500 rows for each of two days, in no order."""
+    """`times` files of up to 600 rows for each of two days, in no order."""
     chance = random.Random(7)
     context = make_table(folder / "t", COLUMNS, [], ["dt"], bucket=-1, options={**SMALL, **(options or {})}, **table)
     for _ in range(times):
-        write(context, [any_row(chance, "xy"[number % 2]) for number in range(rows_of_commit(3000))])
+        write(context, [any_row(chance, "xy"[number % 2]) for number in range(rows_of_commit(1200))])
     return context
 
 
@@ -105,7 +105,7 @@ def _not_after(one: Any, other: Any) -> bool:
 @pytest.mark.in_part(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_filter_on_a_column_of_the_order_touches_fewer_files(tmp_path: Path, strategy: str) -> None:
-    context = made(tmp_path, times=8, options={"target-file-size": "5 kb"})
+    context = made(tmp_path, times=8, options={"target-file-size": "2 kb"})
     before = texts(context)
     run_compact(context, ordered("a,b", strategy), LocalEngine(2), NoProgress())
     assert texts(context) == before
@@ -212,3 +212,4 @@ def test_the_plan_shows_what_would_be_sorted(tmp_path: Path) -> None:
     context = made(tmp_path, times=1, options={"target-file-size": "128 mb"})
     (first, _) = plan_compaction(context, ordered("a,b", "zorder")).tasks
     assert (first.reason, first.arithmetic) == ("sort", f"{len(first.files)} file by a, b (zorder)")
+    assert (first.output_level, first.runs_after, first.bucket_size) == (0, 1, sum(file.file_size for file in first.files))

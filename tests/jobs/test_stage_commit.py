@@ -26,7 +26,7 @@ from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED
 from paimon_cli.options.choices import WriterOrder
 from tests.rivals import Killed, Mortal, beside, files_of
-from tests.tables import commit_stage, compact, data_files, live_files, make_table, rows, write
+from tests.tables import commit_stage, compact, data_files, live_files, make_table, named_files, rows, write
 
 COLUMNS = {"id": "INT NOT NULL", "v": "STRING"}
 
@@ -175,6 +175,20 @@ def test_the_order_given_holds_before_and_after_a_compaction(table: TableContext
     assert data_files(table) == live_files(table)
     compact(table)
     assert values(table) == expected and table.snapshots.latest_id() == 3
+
+
+def test_writers_of_several_files_with_indexes_keep_their_order(tmp_path: Path) -> None:
+    options = {"target-file-row-num": "7", "write-only": "true", "file-index.bloom-filter.columns": "v"}
+    small = {**options, "file-index.in-manifest-threshold": "1 b"}
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2, options=small)
+    content = {name: [{"id": key, "v": name} for key in [*range(at, 40)] * 2] for at, name in enumerate("abc")}
+    files = [stage(context, name, content[name]) for name in "cab"]
+    assert max(len(message.append.added) for file in files for message in file.read().messages) > 2
+    commit_stage(context, *files, together=Together(WriterOrder.GIVEN))
+    assert values(context) == {0: "a", **{key: "b" for key in range(1, 40)}}
+    assert data_files(context) == named_files(context), "the files that were numbered again have gone with their indexes"
+    compact(context, strategy="full")
+    assert values(context) == {0: "a", **{key: "b" for key in range(1, 40)}}
 
 
 def test_numbered_files_are_recognised_and_survive_an_abort(table: TableContext) -> None:

@@ -103,6 +103,7 @@ def test_the_seed_decides_the_order() -> None:
 
 
 class TestChoices:
+    @pytest.mark.in_part(2)
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_writers_and_rounds_are_honoured_or_refused(self, case: Case) -> None:
         choices: dict[str, Callable[[], list[Story]]] = {
@@ -148,7 +149,7 @@ class TestChoices:
         with pytest.raises(UsageError, match=message):
             run_case("merge-disorder", options=options)
 
-    @pytest.mark.in_part(3)
+    @pytest.mark.in_part(8)
     @pytest.mark.parametrize("options", HONEST, ids=str)
     @pytest.mark.parametrize("case", WITH_OPTIONS, ids=lambda case: case.name)
     def test_the_verdict_of_a_case_holds_with_an_option(self, case: Case, options: dict[str, str]) -> None:
@@ -395,6 +396,7 @@ class TestCommands:
         done = self.run("ls", "-o", "json")
         assert [item["name"] for item in json.loads(done.stdout)["items"]] == [case.name for case in CASES]
 
+    @pytest.mark.in_part(2)
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_run_as_text(self, case: Case) -> None:
         done = self.run("run", case.name)

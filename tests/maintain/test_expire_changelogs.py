@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +25,11 @@ from paimon_cli.maintain.retention import (
     remove_consumer,
     reset_consumer,
 )
+from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import GOLDENS, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
-from tests.maintain.versions import check_versions
+from tests.maintain.versions import check_versions, files_on_disk
 from tests.rivals import Meddler
 from tests.tables import compact, make_table, write
 
@@ -80,6 +82,52 @@ def test_consumers_hold_changelogs_and_are_set_back_and_forgotten(tmp_path: Path
             reset_consumer(context, "lost", nowhere)
     remove_consumer(context, "again")
     assert oldest_consumed(context) is None
+
+
+def test_each_bound_keeps_what_the_others_would_expire(tmp_path: Path) -> None:
+    """Beside a rule that decides for one changelog at a time, oldest first."""
+    context = outlived(tmp_path)
+    changelogs, latest = ChangelogHistory(context.storage, context.layout).all(), context.snapshots.latest_id() or 0
+    now = changelogs[-1].time_millis + 10_000
+    context = replace(context, clock=SteppingClock(now))
+    ages = [now - changelogs[2].time_millis, 0, 1 << 40]
+    expected = set()
+    for consumed in (None, 2, 4, latest):
+        if consumed is not None:
+            reset_consumer(context, "c", consumed)
+        for at_least, more, millis, limit in itertools.product((1, 3, 5), (0, 2, 9), ages, (None, 1, 3)):
+            gone: list[int] = []
+            for changelog in changelogs[:-1]:
+                number, is_young = latest - changelog.id + 1, now - changelog.time_millis <= millis
+                must_stay = number <= at_least or (consumed is not None and changelog.id >= consumed) or len(gone) == limit
+                if must_stay or (number <= at_least + more and is_young):
+                    break
+                gone.append(changelog.id)
+            plan = plan_changelogs(context, Retention(at_least, at_least + more, millis, limit))
+            assert ([changelog.id for changelog in plan.expiring] if plan else []) == gone, (
+                at_least,
+                more,
+                millis,
+                limit,
+                consumed,
+            )
+            expected.add(len(gone))
+    assert expected == {0, 1, 2, 3, 4}
+
+
+def test_changelogs_need_the_files_of_a_tag_that_goes(tmp_path: Path) -> None:
+    options = {"changelog.time-retained": "2 h", "write-only": "true"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for number in range(5):
+        write(context, [{"k": number % 2, "v": f"{number}"}])
+        create_tag(context, f"tag-{number}")
+    compact(context, strategy="full")
+    expire_snapshots(context, KEEP_ONE)
+    before = files_on_disk(context)
+    remove_tags(context, plan_removal(context, [f"tag-{number}" for number in range(5)]), delete_files(context))
+    gone = {path for path in before - files_on_disk(context) if "/tag" not in path}
+    assert ids(context) == [1, 2, 3, 4, 5] and not [path for path in gone if "data-" in path], gone
+    check_versions(context)
 
 
 def test_tables_of_java_with_changelog_files(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -21,7 +21,7 @@ from paimon_cli.cli.app import app
 from paimon_cli.errors import NotFound, NotSupported, PartialSuccess, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import partition_rows
-from paimon_cli.maintain.mark_done import mark_done, plan_marks
+from paimon_cli.maintain.mark_done import DonePartition, mark_done, plan_marks
 from tests.commit.commit_tables import SteppingClock
 from tests.tables import make_table, write
 
@@ -67,11 +67,26 @@ def test_odd_values_and_nulls_are_marked_in_their_directories(context: TableCont
     assert done["p=b/c=d é/q=2"] == marks(context)["p=b%2Fc%3Dd é/q=2"]["modificationTime"]
 
 
-def test_a_success_file_of_another_tool_is_replaced(context: TableContext) -> None:
-    (Path(context.url) / "p=a" / "q=1" / "_SUCCESS").write_text("")
+def test_a_catalog_marks_each_partition_by_each_action(context: TableContext) -> None:
+    marked: list[tuple[str, str]] = []
+
+    def of(action: str) -> Callable[[DonePartition], None]:
+        return lambda done: marked.append((action, done.url.removeprefix(context.url)))
+
+    actions = ("done-partition", "success-file", "mark-event")
+    mark_done(context, plan_marks(context, ({"p": "a"},), ("success-file",)), actions, {name: of(name) for name in actions[::2]})
+    assert [(action, "q=1" in url, "q=2" in url) for action, url in marked] == [
+        (action, partition == 1, partition == 2) for partition in (1, 2) for action in actions[::2]
+    ]
+    assert len(marks(context)) == 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"creationTime": "x", "modificationTime": 1}', '{"modificationTime": 1}'])
+def test_a_success_file_of_another_tool_is_replaced(context: TableContext, content: str) -> None:
+    (Path(context.url) / "p=a" / "q=1" / "_SUCCESS").write_text(content)
     assert partition_rows(context, context.snapshots.latest())[2].done is None
     mark(context, {"p": "a", "q": "1"})
-    assert marks(context)["p=a/q=1"].keys() == {"creationTime", "modificationTime"}
+    assert marks(context)["p=a/q=1"] == dict.fromkeys(("creationTime", "modificationTime"), context.clock.now_millis())
 
 
 def test_only_partitions_of_the_table_are_marked(context: TableContext) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -71,9 +72,12 @@ def dying(context: TableContext, last: int) -> TableContext:
 def killed_at_each_step(
     folder: Path, make: Callable[[Path], TableContext], act: Callable[[TableContext], object]
 ) -> Iterator[TableContext]:
-    """A new table for each step at which `act` is killed, until it is not killed any more."""
+    """A copy of the table for each step at which `act` is killed, until it is not killed any more."""
+    made = Path(make(folder / "made").url)
     for step in range(200):
-        context = make(folder / str(step))
+        copy = folder / str(step) / made.relative_to(folder / "made")
+        shutil.copytree(made, copy)
+        context = TableContext.open(str(copy))
         try:
             act(dying(context, step))
         except Crash:

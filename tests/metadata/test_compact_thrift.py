@@ -41,6 +41,14 @@ def test_what_is_written_is_read(fields: Struct, rest: bytes) -> None:
     assert decode(encode(fields) + rest) == fields
 
 
+@pytest.mark.parametrize("bits", range(64))
+def test_numbers_around_every_power_of_two(bits: int) -> None:
+    """Each byte of a varint is once the least and once the greatest that it may be."""
+    for value in {2**bits - 1, -(2**bits), 2**bits - 2, -(2**bits) + 1, 2 ** max(bits - 1, 0)}:
+        fields = Struct({1: (I64, value), 2: (LIST, (I64, [value, 300, value]))})
+        assert decode(encode(fields)) == fields
+
+
 @given(STRUCTS, st.data())
 def test_what_is_cut_off_is_refused(fields: Struct, data: st.DataObject) -> None:
     content = encode(fields)

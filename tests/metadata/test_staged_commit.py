@@ -125,10 +125,24 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
     for message in (
         CommitMessage(b"", 0, 1, append=FileChanges(added=files)),
         CommitMessage(b"", 0, 1, append=FileChanges(removed=files)),
+        CommitMessage(b"", 0, 1, append=FileChanges(changelog=files)),
         CommitMessage(b"", 0, 1, compact=FileChanges(added=files)),
+        CommitMessage(b"", 0, 1, compact=FileChanges(removed=files)),
+        CommitMessage(b"", 0, 1, compact=FileChanges(changelog=files)),
+        CommitMessage(b"", 0, 1, append=FileChanges(added=(replace(data_file("data-1.parquet"), extra_files=(name,)),))),
+        CommitMessage(b"", 0, 1, append=FileChanges(added_indexes=(IndexFileMeta("HASH", name, 1, 1, None),))),
+        CommitMessage(b"", 0, 1, compact=FileChanges(added_indexes=(IndexFileMeta("HASH", name, 1, 1, None),))),
     ):
         with pytest.raises(DamagedFile, match="must not lead to another directory"):
             StagedCommit.from_json(replace(STAGED, messages=(message,)).to_json())
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@pytest.mark.parametrize("field", ["schema_id", "commit_identifier", "read_snapshot_id", "snapshot_ids"])
+def test_every_number_has_at_most_64_bits(field: str, number: int) -> None:
+    changed: dict[str, Any] = {field: (1, number, 2) if field == "snapshot_ids" else number}
+    with pytest.raises(DamagedFile, match="more than 64 bits"):
+        StagedCommit.from_json(replace(STAGED, **changed).to_json())
 
 
 @dataclass(frozen=True)
@@ -164,6 +178,7 @@ def test_records_of_any_shape() -> None:
         ({"name": "x", "flag": True, "parts": {}}, "Outer.parts must be a list"),
         ({"name": "x", "flag": True, "parts": [{"code": "0", "marks": None}]}, r"Outer.parts\[0\].code must be bytes"),
         ({"name": "x", "flag": True, "parts": [{"code": "AB", "marks": None}]}, r"Outer.parts\[0\].code must be bytes"),
+        ({"name": "x", "flag": True, "parts": [{"code": 1, "marks": None}]}, r"Outer.parts\[0\].code must be bytes"),
         ({"name": "x", "flag": True, "parts": [{"code": "", "marks": [True]}]}, r"marks\[0\] must be of type int"),
     ],
 )

@@ -109,3 +109,13 @@ def test_limits_say_why_and_what_to_do() -> None:
     crossing = mode({"bucket": "-1"}, ("id",))
     assert crossing.limits(RESCALE) == ["a fixed number of buckets needs all partition columns in the primary key"]
     assert "dynamic-bucket.target-row-num" in crossing.hint(RESCALE) and crossing.hint(Operation.WRITE) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "keys", "expected"),
+    [({}, ("dt", "id"), 128 << 20), ({}, (), 256 << 20), ({"target-file-size": "5 mb"}, (), 5 << 20)],
+)
+def test_files_of_append_tables_are_twice_as_large_by_default(
+    options: dict[str, str], keys: tuple[str, ...], expected: int
+) -> None:
+    assert mode(options, keys).target_file_size == expected

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from paimon_cli.lab.simulation.actor import IN_TURN
+from paimon_cli.storage.threads import running_by
 from tests.model.steps import Steps
 from tests.model.world import World
 from tests.properties.shapes import APPEND, ENGINES, random_layout
@@ -22,10 +24,11 @@ def play(folder: Path, kind: str, seed: str) -> World:
     world = World(folder, random_layout(kind, dice), seed)
     steps = Steps(world, dice)
     try:
-        for _ in range(STEPS_OF_A_TABLE):
-            steps.random_step()
-        world.check()
-        world.check_files()
+        with running_by(IN_TURN):
+            for _ in range(STEPS_OF_A_TABLE):
+                steps.random_step()
+            world.check()
+            world.check_files()
     except AssertionError:
         raise
     except Exception as failure:  # whatever fails, the steps that led to it must be told

@@ -22,6 +22,7 @@ BRANCHES = (MAIN_BRANCH, "dev", "try")
 TAGS = ("one", "two")
 CHANCE_OF_CRASH = 0.2
 CHANCE_OF_RIVAL = 0.25
+CHANCE_OF_THIRD = 0.6
 CHANCE_OF_COMPARISON = 0.1
 
 
@@ -40,8 +41,9 @@ class Steps:
         if chance < 0.62:
             step = self.change_of_rows(branch)
             rival = self.rival_of(step, branch) if step is not None and self.dice.random() < CHANCE_OF_RIVAL else None
+            third = self.third_of(step, rival, branch) if step is not None and rival is not None else None
             if step is not None:
-                self.world.play(step, rival, CHANCE_OF_CRASH)
+                self.world.play(step, rival, CHANCE_OF_CRASH, third)
         elif chance < 0.72:
             self.expire(branch, line)
         elif chance < 0.80:
@@ -54,6 +56,8 @@ class Steps:
             self.alter(line)
         elif chance < 0.97:
             self.rescale()
+        elif chance < 0.985:
+            self.world.clone(self.write(MAIN_BRANCH) if self.dice.random() < CHANCE_OF_RIVAL else None)
         else:
             self.world.check()
         if self.dice.random() < CHANCE_OF_COMPARISON:
@@ -70,10 +74,22 @@ class Steps:
     def rival_of(self, step: Step, branch: str) -> Step | None:
         """A step that Paimon's model allows beside another: of two that write, each with a data conflict check."""
         makers = [self.compact, self.update]
-        if step.user is None or "checked" in step.text or "update" in step.text:
+        if self._is_checked(step):
             makers += [self.write, self.stage] if self.is_plain or step.user is None else [self.update]
         rival = self.dice.choice(makers)(branch)
         return rival if (rival is not None and rival.user is not None) or step.user is not None else None
+
+    def third_of(self, step: Step, rival: Step, branch: str) -> Step | None:
+        """A step that Paimon's model allows beside both."""
+        if self.dice.random() < CHANCE_OF_THIRD:
+            third = self.rival_of(rival, branch)
+            is_free = third is None or third.user is None or (self.world.layout.key and self._is_checked(step))
+            return third if is_free else None
+        return None
+
+    @staticmethod
+    def _is_checked(step: Step) -> bool:
+        return step.user is None or "checked" in step.text or "update" in step.text
 
     @property
     def is_plain(self) -> bool:

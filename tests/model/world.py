@@ -7,20 +7,23 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from paimon_cli import Table
 from paimon_cli.api.runtime import Runtime
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.commit.commit_records import all_records
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_place import TablePlace
+from paimon_cli.jobs.clone_job import clone_table
 from paimon_cli.jobs.engine import LocalEngine
 from paimon_cli.maintain.orphans import DAY_MILLIS
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import Storage
 from tests.commit.commit_tables import SteppingClock
@@ -63,19 +66,24 @@ class World:
         made = make_table(self.folder / "made", layout.columns, layout.key, partitions, layout.buckets, options)
         self.url = made.url
         self.clock = SteppingClock(int(time.time() * 1000))
-        self.storage = MemoryStorage(f"model-{made.url}", self.clock)
+        self.storage = (MemoryStorage if random.Random(f"{seed}-store").random() < 0.5 else ObjectStore)(
+            f"model-{made.url}", self.clock
+        )
         self.storage.write_new(made.layout.schema(0), made.storage.read_bytes(made.layout.schema(0)))
         self.lines = {MAIN_BRANCH: Line({name: name for name in layout.columns})}
         self.steps: list[str] = []
-        self.crashes = self.rivals = self.refusals = 0
+        self.crashes = self.rivals = self.thirds = self.refusals = self.clones = 0
         self._meetings = random.Random(f"{seed}-meetings")
 
     # tables
 
     def table(self, branch: str = MAIN_BRANCH, storage: Storage | None = None) -> Table:
         """The table as a new process opens it."""
-        place, numbers = TablePlace(self.url, self.url).at_branch(branch), CountedRandom(next(_NUMBERS))
-        opened = TableContext(place, storage or self.storage, clock=self.clock, random=numbers, read_threads=1)
+        return self._opened(TablePlace(self.url, self.url).at_branch(branch), storage or self.storage)
+
+    def _opened(self, place: TablePlace, storage: Storage) -> Table:
+        """A table whose jobs make their storage calls in the same order each time."""
+        opened = TableContext(place, storage, clock=self.clock, random=CountedRandom(next(_NUMBERS)), read_threads=1)
         return Table(opened, Runtime(given_engine=LocalEngine(), warn=lambda text: None))
 
     def context(self, branch: str = MAIN_BRANCH) -> TableContext:
@@ -83,14 +91,18 @@ class World:
 
     # steps
 
-    def play(self, step: Step, rival: Step | None = None, chance_of_crash: float = 0.0) -> bool:
-        """Do a step, with a rival in its midst or a crash now and then; returns whether it was done, not refused."""
+    def play(self, step: Step, rival: Step | None = None, chance_of_crash: float = 0.0, third: Step | None = None) -> bool:
+        """Do a step, with a rival in its midst (and a third one in the midst of that), or a crash now and then.
+
+        Returns whether it was done, not refused.
+        """
         line = self.lines[step.branch]
-        other = None if rival is None else self._played(rival)
         dies = rival is None and self._meetings.random() < chance_of_crash
-        at = self._meetings.choice((self._meetings.randrange(1, 12), self._meetings.randrange(1, 70)))
+        at, later = self._some_call(), self._some_call()
+        came: dict[Step, bool] = {}
+        other = None if rival is None else self._played(rival, came, later, third)
         meeting = Meeting(self.storage, at if other or dies else 0, other)
-        self.steps.append(f"{step.text} on {step.branch}" + self._told(rival, dies, at))
+        self.steps.append(f"{step.text} on {step.branch}" + self._told(rival, dies, at, later, third))
         is_done = True
         try:
             step.act(self.table(step.branch, meeting))
@@ -101,21 +113,38 @@ class World:
             assert rival is not None and meeting.has_come, self.story(repr(refused))
             self.refusals += 1
             is_done = False
-        self.rivals += rival is not None and meeting.has_come
-        came = [rival] if rival is not None and meeting.has_come else []
+        self.rivals += bool(came)
+        self.thirds += len(came) > 1
         self._note(line, step, came, is_done)
         return is_done
 
-    def _played(self, rival: Step) -> Callable[[], object]:
-        return lambda: rival.act(self.table(rival.branch))
+    def _some_call(self) -> int:
+        return self._meetings.choice((self._meetings.randrange(1, 12), self._meetings.randrange(1, 70)))
+
+    def _played(self, rival: Step, came: dict[Step, bool], at: int, third: Step | None) -> Callable[[], object]:
+        """A call that does the rival's step, and notes in `came` whether it was done; the third one ends before it."""
+
+        def play() -> None:
+            deed = None if third is None else self._played(third, came, 0, None)
+            meeting = Meeting(self.storage, at if deed else 0, deed)
+            try:
+                rival.act(self.table(rival.branch, meeting))
+            except (Conflict, Refused) as refused:
+                assert meeting.has_come, self.story(repr(refused))
+                self.refusals += 1
+                came[rival] = False
+            else:
+                came[rival] = True
+
+        return play
 
     @staticmethod
-    def _told(rival: Step | None, dies: bool, at: int) -> str:
+    def _told(rival: Step | None, dies: bool, at: int, later: int, third: Step | None) -> str:
         if rival is not None:
-            return f", and at call {at}: {rival.text}"
+            return f", and at call {at}: {rival.text}" + (f", and at call {later} of that: {third.text}" if third else "")
         return f", dies at call {at} and is repeated" if dies else ""
 
-    def _note(self, line: Line, step: Step, came: list[Step], is_done: bool) -> None:
+    def _note(self, line: Line, step: Step, came: Mapping[Step, bool], is_done: bool) -> None:
         """Take over the snapshots since the last look, each with the effect of the step that made it."""
         context = self.context(step.branch)
         done: list[Step] = []
@@ -133,13 +162,13 @@ class World:
                     # Rows that were appended since an update has read need not be seen by it: it is as if it came first.
                     other = _as_if_first(step, done[0], begun)
             self._see(line, step.branch, number, changes, other)
-        for each, expected in ((step, is_done), *((other, True) for other in came)):
+        for each, expected in ((step, is_done), *came.items()):
             if each.effect is not None and expected and each not in done:
                 # Nothing to do, before what the other did or after it.
                 assert self._is_needless(each, begun, line) or self._is_needless(each, line.changes, line), self.story(
                     "not done", each.text
                 )
-            assert is_done or step not in done, self.story("refused, and done")
+            assert expected or each not in done, self.story("refused, and done", each.text)
 
     def _is_needless(self, step: Step, changes: Changes, line: Line) -> bool:
         assert step.effect is not None
@@ -207,6 +236,27 @@ class World:
         row = json.loads(text)
         return json.dumps([row[name] for name in self.layout.key])
 
+    def clone(self, rival: Step | None) -> None:
+        """A copy holds what the newest version at some moment of the copying held, needs nothing of the table, and is sound."""
+        target = _InMemory(f"{self.url}-clone{next(_NUMBERS)}", "clone", store=self.storage)
+        came: dict[Step, bool] = {}
+        at = self._some_call()
+        meeting = Meeting(self.storage, at if rival else 0, None if rival is None else self._played(rival, came, 0, None))
+        self.steps.append("clone()" + self._told(rival, False, at, 0, None))
+        made = clone_table(self.table(storage=meeting).context, "clone", target)
+        line = self.lines[MAIN_BRANCH]
+        if rival is not None and came:
+            self._note(line, rival, {}, came[rival])
+        copy = self._opened(TablePlace(target.url, target.url), self.storage)
+        assert list(copy.snapshot_ids()) == [number for number in (made.snapshot_id,) if number], self.story("clone", made)
+        if made.snapshot_id is not None:
+            found, expected = texts(copy.scan().to_arrow().to_pylist()), line.versions[made.snapshot_id].rows
+            assert found == expected, self.story(f"clone of {made.snapshot_id}", found, expected)
+            wrong = [violation for violation in copy.verify("full").violations if violation.code != "PV023"]
+            assert not wrong, self.story("clone", *wrong)
+        self.clones += 1
+        self.storage.delete_directory(target.url)
+
     def check_files(self) -> None:
         """No violation, and after a search for orphans no file that no version needs."""
         for branch in self.lines:
@@ -229,6 +279,25 @@ class World:
     def close(self) -> None:
         self.storage.delete_directory(self.url)
         shutil.rmtree(self.folder)
+
+
+class ObjectStore(MemoryStorage):
+    """Calls take a round trip, so that jobs read ahead, and build commits on the snapshot that they have read."""
+
+    is_remote = True
+
+    def __reduce__(self) -> tuple[type[MemoryStorage], tuple[str, Clock]]:
+        return ObjectStore, super().__reduce__()[1]
+
+
+@dataclass(frozen=True)
+class _InMemory(TableLocation):
+    """A place for a clone beside the table."""
+
+    store: Storage = field(kw_only=True)
+
+    def open_storage(self) -> tuple[Storage, str]:
+        return self.store, self.url
 
 
 def _as_if_first(step: Step, rival: Step, changes: Changes) -> Changes:

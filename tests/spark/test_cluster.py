@@ -44,14 +44,10 @@ def cluster_session(spark_cluster: SparkCluster) -> Iterator[SparkSession]:
         session.stop()
 
 
-@BRIEF
-def test_a_notebook_on_a_cluster(cluster_session: SparkSession, tmp_path: Path, brief: bool) -> None:
-    notebook = Notebook(cluster_session, tmp_path, brief)
-    if brief:  # streams and compactions have tests of their own below
-        notebook.load_and_change()
-        notebook.check()
-    else:
-        notebook.run()
+@pytest.mark.nightly
+def test_a_notebook_on_a_cluster(cluster_session: SparkSession, tmp_path: Path) -> None:
+    """Each time, one runs over Connect, and the tests below write, stream and compact on the cluster."""
+    Notebook(cluster_session, tmp_path, brief=False).run()
 
 
 @BRIEF

@@ -1,0 +1,55 @@
+"""Blocks of records of any supported type are decoded in parallel as they are one by one; other schemas are left to others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paimon_cli.metadata.avro_columns import PADDING, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_writer import encode_value
+
+
+def columns(types: dict[str, Any], blocks: list[list[dict[str, Any]]], wanted: list[str]) -> dict[str, list[int]]:
+    """The wanted columns, decoded."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in types.items()]}
+    encoded = [b"".join(encode_value(schema, record) for record in block) for block in blocks]
+    data = np.frombuffer(b"".join(encoded) + bytes(PADDING), np.uint8)
+    counts, sizes = np.array([len(block) for block in blocks]), np.array([len(block) for block in encoded])
+    return {name: found.tolist() for name, found in decode_columns(data, schema, counts, sizes, wanted).items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("null", None), ("boolean", True), ("float", 1.5), ("double", -2.5), ("int", -7), ("string", "längere")]
+)
+def test_values_of_every_supported_type_are_passed_over(kind: str, value: Any) -> None:
+    blocks = [[{"a": 300 * row, "skipped": value, "b": -row} for row in range(size)] for size in (3, 1, 5)]
+    found = columns({"a": "long", "skipped": kind, "b": "int"}, blocks, ["a", "b"])
+    assert found["a"] == [record["a"] for block in blocks for record in block]
+    assert found["b"] == [record["b"] for block in blocks for record in block]
+
+
+@pytest.mark.parametrize("kind", ["unknown", {"type": "map", "values": "int"}, {"type": "fixed", "size": 2, "name": "f"}])
+def test_other_types_are_read_record_by_record(kind: Any) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": kind}]}
+    with pytest.raises(NotColumnar):
+        decode_columns(np.zeros(PADDING + 1, np.uint8), schema, np.array([1]), np.array([1]), ["a"])
+
+
+def test_a_small_schema_of_very_many_fields_is_refused_at_once() -> None:
+    """Each record type has the one before it twice, nowhere deeper than ten: 2**9 numbers in a record, a thousand parts."""
+    fields: list[dict[str, Any]] = []
+    kind: Any = "int"
+    for level in range(9):
+        kind = {
+            "type": "record",
+            "name": f"r{level}",
+            "fields": [{"name": "a", "type": kind}, {"name": "b", "type": f"r{level - 1}"}],
+        }
+        if level == 0:
+            kind["fields"][1]["type"] = "int"
+    fields.append({"name": "root", "type": kind})
+    schema = {"type": "record", "name": "root", "fields": fields}
+    with pytest.raises(NotColumnar):
+        decode_columns(np.zeros(PADDING + 512, np.uint8), schema, np.array([1]), np.array([512]), [])
