@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 
 PACKAGE = "paimon-cli"
-ON_WINDOWS = """paimon-cli does not run on Windows
+ON_WINDOWS = """this program does not run on Windows
 a local table needs hard links, file locks and directories that can be synced, as Linux and macOS have them
 hint: run it in WSL 2 or in a container"""
 

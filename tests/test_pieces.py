@@ -140,7 +140,7 @@ CUTS_NOTHING = {
         "inspect/report_page": "_MAX_LINES MAX_VALUES",
         "jobs/doctor_job": "LITTLE_DISK LITTLE_MEMORY",
         "jobs/verify_job": "MAX_PER_CODE",
-        "storage/storage": "MAX_EXAMINED MAX_SIMILAR",
+        "storage/directories": "MAX_EXAMINED MAX_SIMILAR",
         "lsm/compaction_simulation": "SPACE_SAMPLES",
         "metadata/snapshot": "_SHOWN",
         "options/option_text": "LONGEST_NAME MAX_QUOTED",

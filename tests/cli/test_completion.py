@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
     """The words that complete a command line, as a shell asks for them; however long they take on a busy machine."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(completion, "SECONDS", PATIENCE)
+    monkeypatch.setattr(completion, "_SECONDS", PATIENCE)
 
     def ask(line: str) -> list[str]:
         asks = {COMPLETION_VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_ARGS": line}
@@ -130,7 +130,7 @@ def test_a_slow_storage_is_not_waited_for(complete: Complete, monkeypatch: pytes
         yield completion.Choice("late")
 
     monkeypatch.setitem(completion.OF_OPTIONS, "tag", slow)
-    monkeypatch.setattr(completion, "SECONDS", 0.05)
+    monkeypatch.setattr(completion, "_SECONDS", 0.05)
     assert complete(f"paimon-cli read {ORDERS} --tag ") == []
     assert not is_complete.is_set()
     answers.set()

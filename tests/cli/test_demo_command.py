@@ -16,7 +16,7 @@ from tests.cli.calling import Run
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PAGER", "1")  # what the demo sets goes with the test
     monkeypatch.setattr(demo_command, "ACCOUNTS", 4000)
-    monkeypatch.setattr(demo_command, "CHANGES", 100)
+    monkeypatch.setattr(demo_command, "_CHANGES", 100)
 
 
 def test_the_story_is_true_and_its_commands_can_be_pasted(tmp_path: Path, run: Run) -> None:

@@ -134,7 +134,7 @@ def test_users_with_random_names_are_one_row(tmp_path: Path) -> None:
 
 
 def test_figures_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in (("MAX_BUCKETS", 3), ("MAX_TREES", 2), ("MAX_RUNS", 4), ("MAX_USERS", 3), ("MAX_CHANGES", 5)):
+    for name, most in (("_MAX_BUCKETS", 3), ("MAX_TREES", 2), ("MAX_RUNS", 4), ("MAX_USERS", 3), ("MAX_CHANGES", 5)):
         monkeypatch.setattr(figures_module, name, most)
     table = keyed(tmp_path)
     for number in range(8):

@@ -14,7 +14,7 @@ from paimon_cli.commit import prepared_snapshot
 from paimon_cli.history import file_table, manifest_reader, table_context
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_table, manifests
+from paimon_cli.metadata import manifest_table, partition_ranges
 from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests
@@ -51,7 +51,7 @@ def quick_metadata() -> Iterator[None]:
         stack.enter_context(mock.patch.object(Snapshot, "to_json", _by_value(Snapshot.to_json)))
         stats = _by_partitions(partition_stats)
         stack.enter_context(mock.patch.object(file_table, "partition_stats", stats))
-        for reader in (manifests, table_context):
+        for reader in (partition_ranges, table_context):
             stack.enter_context(mock.patch.object(reader, "deserialize_row", _rows(reader.deserialize_row)))
         stack.enter_context(mock.patch.object(TableContext, "key_of", _keys(TableContext.key_of)))
         yield

@@ -57,7 +57,7 @@ def _explored(name: str) -> tuple[Result, set[str]]:
 def test_jobs_that_run_again_follow_their_scripts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
     with_scripts = _explored(name)
-    monkeypatch.setattr(script, "MAX_LINES", 20)
+    monkeypatch.setattr(script, "_MAX_LINES", 20)
     assert _explored(name) == with_scripts
     assert with_scripts[0].complete and with_scripts[0].states > 200
 
