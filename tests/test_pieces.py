@@ -148,7 +148,7 @@ CUTS_NOTHING = {
         "storage/local_storage": "_SHOWN",
     },
     "how often something is tried": {
-        "api/writing": "delete(max_attempts) update(max_attempts)",
+        "requests/writing": "max_attempts",
         "jobs/compaction_service": "MAX_DOUBLINGS",
         "jobs/table_change": "MAX_ATTEMPTS",
         "maintain/end_of_history": "_TRIES",
