@@ -125,7 +125,7 @@ def idle_levels(options: Mapping[str, str]) -> list[str]:
 
 
 ONLY_UP = ("ignore-delete", "ignore-update-before")
-NEVER = {"type": "the type of a table never changes", "path": "to move a table, move its directory"}
+_NEVER = {"type": "the type of a table never changes", "path": "to move a table, move its directory"}
 
 
 def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots: bool, has_keys: bool = True) -> dict[str, str]:
@@ -193,8 +193,8 @@ def is_valid(key: str, value: str) -> bool:
 
 
 def _refuse_never(key: str) -> None:
-    if key in NEVER:
-        raise UsageError(f"option {key} cannot be changed", NEVER[key], option=key)
+    if key in _NEVER:
+        raise UsageError(f"option {key} cannot be changed", _NEVER[key], option=key)
 
 
 def _refuse_immutable(key: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.errors import PaimonError
     from paimon_cli.metastore.metastore import Metastore
-    from paimon_cli.options.option_catalog import Option
+    from paimon_cli.options.option_catalog import TableOption
 
 MAX_CHOICES = 500
 NEWEST = 50
@@ -224,7 +224,7 @@ def _option_pairs(context: Any, incomplete: str) -> Iterator[Choice]:
         yield from _starting((Choice(f"{key}={value}", what) for value, what in _values(option)), incomplete)
 
 
-def _values(option: Option) -> Iterator[tuple[str, str]]:
+def _values(option: TableOption) -> Iterator[tuple[str, str]]:
     values = option.choices or (("true", "false") if option.type.lower() == "boolean" else ())
     if option.default is not None and option.default not in values:
         yield option.default, "default"

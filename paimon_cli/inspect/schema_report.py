@@ -23,7 +23,7 @@ from paimon_cli.options.option_catalog import (
     REFUSED_ON_READ,
     REFUSED_ON_WRITE,
     Gate,
-    Option,
+    TableOption,
     find_option,
     nearest_key,
 )
@@ -228,7 +228,9 @@ def explain_option(
     )
 
 
-def _value_in_table(key: str, option: Option, options: Mapping[str, str], given: Mapping[str, str]) -> tuple[str | None, str]:
+def _value_in_table(
+    key: str, option: TableOption, options: Mapping[str, str], given: Mapping[str, str]
+) -> tuple[str | None, str]:
     """The value and its origin; for a family, all members that are set."""
     if key == option.key and option.is_family:
         members = {name: value for name, value in {**options, **given}.items() if find_option(name) == option}
@@ -248,7 +250,7 @@ _EFFECTS = {
 }
 
 
-def _effect(option: Option) -> str:
+def _effect(option: TableOption) -> str:
     return _EFFECTS[option.status] + (f": {option.reason}" if option.reason else "")
 
 

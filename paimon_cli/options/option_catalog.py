@@ -42,7 +42,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Option:
+class TableOption:
     """One option, or a family of them: `fields.<column>.aggregate-function`.
 
     `type`: as Java names it; `default`: as text, None if unset; `immutable`: cannot be changed once the table has data; `group`:
@@ -79,15 +79,15 @@ _CHOICES = {"merge-engine": tuple(MERGE_ENGINES), "changelog-producer": tuple(CH
 """Values that are listed elsewhere, by option."""
 
 
-def _option(row: Mapping[str, Any]) -> Option:
+def _option(row: Mapping[str, Any]) -> TableOption:
     gates = tuple(Gate(gate["at"], tuple(gate["unless"]), gate.get("of_keys", True)) for gate in row.get("gates", ()))
     lists = {name: tuple(row.get(name, ())) for name in ("choices", "older_keys")}
     if row["key"] in _CHOICES:
         lists["choices"] = _CHOICES[row["key"]]
-    return Option(**{"default": None, **row, **lists, "gates": gates})
+    return TableOption(**{"default": None, **row, **lists, "gates": gates})
 
 
-def _load() -> tuple[Option, ...]:
+def _load() -> tuple[TableOption, ...]:
     content = pkgutil.get_data("paimon_cli.options", "option_catalog.json")  # importlib.resources takes longer to load
     assert content is not None
     return tuple(map(_option, json.loads(content)))
@@ -97,7 +97,9 @@ OPTIONS = _load()
 """All options of Paimon, sorted by key."""
 
 OWN_OPTIONS = tuple(
-    Option(own.key, own.type, own.default_text, f"unknown to Paimon: {own.meaning}", "paimon-cli", HONOURED, choices=own.choices)
+    TableOption(
+        own.key, own.type, own.default_text, f"unknown to Paimon: {own.meaning}", "paimon-cli", HONOURED, choices=own.choices
+    )
     for own in DECLARED
 )
 """Options that only paimon-cli has; Paimon's engines ignore them."""
@@ -107,13 +109,13 @@ _BY_KEY |= {option.key: option for option in (*OPTIONS, *OWN_OPTIONS)}
 
 
 @cache
-def _families() -> tuple[tuple[re.Pattern[str], Option], ...]:
+def _families() -> tuple[tuple[re.Pattern[str], TableOption], ...]:
     """The option families with their patterns, the most specific first."""
     families = sorted((option for option in OPTIONS if option.is_family), key=lambda o: -len(PLACEHOLDER.sub("", o.key)))
     return tuple((re.compile(".+".join(map(re.escape, PLACEHOLDER.split(option.key)))), option) for option in families)
 
 
-def find_option(key: str) -> Option | None:
+def find_option(key: str) -> TableOption | None:
     """The option with this current or older key, or the family that the key belongs to; None if Paimon has no such option."""
     found = _BY_KEY.get(key)
     return found or next((option for pattern, option in _families() if pattern.fullmatch(key)), None)
@@ -168,7 +170,7 @@ def refusals(at: str, options: Mapping[str, str], has_keys: bool = False) -> lis
     return [f"with {key}={value} {option.reason}" for key, value, option in _refused(at, options, has_keys)]
 
 
-def _refused(at: str, options: Mapping[str, str], has_keys: bool) -> Iterator[tuple[str, str, Option]]:
+def _refused(at: str, options: Mapping[str, str], has_keys: bool) -> Iterator[tuple[str, str, TableOption]]:
     for key, value in options.items():
         option = find_option(key)
         if option is not None and not option.passes(at, value, has_keys):

@@ -12,7 +12,7 @@ from paimon_cli.requests.fields import Buckets, Names, Option, Parsed, Partition
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-LIMITS, SERVICE = "Limits", "Service"
+_LIMITS, SERVICE = "Limits", "Service"
 MIN_MEMORY = 1 << 20
 NEVER = 1 << 62
 
@@ -86,10 +86,10 @@ class CompactOptions(Request):
             "replaced since",
         ),
     ] = None
-    memory: Annotated[MergeMemory, Option("Memory for all concurrent merges of one process.", panel=LIMITS)] = MergeMemory()
-    max_bytes: Annotated[Size, Option("Read at most this much per table and round.", panel=LIMITS)] = Size()
+    memory: Annotated[MergeMemory, Option("Memory for all concurrent merges of one process.", panel=_LIMITS)] = MergeMemory()
+    max_bytes: Annotated[Size, Option("Read at most this much per table and round.", panel=_LIMITS)] = Size()
     max_buckets: Annotated[
-        int | None, Option("Compact at most N buckets per table and round.", metavar="N", min=1, panel=LIMITS)
+        int | None, Option("Compact at most N buckets per table and round.", metavar="N", min=1, panel=_LIMITS)
     ] = None
 
     def check(self) -> None:
@@ -117,7 +117,7 @@ class CompactCall(CompactOptions):
         ),
     ] = False
     parallelism: Annotated[
-        int | None, Option("Compact at most N buckets at the same time.", metavar="N", min=1, panel=LIMITS)
+        int | None, Option("Compact at most N buckets at the same time.", metavar="N", min=1, panel=_LIMITS)
     ] = None
 
 

@@ -42,7 +42,7 @@ class Status:
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
-class Request(NamedTuple):
+class StoreRequest(NamedTuple):
     """A request for the object or directory at a URL. `data`: of a put. `after`: a page of a listing begins after this name."""
 
     kind: str
@@ -83,7 +83,7 @@ class RequestFailed(Exception):
         return GenericError(f"Generic S3 error: Server returned non-2xx status code: {self.status}: {url}")
 
 
-Serve = Callable[[Request], Any]
+Serve = Callable[[StoreRequest], Any]
 """Answers a request: GET with the content, HEAD with the size, listings with a `ListedPage`. Raises `FileNotFoundError` for a
 missing object, and `RequestFailed`.
 """
@@ -154,7 +154,7 @@ class SimulatedClient:
     def _asked(self, kind: str, key: str, data: bytes = b"", after: str = "") -> Any:
         url = f"{self._bucket}/{key}"
         try:
-            return self._serve(Request(kind, url, data, after))
+            return self._serve(StoreRequest(kind, url, data, after))
         except RequestFailed as failed:
             raise failed.error(url) from None
 

@@ -17,7 +17,7 @@ from paimon_cli.options.option_catalog import (
     REFUSED_ON_READ,
     REFUSED_ON_WRITE,
     STATUSES,
-    Option,
+    TableOption,
     find_option,
     nearest_key,
 )
@@ -28,7 +28,7 @@ KEYS = Path(__file__).parent / "paimon_option_keys.tsv"
 READING, WRITING = {option_catalog.Operation.OPEN, option_catalog.Operation.SCAN}, {"write", "compact", "commit", "tag"}
 
 
-def known(key: str) -> Option:
+def known(key: str) -> TableOption:
     option = find_option(key)
     assert option is not None, key
     return option
@@ -55,7 +55,7 @@ def test_every_core_option_is_as_java_has_it() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_option_has_a_status(option: Option) -> None:
+def test_every_option_has_a_status(option: TableOption) -> None:
     assert option.description and option.group and option.status in STATUSES
     assert option.reason or option.status == HONOURED
     assert option.since is not None

@@ -14,7 +14,7 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage import simulated_store
 from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
-from paimon_cli.storage.simulated_store import Entry, ListedPage, Request, RequestFailed, SimulatedSettings
+from paimon_cli.storage.simulated_store import Entry, ListedPage, RequestFailed, SimulatedSettings, StoreRequest
 from paimon_cli.storage.storage import PutOutcome
 
 PAGE = 3
@@ -42,7 +42,7 @@ def object_storage(layout: TableLayout, ask: Ask) -> OverlappedStorage:
     """The storage of one actor, in which `ask` answers each request."""
     replaced = f"{layout.snapshot_directory}/", f"{layout.root}/consumer/", f"{layout.commit_user_directory}/"
 
-    def serve(request: Request) -> Any:
+    def serve(request: StoreRequest) -> Any:
         call = _call(request, replaced)
         answer = ask(call)
         if answer == MISSING:
@@ -62,7 +62,7 @@ def object_storage(layout: TableLayout, ask: Ask) -> OverlappedStorage:
 _PAGES = ("list_page", "list_page_below")
 
 
-def _call(request: Request, replaced: tuple[str, ...]) -> StorageCall:
+def _call(request: StoreRequest, replaced: tuple[str, ...]) -> StorageCall:
     """The call of an actor.
 
     Only hints, records of commits, and snapshots that a lock protects, replace objects; all other puts are of new files.
