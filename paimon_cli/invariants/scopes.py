@@ -1,6 +1,6 @@
 """What a check looks at. A check of one of these scopes is called for each such thing: no list names it.
 
-To add an invariant: a function in one of the modules of `check.MODULES`, below `@OF_VERSION.check(Invariant(...))` or the like.
+To add an invariant: a function in one of the modules that `check` imports, below `@OF_VERSION.check(Invariant(...))` or the like.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class Bench:
         (self.root / f"snapshot/snapshot-{snapshot.id}").write_text(snapshot.to_json())
 
     def lie(self, entry: ManifestEntry, **changes: Any) -> None:
-        """Let the newest snapshot record something else about one file."""
+        """Let the newest snapshot record something else about one file that it added: others were checked before."""
         self.reforge(lambda e: replace(e, file=replace(e.file, **changes)) if e.identity == entry.identity else e)
 
     def refill(self, entry: ManifestEntry, rows: Callable[[Any], Any], **changes: Any) -> None:

@@ -10,7 +10,6 @@ from paimon_cli.metadata.bucket_modes import DYNAMIC_BUCKET
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from tests.properties.oracle import Change, Row
 
-ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
 APPEND = "append"
 """In the place of a merge engine: a table without keys, of rows that may repeat."""
 PRODUCERS = ("none", "input", "lookup", "full-compaction")
@@ -77,6 +76,7 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
         Shape("deaf", {"v": TEXT, "n": INT}, {"ignore-delete": "true"}, ("+I", "-D")),
     ),
 }
+ENGINES = tuple(SHAPES)
 
 
 COPIES = Shape("plain", {"v": TEXT, "n": INT}, {}, ("+I",))
