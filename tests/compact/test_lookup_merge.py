@@ -238,7 +238,7 @@ def test_a_file_that_could_be_moved_as_it_is_shows_no_deletes(tmp_path: Path, op
     if not is_first:
         write(context, [row(k, v="old") for k in range(20)])
         compact(context, strategy="full")
-    write(context, [{**row(k), "_op": "-D" if k % 2 else "+I"} for k in range(10)], compaction="none")
+    write(context, [{**row(k), "_op": "-D" if k % 2 else "+I"} for k in range(10)], compact="none")
     compact(context, strategy="full" if is_first else "minor")
     assert len(the_bucket(context).files) == (1 if is_first else 2) and 0 not in levels(context)
     expected = [*range(0, 10, 2), *([] if is_first else range(10, 20))]

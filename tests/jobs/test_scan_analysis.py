@@ -73,7 +73,7 @@ def test_a_limit_stops_the_measured_read(tmp_path: Path) -> None:
 
 
 def test_requests_and_bytes_are_those_of_the_storage() -> None:
-    inner = MemoryStorage()
+    inner = MemoryStorage("requests and bytes")
     inner.write_new("/a", b"0123456789")
     meter = MeteredStorage(inner)
     assert meter.read_bytes("/a") == b"0123456789" and meter.exists("/a") and meter.file_size("/a") == 10

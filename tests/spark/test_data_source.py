@@ -189,7 +189,7 @@ def test_columns_and_options_are_checked_before_any_task_runs(session: SparkSess
     files = data_files(table.context)
     for options, message in (
         ({"commit_id": "7"}, "without commit_user"),
-        ({"commit_user": "job", "commit_id": "-1"}, "is negative"),
+        ({"commit_user": "job", "commit_id": "-1"}, "the minimum is 0"),
     ):
         with pytest.raises(PySparkException, match=message):
             never.write.format("paimon").options(**options).mode("append").save(table.url)

@@ -82,7 +82,7 @@ def test_errors_of_a_look_pass() -> None:
 
 def test_a_look_that_was_given_up_ends_before_its_next_file() -> None:
     """Whatever errors it puts up with, and also where it reads in parallel."""
-    storage, read = MemoryStorage(), list[str]()
+    storage, read = MemoryStorage("time bounds"), list[str]()
     for number in range(1000):
         storage.write_new(f"memory://t/snapshot-{number}", b"{}")
     given_up, ended = threading.Event(), threading.Event()
