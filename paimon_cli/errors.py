@@ -320,7 +320,7 @@ class CommitUnknown(PaimonError):
 
 def if_damaged(table: str) -> str:
     """The one hint about damaged files of a table, by its argument: `verify` says what else is, and what to do next."""
-    return f"restore the file, or see what is damaged and what can be done: paimon-cli verify {table}"
+    return f"restore the file, or see what is damaged and what can be done: paimon-cli verify {table} --all-snapshots"
 
 
 @contextlib.contextmanager

@@ -90,7 +90,7 @@ class SchemaHistory:
         return DamagedFile(
             f"the schema files of {self.layout.version_root} are lost",
             f"{left} is there, but no schema/{SCHEMA_PREFIX}* file, and nothing else says what its columns are",
-            f"restore {wanted} from a backup; what is left: paimon-cli verify {self.layout.argument}",
+            f"restore {wanted} from a backup; what is left: paimon-cli verify {self.layout.argument} --all-snapshots",
             path=self.layout.schema_directory,
         )
 

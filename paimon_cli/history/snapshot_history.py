@@ -102,7 +102,8 @@ class SnapshotHistory:
             raise DamagedFile(
                 f"the snapshot files of {self.layout.version_root} are lost",
                 f"{left} is there, but no snapshot/{SNAPSHOT_PREFIX}* file",
-                f"restore them from a backup before anything is written; what is left: paimon-cli verify {self.layout.argument}",
+                "restore them from a backup before anything is written; what is left: "
+                f"paimon-cli verify {self.layout.argument} --all-snapshots",
                 path=self.layout.snapshot_directory,
             )
 

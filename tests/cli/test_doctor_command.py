@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -210,11 +211,12 @@ def test_damaged_metadata_is_a_finding(run: Run, tmp_path: Path) -> None:
     context = made(tmp_path)
     for path in Path(context.layout.manifest_directory).iterdir():
         path.write_bytes(b"")
-    assert findings(context)["PD030"].command == "paimon-cli verify T"
+    assert findings(context)["PD030"].command == "paimon-cli verify T --all-snapshots"
     run("doctor", context.url, code=4)
     run("doctor", tmp_path / "nothing", code=3)
     hint = run("describe", context.url, code=10).err.splitlines()[-1]
-    assert hint == f"hint: restore the file, or see what is damaged and what can be done: paimon-cli verify {context.url}"
+    assert hint.startswith("hint: restore the file, or see what is damaged and what can be done: ")
+    assert hint.endswith(f": paimon-cli verify {context.url} --all-snapshots")
 
 
 def test_one_damaged_file_is_one_finding(tmp_path: Path) -> None:
@@ -248,3 +250,25 @@ def test_memory_and_disk_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_job, "LITTLE_DISK", 1 << 60)
     monkeypatch.setattr(doctor_job, "LITTLE_MEMORY", 1 << 60)
     assert {"PD005", "PD006"} <= {item.code for item in examine_machine() if isinstance(item, Finding)}
+
+
+def test_damage_of_an_old_snapshot_is_found_by_the_command_of_its_finding(run: Run, tmp_path: Path) -> None:
+    context = made(tmp_path, 3)
+    Path(context.layout.manifest(context.snapshots.get(1).delta_manifest_list)).unlink()
+    found = examine_table(TableContext.open(context.url), context.url)
+    program, *words = shlex.split(next(item.command for item in found if isinstance(item, Finding)))
+    assert (program, words[0]) == ("paimon-cli", "verify")
+    run(*words, code=4)
+
+
+def test_what_is_not_supported_is_not_called_damaged(run: Run, tmp_path: Path) -> None:
+    """`verify` would end with 8 as well, so that it is not proposed."""
+    context = made(tmp_path)
+    path = Path(context.layout.schema(0))
+    content = json.loads(path.read_text())
+    content["options"]["manifest.format"] = "orc"
+    path.write_text(json.dumps(content))
+    run("read", context.url, code=8)
+    (row,) = json.loads(run("health", context.url, "-o", "json", code=4).out)["items"]
+    (finding,) = row["findings"]
+    assert "not supported" in finding["message"] and finding["command"] == ""

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from paimon_cli.catalog.option_values import check_listed_value
-from paimon_cli.errors import BadOption, BeingDropped, NotFound, PaimonError, TookTooLong, UnsupportedOption, UsageError
+from paimon_cli.errors import (
+    BadOption,
+    BeingDropped,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    TookTooLong,
+    UnsupportedOption,
+    UsageError,
+)
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
@@ -63,27 +72,37 @@ def findings_of(
             found.append(replace(_of_bug(table, rule, error), topic=rule.topic))
     said = {finding.figures.get("option") for finding in found}
     found += [finding for key, finding in stopped_by.items() if key not in said]
-    damage = {error.message: failed.get(cause, []) for cause, error in table.damage.items()}
+    damage = {error.message: (error, failed.get(cause, [])) for cause, error in table.damage.items()}
     if drop is not None:
         found.append(_dropping(table.argument, drop))
-    return [finding for finding in (*found, *_of_damage(table, damage)) if is_at_least(finding, least)]
+    return [finding for finding in (*found, *_of_damage(table, damage.values())) if is_at_least(finding, least)]
 
 
 def finding_about(table: ExaminedTable, error: PaimonError) -> Finding:
     """What the findings say about an error that keeps a command from judging the table."""
     if is_of_option(error):
         return unreadable_option(table.argument, error)
-    return next(_of_damage(table, {error.message: []}))
+    return next(_of_damage(table, [(error, [])]))
 
 
-def _of_damage(table: ExaminedTable, damage: dict[str, list[str]]) -> Iterator[Finding]:
-    for message, names in damage.items():
+def _of_damage(table: ExaminedTable, damage: Iterable[tuple[PaimonError, list[str]]]) -> Iterator[Finding]:
+    """The findings about errors, each with the checks that it has stopped."""
+    for error, names in damage:
         left = f" and {len(names) - NAMED_CHECKS} more" if len(names) > NAMED_CHECKS else ""
         lost = f"; {counted(len(names), 'check')} could not run: {', '.join(names[:NAMED_CHECKS])}{left}" if names else ""
         figures = {"checks": len(names)}
-        yield Finding(
-            Code.UNREADABLE, ERROR, "metadata", f"{message}{lost}", f"paimon-cli verify {table.argument}", figures=figures
-        )
+        message, command = _named(error), _looked_into(error, table.argument)
+        yield Finding(Code.UNREADABLE, ERROR, "metadata", f"{message}{lost}", command, figures=figures)
+
+
+def _named(error: PaimonError) -> str:
+    """The error; of what this version does not support also what can be done, because there is no damage to look into."""
+    return f"not supported: {error.message}; {error.hint}" if isinstance(error, NotSupported) else error.message
+
+
+def _looked_into(error: PaimonError, argument: str) -> str:
+    """The command that says what is damaged. It ends like this one in a table that is not supported."""
+    return "" if isinstance(error, NotSupported) else f"paimon-cli verify {argument} --all-snapshots"
 
 
 def _of_bug(table: ExaminedTable, rule: Rule[ExaminedTable], error: Exception) -> Finding:
@@ -127,7 +146,7 @@ def unopened(argument: str, error: PaimonError) -> Finding:
     error = _of_bad_value(error, argument) or error
     if is_of_option(error):
         return unreadable_option(argument, error)
-    return Finding(Code.UNREADABLE, ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
+    return Finding(Code.UNREADABLE, ERROR, "table", f"it cannot be opened: {_named(error)}", _looked_into(error, argument))
 
 
 def _of_bad_value(error: PaimonError, argument: str) -> BadOption | None:

@@ -102,7 +102,7 @@ def test_what_is_damaged_is_named_once_with_the_rules_that_it_stops(tmp_path: Pa
     found = {finding.code: finding for finding in findings_of(table)}
     assert found.keys() == {"PD027", "PD030"}, "what does not depend on the damage is found"
     assert found["PD030"].message.endswith("; 1 check could not run: no file is left over")
-    assert found["PD030"].command == "paimon-cli verify T"
+    assert found["PD030"].command == "paimon-cli verify T --all-snapshots"
 
 
 def test_a_file_that_is_damaged_in_two_ways_is_named_once(tmp_path: Path) -> None:
