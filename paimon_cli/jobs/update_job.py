@@ -27,8 +27,8 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, finished_earlier, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
-from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
 from paimon_cli.jobs.row_change import ChangedBucket, RowEdit, changed_rows, changelog_rows
+from paimon_cli.jobs.stored_rows import NumberedSplit, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
     Summary,
@@ -37,6 +37,7 @@ from paimon_cli.jobs.table_change import (
     compacted_by_writers,
     expiry_noticed,
     identity_of,
+    ran_on,
     write_files,
     written_files,
 )
@@ -121,9 +122,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     attempt = functools.partial(_attempt, seen, change, identity, inline, engine, progress)
     summary, attempts = again_on_conflict(seen, attempt, hint, request.max_attempts)
     summary = _compacted(context, request, summary, inline, engine, progress)
-    seconds = (context.clock.now_millis() - started) / 1000
-    summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
-    return replace(summary, attempts=attempts, conflicts=attempts - 1)
+    return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
 def _compacted(
