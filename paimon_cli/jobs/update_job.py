@@ -113,7 +113,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     seen = context.with_level_0()  # also rows that readers do not see yet: the update comes after them
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):
-        return UpdateSummary(**finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress))
+        return UpdateSummary(**finished_earlier(context, request.compaction, engine, progress))
     new_values = parse_set_clause(request.assignments, seen.schema) if request.assignments else None
     change = RowEdit(parse_predicate(request.where, seen.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
@@ -141,8 +141,7 @@ def _compacted(
     due, was_inline = DueCompaction(), inline is not None and not summary.is_routed
     hides = context.mode.awaits_compaction and context.options.lookup_wait and summary.compaction_lost is not None
     if request.compaction != CompactionMode.NONE and (hides or not was_inline):
-        strategy, is_requested = strategy_of(context, request.commit_id), request.compaction == CompactionMode.AFTER
-        due = compact_due(context, summary.touched, engine, progress, strategy, is_requested=is_requested)
+        due = compact_due(context, summary.touched, engine, progress, strategy_of(context, request.commit_id), request.compaction)
         summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
     return replace(
         summary,

@@ -170,13 +170,12 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     committer = Committer(context)
     if committer.is_committed(identity):
-        return WriteSummary(**finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress))
+        return WriteSummary(**finished_earlier(context, request.compaction, engine, progress))
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     with overlapping_writes(context.storage):
         done, times = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
     if done.result.already_committed:
-        earlier = finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress)
-        return WriteSummary(**earlier, attempts=done.result.attempts)
+        return WriteSummary(**finished_earlier(context, request.compaction, engine, progress), attempts=done.result.attempts)
     summary = replace(WriteSummary.of(ran_on(engine, context, started), done, request.source), rewrites=times - 1)
     due = DueCompaction()
     if request.compaction != CompactionMode.NONE and _rows_need_compaction(context, request, summary):
