@@ -15,6 +15,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
@@ -31,7 +32,7 @@ from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.sort_job import sort_partitions
-from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed
+from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed, ran_on
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -71,9 +72,7 @@ class CompactSummary(Summary):
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
 
     @classmethod
-    def of(
-        cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, engine: Engine, seconds: float
-    ) -> CompactSummary:
+    def of(cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, run: dict[str, Any]) -> CompactSummary:
         shown = sum(
             waiting_rows(mode, message.bucket, message.compact.removed)
             - waiting_rows(mode, message.bucket, message.compact.added)
@@ -93,9 +92,7 @@ class CompactSummary(Summary):
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
             waiting_records=max(0, plan.figures.waiting_records - shown),
-            engine=engine.name,
-            engine_reason=engine.reason,
-            seconds=seconds,
+            **run,
             plan=plan,
         )
 
@@ -206,9 +203,9 @@ class _Compaction:
         return NewFiles(self.context, new_stamp(self.context), self.shield, self.started)
 
     def summary(self) -> CompactSummary:
-        seconds = (self.context.clock.now_millis() - self.started) / 1000
+        run = ran_on(self.engine, self.context, self.started)
         plan, conflicts = self.plan or CompactionPlan(None), self.replans + len(self.total.conflicts)
-        return CompactSummary.of(self.context.mode, self.total, plan, conflicts, self.engine, seconds)
+        return CompactSummary.of(self.context.mode, self.total, plan, conflicts, run)
 
 
 def _run_with_replans(stage: Stage, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:

@@ -20,6 +20,7 @@ from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.choices import CompactionMode
 from paimon_cli.requests.compaction import StrategyName
 
 log = logging.getLogger(__name__)
@@ -40,15 +41,17 @@ def compact_due(
     engine: Engine,
     progress: Progress,
     strategy: StrategyName = "minor",
-    *,
-    is_requested: bool = False,
+    compaction: str | None = None,
 ) -> DueCompaction:
     """Compact what the triggers of the table ask for in these buckets, as a writer of the table does.
 
-    `buckets`: None for all, but for none in tables with postponed buckets. `is_requested`: the user has asked for it. Otherwise
-    nothing is compacted where writers leave that to other jobs: postponed rows, write-only tables, append tables, and tables that
-    this version cannot compact.
+    `buckets`: None for all, but for none in tables with postponed buckets. `compaction`: what the user has asked for. Unless that
+    is `after`, nothing is compacted where writers leave it to other jobs: postponed rows, write-only tables, append tables, and
+    tables that this version cannot compact.
     """
+    if compaction == CompactionMode.NONE:
+        return DueCompaction()
+    is_requested = compaction == CompactionMode.AFTER
     if not is_requested:
         if _leaves_compaction(context):
             return DueCompaction()
@@ -66,12 +69,12 @@ def compact_due(
     return DueCompaction(done.buckets, done.snapshots)
 
 
-def finished_earlier(context: TableContext, compacts: bool, engine: Engine, progress: Progress) -> dict[str, Any]:
+def finished_earlier(context: TableContext, compaction: str, engine: Engine, progress: Progress) -> dict[str, Any]:
     """Finish a change that an earlier run has committed: if that run died afterwards, its compactions are still due.
 
-    Returns the fields of the summary. `compacts`: whether the job compacts at all.
+    Returns the fields of the summary. `compaction`: unless it is `none`, buckets are compacted as a writer of the table does.
     """
-    due = compact_due(context, None, engine, progress) if compacts else DueCompaction()
+    due = DueCompaction() if compaction == CompactionMode.NONE else compact_due(context, None, engine, progress)
     return {
         "already_committed": True,
         "snapshots": due.snapshots,

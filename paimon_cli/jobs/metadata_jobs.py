@@ -179,7 +179,6 @@ def run_restore(
     `NotFound` if the target expires before its files are copied.
     """
     from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after  # imports what a compaction needs
-    from paimon_cli.options.choices import CompactionMode
 
     hint = "stop the writers for a while, or run the command again"
     try:
@@ -187,9 +186,7 @@ def run_restore(
     except (FileNotFoundError, NotFound, DamagedFile, StorageUnavailable) as error:
         _check_target(context, target, error)
         raise
-    due = DueCompaction()
-    if snapshots and compaction != CompactionMode.NONE:
-        due = compact_due(context, buckets, engine, progress, is_requested=compaction == CompactionMode.AFTER)
+    due = compact_due(context, buckets, engine, progress, compaction=compaction) if snapshots else DueCompaction()
     waiting = waiting_after(context, buckets, snapshots, due.snapshots)
     newest = due.snapshots[-1].id if due.snapshots else restored.snapshot
     return replace(restored, snapshot=newest, compacted=due.buckets, compaction_lost=due.lost, waiting_records=waiting)

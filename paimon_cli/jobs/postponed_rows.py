@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.postponed_files import Waiting, assigned_counts, batch_bucket_count, partition_counts, waiting_files
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import WriterCompaction
@@ -24,12 +22,11 @@ from paimon_cli.history.waiting_records import records_that_wait
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work
 from paimon_cli.jobs.process import usable_cores
+from paimon_cli.jobs.stored_rows import rows_as_written
 from paimon_cli.jobs.table_change import NewFiles, settled, write_files
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, EntryKind, FileChanges, FileFilter, ManifestEntry
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import ReadPlan, column_splits
 from paimon_cli.sql.predicate import Predicate
@@ -60,15 +57,10 @@ class WaitingRows:
 
     def read(self, split: WaitingFile, tally: Tally) -> Iterator[pa.RecordBatch]:
         """The rows of one file in `merge_schema`, in file order."""
-        schema, arrival = merge_schema(self.context.schema), split.first_arrival
-        columns = [name for name in schema.names if name != SEQUENCE_NUMBER]
         bucket_id = BucketId(split.partition, POSTPONE_BUCKET)
-        for batch in read_data_file(self.context, bucket_id, split.file, columns, PIECES.batch_rows):
-            numbers = pa.array(np.arange(arrival, arrival + batch.num_rows, dtype=np.int64))
-            read = {SEQUENCE_NUMBER: numbers, **dict(zip(columns, batch.columns, strict=True))}
-            yield pa.RecordBatch.from_arrays([read[name] for name in schema.names], schema=schema)
-            arrival += batch.num_rows
+        for batch in rows_as_written(self.context, bucket_id, split.file, split.first_arrival):
             tally.rows += batch.num_rows
+            yield batch
 
 
 def waiting_splits(files: Iterable[tuple[bytes, DataFileMeta]]) -> tuple[WaitingFile, ...]:

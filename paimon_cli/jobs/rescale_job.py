@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import pyarrow as pa
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.alter_table import alter_table
@@ -20,25 +18,25 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
+from paimon_cli.jobs.stored_rows import RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
     Summary,
     check_writable_table,
     expiry_noticed,
     in_one_half,
+    ran_on,
     write_files,
     written_files,
 )
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
-from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.metadata.table_mode import RESCALE
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.read.scan_plan import Split, plan_scan
-from paimon_cli.read.split_reader import count_split, read_split
+from paimon_cli.read.split_reader import count_split
 from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan
 
@@ -177,15 +175,7 @@ def run_rescale(context: TableContext, plan: RescalePlan, engine: Engine, progre
         _expect_nothing_left(context, plan.buckets)
         alter_table(context, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
     stale = _stale_files(context, summary.snapshots)
-    seconds = (context.clock.now_millis() - started) / 1000
-    return replace(
-        summary,
-        option_changed=plan.changes_option,
-        stale_files=stale,
-        engine=engine.name,
-        engine_reason=engine.reason,
-        seconds=seconds,
-    )
+    return replace(summary, option_changed=plan.changes_option, stale_files=stale, **ran_on(engine, context, started))
 
 
 def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
@@ -283,38 +273,3 @@ def _commit(
     except Conflict as conflict:
         conflict.set_hint("stop the writers of these partitions, or run the command again")
         raise
-
-
-@dataclass(frozen=True)
-class NumberedSplit:
-    """A split, with the arrival number of its first row."""
-
-    split: Split
-    first_arrival: int
-
-
-@dataclass(frozen=True)
-class RowsOfTable:
-    """The rows that readers of `context` see, all `+I`: picklable `SplitRows` for a `WritePlan`."""
-
-    context: TableContext
-
-    def read(self, numbered: NumberedSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """The rows of one split in `merge_schema`, keys ascending."""
-        arrival = numbered.first_arrival
-        schema = self.context.schema
-        for batch in read_split(self.context, numbered.split, schema.field_names):
-            columns = {name: batch.column(name) for name in schema.field_names}
-            yield merge_rows(schema, columns, RowKind.INSERT, arrival)
-            arrival += batch.num_rows
-            tally.rows += batch.num_rows
-
-
-def numbered_splits(splits: Iterable[Split]) -> tuple[NumberedSplit, ...]:
-    """Give each split as many arrival numbers as its files have rows, which is the most that it can return."""
-    numbered: list[NumberedSplit] = []
-    arrival = 0
-    for split in splits:
-        numbered.append(NumberedSplit(split, arrival))
-        arrival += split.row_count
-    return tuple(numbered)

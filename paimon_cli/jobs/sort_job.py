@@ -22,7 +22,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
-from paimon_cli.jobs.rescale_job import NumberedSplit, RowsOfTable, numbered_splits
+from paimon_cli.jobs.stored_rows import NumberedSplit, RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import NewFiles, write_files
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.read.scan_plan import Split

@@ -21,7 +21,7 @@ from paimon_cli.commit.deduplication import CommitIdentity, WriterCommit, commit
 from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.errors import Conflict, DamagedFile, Refused, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after
+from paimon_cli.jobs.due_compaction import compact_due, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.stage_job import StageFile
 from paimon_cli.jobs.table_change import NewFiles, Summary
@@ -30,7 +30,7 @@ from paimon_cli.jobs.writer_order import check_disjoint, in_writer_order, replac
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
-from paimon_cli.options.choices import CompactionMode, WriterOrder
+from paimon_cli.options.choices import WriterOrder
 from paimon_cli.storage.redaction import shown_name
 from paimon_cli.storage.storage import delete_all
 
@@ -114,10 +114,9 @@ def commit_and_compact(
     A repeated call commits nothing, but makes the compaction that an earlier run left out because it died.
     """
     done = commit_staged(context, writes, together, engine, progress)
-    touched, due = {message.bucket_id for write in writes for message in write.messages}, DueCompaction()
-    if compaction != CompactionMode.NONE:
-        number, is_requested = together.identity_of(writes).identifier, compaction == CompactionMode.AFTER
-        due = compact_due(context, touched, engine, progress, strategy_of(context, number), is_requested=is_requested)
+    touched = {message.bucket_id for write in writes for message in write.messages}
+    strategy = strategy_of(context, together.identity_of(writes).identifier)
+    due = compact_due(context, touched, engine, progress, strategy, compaction)
     return StageSummary(
         snapshots=done.snapshots + due.snapshots,
         attempts=done.attempts,

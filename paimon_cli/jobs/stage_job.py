@@ -100,7 +100,7 @@ def stage_write(
 
     def undo() -> None:
         file.remove()  # it may exist although writing it failed, and must not name deleted files
-        delete_created_files(context, messages)
+        delete_created_files(context, messages)  # no commit has ended: only what a snapshot names stays
 
     with undone_on_failure(undo):
         _refuse_repeated(context, identity)  # the later commit looks no further back than the snapshot that was read

@@ -28,10 +28,9 @@ from paimon_cli.history.stale_buckets import CommittedFile, StalePartition
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.rescale_job import RowsOfTable, numbered_splits
+from paimon_cli.jobs.stored_rows import RowsOfTable, numbered_splits, rows_as_written
 from paimon_cli.jobs.table_change import NewFiles, write_files
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileChanges, FileFilter
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import Split
@@ -61,17 +60,10 @@ class MovedRows:
 
     def read(self, split: MovedFile, tally: Tally) -> Iterator[pa.RecordBatch]:
         """The rows of one file in `merge_schema`, in file order."""
-        schema, arrival = merge_schema(self.context.schema), split.first_arrival
-        columns = [name for name in schema.names if name != SEQUENCE_NUMBER]
-        for batch in read_data_file(self.context, split.bucket_id, split.file, columns, PIECES.batch_rows):
-            numbers = pa.array(np.arange(arrival, arrival + batch.num_rows, dtype=np.int64))
-            read = {SEQUENCE_NUMBER: numbers, **dict(zip(columns, batch.columns, strict=True))}
-            rows = pa.RecordBatch.from_arrays([read[name] for name in schema.names], schema=schema)
-            arrival += batch.num_rows
-            if split.left_out is not None:
-                rows = rows.filter(_absent(rows, split.left_out))
-            tally.rows += rows.num_rows
-            yield rows
+        for rows in rows_as_written(self.context, split.bucket_id, split.file, split.first_arrival):
+            kept = rows if split.left_out is None else rows.filter(_absent(rows, split.left_out))
+            tally.rows += kept.num_rows
+            yield kept
 
 
 def move_stale_files(context: TableContext, snapshot: Snapshot, found: StalePartition) -> CommitResult:

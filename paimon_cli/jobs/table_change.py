@@ -150,6 +150,11 @@ def compacted_by_writers(messages: Sequence[CommitMessage], result: CommitResult
     }
 
 
+def ran_on(engine: Engine, context: TableContext, started: int) -> dict[str, Any]:
+    """The fields of a summary about the run: its engine, and the seconds since it `started` (epoch millis)."""
+    return {"engine": engine.name, "engine_reason": engine.reason, "seconds": (context.clock.now_millis() - started) / 1000}
+
+
 def settled(context: TableContext, message: CommitMessage, reports_rows: bool = True) -> FileChanges:
     """Both halves of a writer's message as one: files that it wrote and then compacted are deleted, and not mentioned.
 

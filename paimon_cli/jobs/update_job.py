@@ -27,8 +27,8 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, finished_earlier, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
-from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
 from paimon_cli.jobs.row_change import ChangedBucket, RowEdit, changed_rows, changelog_rows
+from paimon_cli.jobs.stored_rows import NumberedSplit, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
     Summary,
@@ -37,6 +37,7 @@ from paimon_cli.jobs.table_change import (
     compacted_by_writers,
     expiry_noticed,
     identity_of,
+    ran_on,
     write_files,
     written_files,
 )
@@ -112,7 +113,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     seen = context.with_level_0()  # also rows that readers do not see yet: the update comes after them
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):
-        return UpdateSummary(**finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress))
+        return UpdateSummary(**finished_earlier(context, request.compaction, engine, progress))
     new_values = parse_set_clause(request.assignments, seen.schema) if request.assignments else None
     change = RowEdit(parse_predicate(request.where, seen.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
@@ -121,9 +122,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     attempt = functools.partial(_attempt, seen, change, identity, inline, engine, progress)
     summary, attempts = again_on_conflict(seen, attempt, hint, request.max_attempts)
     summary = _compacted(context, request, summary, inline, engine, progress)
-    seconds = (context.clock.now_millis() - started) / 1000
-    summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
-    return replace(summary, attempts=attempts, conflicts=attempts - 1)
+    return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
 def _compacted(
@@ -142,8 +141,7 @@ def _compacted(
     due, was_inline = DueCompaction(), inline is not None and not summary.is_routed
     hides = context.mode.awaits_compaction and context.options.lookup_wait and summary.compaction_lost is not None
     if request.compaction != CompactionMode.NONE and (hides or not was_inline):
-        strategy, is_requested = strategy_of(context, request.commit_id), request.compaction == CompactionMode.AFTER
-        due = compact_due(context, summary.touched, engine, progress, strategy, is_requested=is_requested)
+        due = compact_due(context, summary.touched, engine, progress, strategy_of(context, request.commit_id), request.compaction)
         summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
     return replace(
         summary,

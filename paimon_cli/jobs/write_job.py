@@ -38,6 +38,7 @@ from paimon_cli.jobs.table_change import (
     expiry_noticed,
     identity_of,
     in_one_half,
+    ran_on,
     write_files,
     written_files,
 )
@@ -127,7 +128,7 @@ class WriteSummary(Summary):
     compaction: CompactSummary | None = field(default=None, repr=False)
 
     @staticmethod
-    def of(engine: Engine, done: _Done, source: RowSource, seconds: float) -> WriteSummary:
+    def of(run: dict[str, Any], done: _Done, source: RowSource) -> WriteSummary:
         written, found = done.written, done.found
         messages = written.messages
         files = [file for message in messages for file in message.append.added]
@@ -138,9 +139,7 @@ class WriteSummary(Summary):
             buckets=len({message.bucket_id for message in messages}),
             snapshots=tuple(done.result.snapshots),
             attempts=done.result.attempts,
-            engine=engine.name,
-            engine_reason=engine.reason,
-            seconds=seconds,
+            **run,
             touched=tuple(dict.fromkeys(message.bucket_id for message in messages)),
             **compacted_by_writers(messages, done.result, (bucket.compaction_lost for bucket in written.buckets)),
             stalls=sum(bucket.stalls for bucket in written.buckets),
@@ -171,15 +170,13 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     committer = Committer(context)
     if committer.is_committed(identity):
-        return WriteSummary(**finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress))
+        return WriteSummary(**finished_earlier(context, request.compaction, engine, progress))
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     with overlapping_writes(context.storage):
         done, times = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
     if done.result.already_committed:
-        earlier = finished_earlier(context, request.compaction != CompactionMode.NONE, engine, progress)
-        return WriteSummary(**earlier, attempts=done.result.attempts)
-    seconds = (context.clock.now_millis() - started) / 1000
-    summary = replace(WriteSummary.of(engine, done, request.source, seconds), rewrites=times - 1)
+        return WriteSummary(**finished_earlier(context, request.compaction, engine, progress), attempts=done.result.attempts)
+    summary = replace(WriteSummary.of(ran_on(engine, context, started), done, request.source), rewrites=times - 1)
     due = DueCompaction()
     if request.compaction != CompactionMode.NONE and _rows_need_compaction(context, request, summary):
         due = compact_due(context, summary.touched, engine, progress)

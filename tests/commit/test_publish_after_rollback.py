@@ -9,13 +9,13 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import CommitUnknown
+from paimon_cli.errors import CommitUnknown, Refused
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
-from tests.commit.commit_tables import live_names, make_table
+from tests.commit.commit_tables import live_names, make_table, manifest_files
 from tests.commit.test_publish_after_expiry import commit_as_others, expire, message
 
 
@@ -122,3 +122,20 @@ def test_an_old_hint_on_a_resurrected_number_is_not_a_rollback(tmp_path: Path) -
 
     assert commit_late(tmp_path, lambda: None, expire_and_bring_back) == [4]
     assert live_names(make_table(tmp_path)) == ["mine@0", "one@0", "three@0", "two@0"]
+
+
+def test_a_snapshot_that_may_not_be_deleted_again_keeps_its_manifests(tmp_path: Path) -> None:
+    """Its base was rolled back, so that it must go; if the storage refuses that, it is still there: no refusal of the commit."""
+    commit_as_others(tmp_path, "one", "two", "three")
+
+    class NoDeletes(LateStorage):
+        def delete(self, path: str) -> None:
+            if path.endswith("snapshot-4"):
+                raise Refused("no permission to delete")
+            super().delete(path)
+
+    context = make_table(tmp_path, storage=NoDeletes(lambda: back_to_1(tmp_path)))
+    with pytest.raises(CommitUnknown, match="it was published, but then the history could not be read"):
+        Committer(context).commit([message("mine")], CommitIdentity("me"))
+    left = make_table(tmp_path).snapshots.find(4)
+    assert left is not None and left.delta_manifest_list in manifest_files(context)

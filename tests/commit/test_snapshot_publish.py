@@ -187,3 +187,49 @@ def test_a_number_that_expired_after_an_unclear_answer_may_have_been_ours(tmp_pa
     context = make_table(tmp_path / "t", storage=Late([(False, UNKNOWN)]))
     with pytest.raises(CommitUnknown, match=r"its number has expired since the first attempt\nhint: "):
         Committer(context).commit([message("mine")], ME)
+
+
+class RefusedLater(LyingStorage):
+    """The first put takes effect without an answer and cannot be read back; a second one is refused."""
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if self.puts:
+            raise Refused("no permission any more")
+        return super().put_if_absent(path, data)
+
+    def read_bytes(self, path: str) -> bytes:
+        if self.puts and "/snapshot-" in path:
+            raise StorageUnavailable("the line is dead")
+        return super().read_bytes(path)
+
+
+def test_a_refusal_after_an_unanswered_put_deletes_nothing(tmp_path: Path) -> None:
+    """The refusal is that of the second put: the first one has published the snapshot, whose manifests must stay."""
+    context = make_table(tmp_path / "t", storage=RefusedLater([(True, UNKNOWN)]))
+    with pytest.raises(CommitUnknown) as failure:
+        Committer(context).commit([message("a")], ME)
+    assert failure.value.why == "after a put without a clear answer the storage failed: no permission any more"
+    assert live_names(make_table(tmp_path / "t")) == ["a@0"]
+
+
+def test_a_history_that_cannot_be_read_after_the_put_is_no_refusal(tmp_path: Path) -> None:
+    """Another job has built on the snapshot, and the predecessor has expired: the successor tells what became of it, if it is
+    readable."""
+    rival = make_table(tmp_path / "t")
+    Committer(rival).commit([message("before")], CommitIdentity("rival"))
+    newer = tmp_path / "t" / "snapshot" / "snapshot-3"
+
+    class Damaging(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            outcome = super().put_if_absent(path, data)
+            Committer(rival).commit([message("after")], CommitIdentity("rival"))
+            (tmp_path / "t" / "snapshot" / "snapshot-1").unlink()
+            self.sound = newer.read_bytes()
+            newer.write_bytes(b"{")
+            return outcome
+
+    storage = Damaging()
+    with pytest.raises(CommitUnknown, match="it was published, but then the history could not be read"):
+        Committer(make_table(tmp_path / "t", storage=storage)).commit([message("mine")], ME)
+    newer.write_bytes(storage.sound)
+    assert live_names(make_table(tmp_path / "t")) == ["after@0", "before@0", "mine@0"]

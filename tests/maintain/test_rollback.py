@@ -71,6 +71,32 @@ def test_to_a_tag_whose_snapshot_has_expired(tmp_path: Path) -> None:
     check_versions(context)
 
 
+@pytest.mark.parametrize("is_same", [True, False])
+def test_to_a_tag_whose_number_another_process_takes_first(tmp_path: Path, is_same: bool) -> None:
+    """The same snapshot in other words is the target; another commit of its number is not, and stays."""
+    context = table_of_five(tmp_path)
+    before = rows(context, snapshot_id=2)
+    create_tag(context, "two", 2, 10**9)
+    expire_snapshots(context, KEEP_ONE)
+    other = context.tags.all()["two"].snapshot
+    if not is_same:
+        other = replace(other, commit_user="somebody else")
+    path = Path(context.layout.snapshot(2))
+    theirs = " ".join(other.to_json().split()).encode()
+    rival = RivalStorage(lambda: path.write_bytes(theirs))
+    beside = TableContext.open(context.url, storage=rival)
+    if is_same:
+        back(beside, "two")
+        assert context.snapshots.ids() == [2] and rows(context) == before
+        assert files_on_disk(context) == named_files(context)
+        return
+    files = files_on_disk(context)
+    with pytest.raises(Conflict, match=r"snapshot 2 .* could not be restored: another one has its number now"):
+        back(beside, "two")
+    assert path.read_bytes() == theirs and context.snapshots.latest_id() == 5 and files <= files_on_disk(context)
+    assert rows(context, snapshot_id=5) == rows(table_of_five(tmp_path / "again"))
+
+
 @pytest.mark.parametrize("restore", ["rollback", "branch"])
 def test_a_tag_whose_snapshot_has_expired_is_restored_without_its_changelog(tmp_path: Path, restore: str) -> None:
     """Expiry deletes the changelog of a snapshot, whoever tagged it; the restored one must not name it."""

@@ -26,7 +26,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.jobs.engine import LocalEngine, Progress
 from paimon_cli.jobs.postponed_rows import WaitingRows
-from paimon_cli.jobs.rescale_job import RowsOfTable
+from paimon_cli.jobs.stored_rows import RowsOfTable
 from paimon_cli.lab.simulation.scenario import Rows
 from paimon_cli.lab.simulation.script import forget_scripts
 from paimon_cli.lab.simulation.sim_storage import CallStorage, SimDisk
