@@ -226,9 +226,3 @@ def check_names(given: Mapping[str, object], options: type) -> None:
     """Raise `TypeError` for a keyword that is not declared in the `TypedDict` of options."""
     for name in given.keys() - options.__annotations__.keys():
         raise TypeError(f"there is no option '{name}'; the options are {', '.join(options.__annotations__)}")
-
-
-def check_limit(limit: int | None) -> None:
-    """Raise `UsageError` if the limit is not a number of rows."""
-    if limit is not None and not 0 <= limit < 1 << 63:
-        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative" if limit < 0 else "the maximum is 2^63 - 1")
