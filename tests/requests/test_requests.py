@@ -19,8 +19,10 @@ from paimon_cli.api.staging import Stage
 from paimon_cli.cli.app import app
 from paimon_cli.errors import UsageError, in_python
 from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.verify_job import VerifyRequest
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
 from paimon_cli.requests.fields import Declared, Request, declared
+from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
 from paimon_cli.requests.writing import DeleteCall, Identity, StageCommitOptions, StageWatchOptions, UpdateCall, WriteCall
@@ -31,6 +33,8 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
         {"count", "explain", "analyze", "output_file", "file_format", "file_size", "force", "output_path"},
     ),
     "changelog read": ((ChangelogCall,), {"follow"}),
+    "verify": ((VerifyOptions,), {"fail_on", "report", "foreign_read_safe", "list_codes"}),
+    "repair": ((RepairOptions,), {"apply", "dry_run"}),
     "compact": ((CompactTables, ServiceOptions), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
     "write": ((WriteCall,), {"sources", "source_format", "from_table", "snapshot", "tag", "as_of"}),
     "update": ((UpdateCall,), set()),
@@ -135,9 +139,13 @@ def test_what_is_given_is_parsed_once() -> None:
         (ScanCall, {"incremental": "1..2", "tag": "t"}, "--incremental cannot be combined"),
         (ChangelogCall, {"begin": 0}, "--begin 0: the minimum is 1"),
         (ChangelogCall, {"begin": 3, "end": 2}, "snapshot 3 is after snapshot 2"),
+        (VerifyOptions, {"level": "deep"}, "--level deep: choose one of meta, files, full"),
+        (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
+        (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
+        (RepairOptions, {"older_than": "soon"}, "cannot parse the duration 'soon'"),
     ],
 )
-def test_a_read_that_cannot_be_is_refused(call: Any, given: dict[str, Any], message: str) -> None:
+def test_other_requests_that_cannot_be_are_refused(call: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as refused:
         call(**given)
     assert refused.value.message.startswith(message)
