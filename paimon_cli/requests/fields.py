@@ -35,6 +35,7 @@ else:
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
+SourceFormat = Literal["parquet", "csv", "json", "orc", "arrow"]
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ class Names(Parsed[str | Sequence[str] | None, tuple[str, ...] | None]):
     metavar, unit = "COLUMNS", "names in a list, or in a text separated by commas"
 
     def parse(self, given: str | Sequence[str] | None) -> tuple[str, ...]:
-        names = given.split(",") if isinstance(given, str) else () if given is None else given
-        return tuple(name.strip() for name in names if name.strip())
+        if isinstance(given, str):
+            return tuple(name.strip() for name in given.split(",") if name.strip())
+        return tuple(() if given is None else given)
 
 
 class Texts(Parsed[str | Sequence[str] | None, tuple[str, ...] | None]):

@@ -21,6 +21,7 @@ from paimon_cli.errors import UsageError, in_python
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.verify_job import VerifyRequest
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
+from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.fields import Declared, Request, declared
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
@@ -33,6 +34,7 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
         {"count", "explain", "analyze", "output_file", "file_format", "file_size", "force", "output_path"},
     ),
     "changelog read": ((ChangelogCall,), {"follow"}),
+    "compare": ((CompareOptions,), set()),
     "verify": ((VerifyOptions,), {"fail_on", "report", "foreign_read_safe", "list_codes"}),
     "repair": ((RepairOptions,), {"apply", "dry_run"}),
     "compact": ((CompactTables, ServiceOptions), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
@@ -124,6 +126,8 @@ def test_what_is_given_is_parsed_once() -> None:
     assert (asked.max_bytes, asked.order_by, asked.partition) == (10_240, ("a", "b"), ({"dt": "1"},))
     assert CompactOptions(idle_time="1 min").idle_time == 60_000
     assert CompactOptions(order_by=pd.Index(["a", "b"])).order_by == ("a", "b")
+    assert CompareOptions("t", "u", key=[" a,b"]).key == (" a,b",)
+    assert CompareOptions("t", "u", key="").key == () and CompareOptions("t", "u").key is None
     read = ScanCall(pd.Index(["a"]), "a > 1", as_of=datetime(2026, 11, 1), limit=3)
     assert (read.columns, read.as_of, read.limit) == (("a",), "2026-11-01T00:00:00", 3)
     assert replace(asked, max_buckets=3).max_bytes == 10_240
@@ -134,6 +138,9 @@ def test_what_is_given_is_parsed_once() -> None:
     ("call", "given", "message"),
     [
         (ScanCall, {"limit": -1}, "--limit -1"),
+        (CompareOptions, {"here": "t", "there": "o.csv", "limit": -1}, "--limit -1"),
+        (CompareOptions, {"here": "t", "there": "u", "snapshot_b": 1, "tag_b": "n"}, "a snapshot and a tag are given for u"),
+        (CompareOptions, {"here": "t", "there": "o", "format": "xml"}, "--format xml: choose one of parquet, csv"),
         (ScanCall, {"snapshot": 0}, "--snapshot 0: the minimum is 1"),
         (ScanCall, {"incremental_mode": "x"}, "--incremental-mode x: choose one of auto, delta, changelog, diff"),
         (ScanCall, {"incremental": "1..2", "tag": "t"}, "--incremental cannot be combined"),
