@@ -43,8 +43,8 @@ def test_every_limit_is_checked_and_every_exception_is_needed() -> None:
 
 
 def test_no_value_is_written_past_its_fields() -> None:
-    """What is remembered beside a frozen value has an object of its own. `docs/decisions.md` (One table) names the exceptions: three
-    constructors of values that are immutable afterwards.
+    """What is remembered beside a frozen value has an object of its own. `docs/decisions.md` (One table) names the exceptions:
+    three constructors of values that are immutable afterwards.
     """
     writes = re.compile(r"__dict__(\[[^]]+\] = |\.(update|setdefault)\()|object\.__setattr__\(|vars\([^)]*\)\[[^]]+\] = ")
     package = ROOT / "paimon_cli"
