@@ -1,11 +1,10 @@
 """Checks the arguments of the library's methods against their annotations, before a call does anything.
 
-A method of a class with `@checks_arguments` raises `UsageError` for an argument of another type, such as `limit='x'`, instead of
-an error from within. Checked are strings, numbers, booleans, times, mappings, sequences of these, functions, and classes of this
-package; where a class is imported for type checkers only, plain values are refused. The keywords of a `TypedDict`
-(`**identity: Unpack[Identity]`) and the fields of a request (`takes`) are checked like parameters. Integers of numpy become plain
-ones, and paths become strings where a string is expected. An error of the operating system becomes
-`StorageUnavailable`, a NUL character in a path `UsageError`.
+A method of a class with `@checks_arguments` raises `UsageError` for an argument of another type, such as `limit='x'`, instead
+of an error from within. Checked are strings, numbers, booleans, times, mappings, sequences of these, functions, and classes of
+this package; where a class is imported for type checkers only, plain values are refused. The fields of a request (`takes`) are
+checked like parameters. Integers of numpy become plain ones, and paths become strings where a string is expected. An error of
+the operating system becomes `StorageUnavailable`, a NUL character in a path `UsageError`.
 """
 
 from __future__ import annotations
@@ -85,10 +84,10 @@ def _checked(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments in the declared types. `positional` may have more than there are parameters, for Python to complain about.
 
-    Raises `UsageError` for an argument of a wrong type, `TypeError` for a keyword that a `TypedDict` does not declare.
+    Raises `UsageError` for an argument of a wrong type, `TypeError` for a keyword that a request does not declare.
     """
-    names, hints, takes_declared_keywords = _parameters(function)
-    if takes_declared_keywords and (unknown := next((name for name in named if name not in hints), None)) is not None:
+    names, hints, takes_request = _parameters(function)
+    if takes_request and (unknown := next((name for name in named if name not in hints), None)) is not None:
         raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument '{unknown}'")
     known = [_converted(name, value, hints.get(name, Any)) for name, value in zip(names, positional, strict=False)]
     by_name = {name: _converted(name, value, hints.get(name, Any)) for name, value in named.items()}
@@ -117,19 +116,12 @@ def _parts(hint: Any) -> Sequence[Any]:
 
 @cache
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any], bool]:
-    """The names of positional parameters, the types of all parameters, and whether it takes no others: because it takes a
-    request, or keywords that a `TypedDict` declares.
-    """
+    """The names of positional parameters, the types of all parameters, and whether those are of a request."""
     parameters = signature(function).parameters.values()
     positional = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
     if (request := getattr(function, "takes", None)) is not None:
         return positional, {"self": Any, **{field.name: field.type for field in declared(request)}}, True
-    hints = hints_of(function)
-    keywords: dict[str, Any] = {}
-    for hint in (hints.pop(one.name, None) for one in parameters if one.kind is Parameter.VAR_KEYWORD):
-        if typing.is_typeddict(hint):
-            keywords = hints_of(hint)
-    return positional, {"self": Any, "cls": Any, **hints, **keywords}, bool(keywords)
+    return positional, {"self": Any, "cls": Any, **hints_of(function)}, False
 
 
 def takes(
@@ -220,15 +212,3 @@ def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
         if value is None:
             raise UsageError(f"option {key}: None", "it is not the value of an option", "leave the option out")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()}
-
-
-def check_names(given: Mapping[str, object], options: type) -> None:
-    """Raise `TypeError` for a keyword that is not declared in the `TypedDict` of options."""
-    for name in given.keys() - options.__annotations__.keys():
-        raise TypeError(f"there is no option '{name}'; the options are {', '.join(options.__annotations__)}")
-
-
-def check_limit(limit: int | None) -> None:
-    """Raise `UsageError` if the limit is not a number of rows."""
-    if limit is not None and not 0 <= limit < 1 << 63:
-        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative" if limit < 0 else "the maximum is 2^63 - 1")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.catalog_compaction import Compaction
-from paimon_cli.api.comparison import Versions
+from paimon_cli.api.comparison import CompareCall
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
@@ -27,11 +27,8 @@ from paimon_cli.storage.storage import link_target
 from paimon_cli.storage.time_bounds import look_at_each
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from paimon_cli.api.sql_query import SqlResult
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
-    from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.clone_job import ClonedTable
@@ -235,29 +232,16 @@ class Catalog(Compaction):
             rows.append(unreadable(name, argument(name), row) if isinstance(row, PaimonError) else row)
         return by_urgency(rows)
 
-    def compare(
-        self,
-        here: str,
-        there: str,
-        *,
-        key: Sequence[str] | None = None,
-        columns: str | Sequence[str] | None = None,
-        where: str | None = None,
-        limit: int = 10,
-        format: str | None = None,
-        form: TextForm | None = None,
-        **versions: Unpack[Versions],
-    ) -> Comparison:
+    @takes(CompareCall)
+    def compare(self, call: CompareCall) -> Comparison:
         """Compare the rows of two tables, two versions of a table, or a table and files.
 
-        A side is a table, `table@3` (at a snapshot), `table@nightly` (at a tag), or a file, glob or directory of files
-        in `format` (default by extension). `versions` can name versions separately: `snapshot_a`, `tag_a`, `branch_a`,
-        and the same with `_b`. Rows are paired by `key` (default: the primary key); without a key, or with an empty
-        one, whole rows are counted.
+        A side is a table, `table@3` (at a snapshot), `table@nightly` (at a tag), or a file, glob or directory of files. `form`: a
+        `TextForm` for CSV and JSON.
         """
         from paimon_cli.api.comparison import compare_sides
 
-        return compare_sides(self, (here, there), key, columns, where, limit, format=format, form=form, versions=versions)
+        return compare_sides(self, call)
 
     def sql(self, query: str, *, allow_files: bool = False) -> SqlResult:
         """Run one SELECT with DuckDB over tables of this catalog, or tables named by their paths in double quotes.

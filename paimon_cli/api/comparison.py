@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, Protocol
 
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.ingest.text_form import given_form
 from paimon_cli.options.option_text import plain_number
+from paimon_cli.requests.comparison import CompareOptions
 
 if TYPE_CHECKING:
     from paimon_cli.api.runtime import Runtime
@@ -28,41 +29,26 @@ class Tables(Protocol):
 NAMING_HINT = "name a table by its path, or as db.table with --warehouse"
 
 
-class Versions(TypedDict, total=False):
-    """The versions of both sides; each has a snapshot or a tag, but not both."""
+class CompareCall(CompareOptions):
+    """A comparison, in which files may have a format of their own."""
 
-    snapshot_a: int | None
-    snapshot_b: int | None
-    tag_a: str | None
-    tag_b: str | None
-    branch_a: str | None
-    branch_b: str | None
+    _: KW_ONLY
+    form: TextForm | None = None
 
 
-def compare_sides(
-    catalog: Tables,
-    names: tuple[str, str],
-    key: Sequence[str] | None,
-    columns: str | Sequence[str] | None,
-    where: str | None,
-    limit: int,
-    *,
-    format: str | None,
-    form: TextForm | None,
-    versions: Versions,
-) -> Comparison:
+def compare_sides(catalog: Tables, call: CompareCall) -> Comparison:
     """Open both sides and compare them. Files are read with the column types of the table on the other side.
 
     Raises `UsageError` if neither side is a table, `NotFound` if a side does not exist.
     """
-    from paimon_cli.api.arguments import check_names
     from paimon_cli.datatypes.type_text import quoted_names
     from paimon_cli.jobs.comparison import compare
 
-    check_names(versions, Versions)
-    if limit < 0:
-        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
-    found = [_table_side(catalog, name, mark, versions) for name, mark in zip(names, "ab", strict=True)]
+    names = (call.here, call.there)
+    found = [
+        _table_side(catalog, call.here, call.snapshot_a, call.tag_a, call.branch_a),
+        _table_side(catalog, call.there, call.snapshot_b, call.tag_b, call.branch_b),
+    ]
     table = next((side for side in found if side is not None), None)
     if table is None:
         raise UsageError(
@@ -71,28 +57,25 @@ def compare_sides(
             next(filter(None, (_naming_hint(catalog, name) for name in names)), "name a table on one side"),
         )
     here, there = (
-        side if side is not None else _file_side(catalog, name, table, format, given_form(form))
+        side if side is not None else _file_side(catalog, name, table, call.format, given_form(call.form))
         for name, side in zip(names, found, strict=True)
     )
     for warning in dict.fromkeys(side.waiting_text for side in found if side is not None and side.waiting_text):
         catalog.runtime.warn(warning)
     progress = catalog.runtime.new_progress()
     progress.start("Reading rows", None)
-    chosen = quoted_names(columns) if isinstance(columns, str) else tuple(columns or ())
+    chosen = quoted_names(call.columns) if isinstance(call.columns, str) else call.columns or ()
     try:
-        return compare(here, there, key=key, columns=chosen, where=where, limit=limit, advance=progress.advance)
+        return compare(here, there, key=call.key, columns=chosen, where=call.where, limit=call.limit, advance=progress.advance)
     finally:
         progress.finish()
 
 
-def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, object]) -> TableSide | None:
+def _table_side(catalog: Tables, text: str, snapshot: int | None, tag: str | None, branch: str | None) -> TableSide | None:
     """The table with this name, at a version if one is given; None if the name is not a table."""
     from paimon_cli.jobs.comparison_sides import TableSide
     from paimon_cli.jobs.row_scan import ReadRequest
 
-    snapshot, tag, branch = (versions.get(f"{name}_{mark}") for name in ("snapshot", "tag", "branch"))
-    if snapshot is not None and tag is not None:
-        raise UsageError(f"a snapshot and a tag are given for {text}", "each names a version", "remove one of them")
     opened = _opened(catalog, text, branch)
     name, _, version = text.rpartition("@")
     if opened is None and name and "/" not in version:
@@ -107,12 +90,12 @@ def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, ob
             raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
         return None
     shown = opened.name if snapshot is None and tag is None else f"{opened.name}@{tag if snapshot is None else snapshot}"
-    return TableSide(shown, opened.context, ReadRequest(snapshot=snapshot, tag=tag))  # type: ignore[arg-type]
+    return TableSide(shown, opened.context, ReadRequest(snapshot=snapshot, tag=tag))
 
 
-def _opened(catalog: Tables, name: str, branch: object) -> Table | None:
+def _opened(catalog: Tables, name: str, branch: str | None) -> Table | None:
     try:
-        return catalog.table(name, branch=None if branch is None else str(branch))
+        return catalog.table(name, branch=branch)
     except (NotFound, UsageError):
         if branch is not None:
             raise

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from paimon_cli.api.arguments import check_limit, checks_arguments
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import OpenedTable
-from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.fields import check_choice, check_limit
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow

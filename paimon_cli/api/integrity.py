@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import Operation
-from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -57,26 +57,12 @@ class Integrity(OpenedTable):
         found = self.context.snapshot(snapshot)
         return (self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)), found
 
-    def verify(
-        self,
-        level: str = "files",
-        *,
-        snapshot: int | None = None,
-        all_snapshots: bool = False,
-        only: Sequence[str] = (),
-    ) -> VerifyReport:
-        """Check the integrity of the table without changing it. `violations` of the result lists the findings.
+    @takes(VerifyOptions)
+    def verify(self, options: VerifyOptions) -> VerifyReport:
+        """Check the integrity of the table without changing it. `violations` of the result lists the findings."""
+        from paimon_cli.jobs.verify_job import VerifyRequest, run_verify, run_without_schemas
 
-        `level`: `meta` (metadata), `files` (every file exists and can be opened) or `full` (every row). `only`: names
-        of checks or codes.
-        """
-        from paimon_cli.jobs.verify_job import LEVELS, VerifyRequest, check_request, run_verify, run_without_schemas
-
-        check_choice("level", level, LEVELS)
-        if snapshot is not None and all_snapshots:
-            raise UsageError("--snapshot cannot be combined with --all-snapshots")
-        request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
-        check_request(request)
+        request = VerifyRequest.of(options)
         # PV006 and PV007 report lost and unreadable schemas. Without them, a check with an older schema or none would look clean.
         opened = self.context
         if not opened.schemas.ids() and (isinstance(gone := opened.schemas.missing(), NotFound) or not request.wants("PV006")):
@@ -88,20 +74,18 @@ class Integrity(OpenedTable):
         with self.runtime.engine_running() as engine:
             return run_verify(context, request, engine, self.runtime.new_progress())
 
-    def plan_repair(self, *, only: Sequence[str] = (), older_than: str = "1 h") -> Planned[RepairPlan, RepairSummary]:
-        """Plan repairs of a damaged table; the plan names data that is permanently lost. `only`: some kinds of repairs.
-
-        Lost commits younger than `older_than` are ignored, because their writers may still be running.
-        """
+    @takes(RepairOptions)
+    def plan_repair(self, options: RepairOptions) -> Planned[RepairPlan, RepairSummary]:
+        """Plan repairs of a damaged table; the plan names data that is permanently lost."""
         from paimon_cli.invariants.repair_plan import plan_repair
         from paimon_cli.invariants.repair_steps import REPAIR_KINDS
         from paimon_cli.jobs.repair_job import apply_repair
-        from paimon_cli.options.option_text import parse_duration
 
+        only = options.only or ()
         if unknown := [name for name in only if name not in REPAIR_KINDS]:
             raise UsageError(f"there is no repair '{unknown[0]}'", f"choose among {', '.join(REPAIR_KINDS)}")
         context = self.supported
-        plan = plan_repair(context, tuple(only), parse_duration(older_than))
+        plan = plan_repair(context, only, options.older_than)
 
         def run() -> RepairSummary:
             self.check_commit()
@@ -109,10 +93,11 @@ class Integrity(OpenedTable):
 
         return Planned(plan, run)
 
-    def repair(self, *, only: Sequence[str] = (), older_than: str = "1 h") -> RepairSummary:
+    @takes(RepairOptions)
+    def repair(self, options: RepairOptions) -> RepairSummary:
         """Repair the table in a new snapshot; see `plan_repair`. No data file or manifest is changed or deleted."""
         self.check_commit()
-        return self.plan_repair(only=only, older_than=older_than).run()
+        return self.plan_repair(only=options.only, older_than=options.older_than).run()
 
 
 def invariants() -> Sequence[Invariant]:

@@ -6,13 +6,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import check_limit, checks_arguments
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import UsageError, importing
-from paimon_cli.requests.fields import check_positive
+from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
 
 if TYPE_CHECKING:
     import duckdb
@@ -179,7 +178,7 @@ class Scan(ReadableRows):
                 "--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where"
             )
         options = self._table.context.place.store_options
-        request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, options)
+        request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.row_kind, options)
         with runtime.engine_running() as engine, scan.of_existing_snapshot():
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
 
@@ -208,26 +207,12 @@ def installed(name: str, extra: str = "") -> Any:
     return module
 
 
-def open_scan(
-    table: OpenedTable,
-    columns: str | Sequence[str] | None,
-    where: str | None,
-    limit: int | None,
-    *,
-    order_by: str | None,
-    snapshot: int | None,
-    tag: str | None,
-    as_of: str | int | datetime | None,
-    increment: Increment | None,
-    row_kind: bool,
-) -> Scan:
+def open_scan(table: OpenedTable, call: ScanCall) -> Scan:
     """Plan a scan: find the snapshot, and check columns and condition against its schema."""
     from paimon_cli.jobs.row_scan import ReadRequest
 
-    select = columns if columns is None or isinstance(columns, str) else tuple(columns)
-    moment = as_of.isoformat() if isinstance(as_of, datetime) else as_of if as_of is None else str(as_of)
-    request = ReadRequest(select, where, limit, snapshot, tag, moment, row_kind, increment, order_by)
-    return _planned(table, request)
+    increment = None if call.incremental is None else _increment_of(call.incremental, call.incremental_mode)
+    return _planned(table, ReadRequest.of(call, increment=increment))
 
 
 def _planned(table: OpenedTable, request: ReadRequest) -> Scan:
@@ -245,68 +230,39 @@ def narrowed(scan: Scan, columns: Sequence[str], where: str | None) -> Scan:
     from paimon_cli.jobs.row_scan import plan_rows
 
     table = scan._table
-    found = Scan(table, plan_rows(table.context, replace(scan.rows.request, select=tuple(columns), where=where)))
+    found = Scan(table, plan_rows(table.context, replace(scan.rows.request, columns=columns, where=where)))
     for warning in found.rows.predicate.warnings if found.rows.predicate else ():
         table.runtime.warn(warning)
     return found
 
 
-def plan_changes(
-    table: OpenedTable,
-    begin: int,
-    end: int | None,
-    columns: str | Sequence[str] | None,
-    where: str | None,
-    limit: int | None,
-) -> Scan:
-    """The changes of the snapshots `begin` to `end` (None: the latest)."""
-    return _planned(table, _request_of_range(begin, end, columns, where, limit))
+def plan_changes(table: OpenedTable, call: ChangelogCall) -> Scan:
+    """The changes of a range of snapshots."""
+    return _planned(table, _request_of_range(call))
 
 
 def rows_of_changes(table: OpenedTable, begin: int, end: int, columns: Sequence[str], where: str | None) -> RowScan:
     """The same for a batch of a stream, without warnings, which would be repeated for each batch."""
     from paimon_cli.jobs.row_scan import plan_rows
 
-    return plan_rows(table.context, replace(_request_of_range(begin, end, columns, where, None), counts_waiting=False))
+    request = _request_of_range(ChangelogCall(begin, end, columns=columns, where=where))
+    return plan_rows(table.context, replace(request, counts_waiting=False))
 
 
-def _request_of_range(
-    begin: int, end: int | None, columns: str | Sequence[str] | None, where: str | None, limit: int | None
-) -> ReadRequest:
-    from paimon_cli.jobs.row_scan import Increment
+def _request_of_range(call: ChangelogCall) -> ReadRequest:
+    from paimon_cli.jobs.row_scan import Increment, ReadRequest
     from paimon_cli.read.increments import CHANGES
 
-    request = _request_of_changes(begin, end, columns, where, limit)
-    return replace(request, increment=Increment(str(begin - 1), "" if end is None else str(end), CHANGES))
+    increment = Increment(str(call.begin - 1), "" if call.end is None else str(call.end), CHANGES)
+    return ReadRequest.of(call, row_kind=True, increment=increment)
 
 
-def follow_changes(
-    table: OpenedTable,
-    begin: int,
-    end: int | None,
-    columns: str | Sequence[str] | None,
-    where: str | None,
-    limit: int | None,
-    wait_seconds: float,
-) -> Changes:
+def follow_changes(table: OpenedTable, call: FollowedCall) -> Changes:
     """The changes of the snapshots from `begin` on, including future snapshots."""
-    from paimon_cli.jobs.row_scan import FollowedChanges
+    from paimon_cli.jobs.row_scan import FollowedChanges, ReadRequest
 
-    request = _request_of_changes(begin, end, columns, where, limit)
-    return Changes(FollowedChanges(table.context, replace(request, counts_waiting=False), begin, end, wait_seconds))
-
-
-def _request_of_changes(
-    begin: int, end: int | None, columns: str | Sequence[str] | None, where: str | None, limit: int | None
-) -> ReadRequest:
-    from paimon_cli.jobs.row_scan import ReadRequest
-
-    check_positive(begin=begin, end=end)
-    if end is not None and begin > end:
-        raise UsageError(f"snapshot {begin} is after snapshot {end}", "changes are read from the older to the newer", "swap them")
-    check_limit(limit)
-    select = columns if columns is None or isinstance(columns, str) else tuple(columns)
-    return ReadRequest(select, where, limit, keep_kinds=True)
+    request = ReadRequest.of(call, row_kind=True, counts_waiting=False)
+    return Changes(FollowedChanges(table.context, request, call.begin, call.end, call.wait_seconds))
 
 
 @dataclass(frozen=True)
@@ -320,7 +276,7 @@ class Changes:
         return self.rows.rows()
 
 
-def increment_of(text: str, mode: str) -> Increment:
+def _increment_of(text: str, mode: str) -> Increment:
     """Parse `A..B` with ids, tags or times; B defaults to the latest. Raises `UsageError`."""
     from paimon_cli.jobs.row_scan import Increment
 

@@ -6,11 +6,10 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import check_limit, checks_arguments, option_texts
+from paimon_cli.api.arguments import checks_arguments, option_texts, takes
 from paimon_cli.api.definition import Names
 from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
@@ -22,7 +21,7 @@ from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_tab
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from paimon_cli.api.scan import Changes, Scan
     from paimon_cli.api.versions import Branches, Consumers, Tags
     from paimon_cli.ingest.text_form import TextForm
-
-AUTO = "auto"
-INCREMENT_MODES = (AUTO, "delta", "changelog", "diff")
 
 
 @dataclass(frozen=True)
@@ -167,63 +163,19 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         location = locate_table(name, warehouse, catalog_options)  # a server chooses the location only when it creates the table
         return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), {}, runtime)
 
-    def scan(
-        self,
-        columns: str | Sequence[str] | None = None,
-        where: str | None = None,
-        *,
-        snapshot: int | None = None,
-        tag: str | None = None,
-        as_of: str | int | datetime | None = None,
-        incremental: str | None = None,
-        incremental_mode: str = AUTO,
-        limit: int | None = None,
-        order_by: str | None = None,
-        row_kind: bool = False,
-    ) -> Scan:
+    @takes(ScanCall)
+    def scan(self, call: ScanCall) -> Scan:
         """Plan a read of the rows, merged by key; the methods of the result read them.
 
-        `columns`: names, including nested fields (`a.b`); a name may be in quotes, unless a column of a list is called so.
-        `where`: a SQL condition such as `id > 7 AND name LIKE 'a%'`. The table is read at its latest snapshot, at a `snapshot`
-        id, a `tag`, or `as_of` a time (RFC 3339, epoch millis or a datetime; UTC if it has no zone). `incremental`: read the
-        changes after A up to and including B, given as `A..B` with ids, tags or times. `row_kind`: include deleted keys, and
-        add `rowkind` as the first column. Raises `NotFound` for a missing snapshot, `UsageError` for invalid arguments.
+        The table is read at its latest snapshot, or at the one that is named. Raises `NotFound` for a missing snapshot,
+        `UsageError` for invalid arguments.
         """
-        from paimon_cli.api.scan import increment_of, open_scan
+        from paimon_cli.api.scan import open_scan
 
-        check_choice("incremental-mode", incremental_mode, INCREMENT_MODES)
-        if incremental is None and incremental_mode != AUTO:
-            raise UsageError(
-                f"--incremental-mode {incremental_mode} without --incremental", "the mode needs a range of snapshots"
-            )
-        if incremental is not None and not (snapshot is None and tag is None and as_of is None):
-            raise UsageError(
-                "--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself"
-            )
-        check_limit(limit)
-        increment = None if incremental is None else increment_of(incremental, incremental_mode)
-        return open_scan(
-            self,
-            columns,
-            where,
-            limit,
-            order_by=order_by,
-            snapshot=snapshot,
-            tag=tag,
-            as_of=as_of,
-            increment=increment,
-            row_kind=row_kind,
-        )
+        return open_scan(self, call)
 
-    def changelog(
-        self,
-        begin: int,
-        end: int | None = None,
-        *,
-        columns: str | Sequence[str] | None = None,
-        where: str | None = None,
-        limit: int | None = None,
-    ) -> Scan:
+    @takes(ChangelogCall)
+    def changelog(self, call: ChangelogCall) -> Scan:
         """The row changes of the snapshots `begin` to `end` (default: the latest), with `rowkind` as the first column.
 
         If the table has a changelog producer, they come from changelog files, and for overwrites from a comparison with
@@ -233,22 +185,16 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         """
         from paimon_cli.api.scan import plan_changes
 
-        return plan_changes(self, begin, end, columns, where, limit)
+        return plan_changes(self, call)
 
-    def follow_changelog(
-        self,
-        begin: int,
-        end: int | None = None,
-        *,
-        columns: str | Sequence[str] | None = None,
-        where: str | None = None,
-        limit: int | None = None,
-        wait_seconds: float = 1.0,
-    ) -> Changes:
-        """Like `changelog`, but wait for further snapshots up to `end` (None: forever), polling every `wait_seconds`."""
+    @takes(FollowedCall)
+    def follow_changelog(self, call: FollowedCall) -> Changes:
+        """Like `changelog` from `begin` on, but wait for further snapshots up to `end` (None: forever), polling every
+        `wait_seconds`.
+        """
         from paimon_cli.api.scan import follow_changes
 
-        return follow_changes(self, begin, end, columns, where, limit, wait_seconds)
+        return follow_changes(self, call)
 
     @property
     def tags(self) -> Tags:

@@ -10,10 +10,10 @@ import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import SourceFormat, TableName, addressable
+from paimon_cli.cli.parameters import Given, TableName
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
 from paimon_cli.errors import FINDINGS_EXIT_CODE
-from paimon_cli.options.option_text import names
+from paimon_cli.requests.comparison import CompareOptions
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.bisection import Bisection
@@ -23,36 +23,11 @@ commands = top_level()
 MARKS = {"only here": "-", "only there": "+", "different": "~"}
 
 
-def _version(mark: str, name: str, help_text: str) -> Any:
-    return typer.Option(f"--{name}-{mark}", metavar="ID" if name == "snapshot" else "NAME", help=help_text)
-
-
 @command(commands, "compare", reads_files=True)
 def compare(
     call: Call,
-    a: Annotated[str, typer.Argument(metavar="A", help="A table, table@SNAPSHOT or table@TAG, or files.", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.", show_default=False)],
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", metavar="NAMES", help="Columns that pair the rows; default the primary key, '' to compare whole rows."
-        ),
-    ] = None,
-    select: Annotated[
-        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to compare; default all shared columns.")
-    ] = None,
-    where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only rows that match.")] = None,
-    limit: Annotated[
-        int,
-        typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="Show at most N differences of each kind."),
-    ] = 10,
-    snapshot_a: Annotated[int | None, _version("a", "snapshot", "A at this snapshot.")] = None,
-    snapshot_b: Annotated[int | None, _version("b", "snapshot", "B at this snapshot.")] = None,
-    tag_a: Annotated[str | None, _version("a", "tag", "A at this tag.")] = None,
-    tag_b: Annotated[str | None, _version("b", "tag", "B at this tag.")] = None,
-    branch_a: Annotated[str | None, _version("a", "branch", "This branch of A.")] = None,
-    branch_b: Annotated[str | None, _version("b", "branch", "This branch of B.")] = None,
-    format: Annotated[SourceFormat | None, typer.Option("--format", help="Format of the files; default by extension.")] = None,
+    *,
+    options: Annotated[Given, CompareOptions],
 ) -> None:
     """Compare the rows of tables, versions of tables, or files. Exits with 4 on differences.
 
@@ -63,22 +38,7 @@ def compare(
 
     paimon-cli compare ./wh/shop.db/orders exported.csv --key id -s id,amount
     """
-    found = call.catalog().compare(
-        a,
-        b,
-        key=None if key is None else names(key),
-        columns=select,
-        where=where,
-        limit=limit,
-        format=format,
-        form=call.form,
-        snapshot_a=snapshot_a,
-        snapshot_b=snapshot_b,
-        tag_a=tag_a,
-        tag_b=tag_b,
-        branch_a=branch_a,
-        branch_b=branch_b,
-    )
+    found = call.catalog().compare(**options, form=call.form)
     call.show(Item("Comparison", None, found), "\n".join(_comparison_lines(found)))
     if not found.is_equal:
         raise typer.Exit(FINDINGS_EXIT_CODE)

@@ -48,8 +48,10 @@ def attach(parameters: Iterable[Any]) -> None:
 
 
 def _completer_of(parameter: Any) -> Completer | None:
-    is_argument = parameter.param_type_name == "argument"
-    return (OF_ARGUMENTS if is_argument else OF_OPTIONS).get(parameter.name)
+    if parameter.param_type_name == "argument":
+        return OF_ARGUMENTS.get(parameter.name)
+    flag = parameter.opts[-1].removeprefix("--").replace("-", "_")
+    return OF_OPTIONS.get(parameter.name) or OF_OPTIONS.get(flag)
 
 
 def _choices(completer: Completer, context: Any, incomplete: str) -> list[Choice]:

@@ -8,9 +8,10 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import AllowUnsafeCommit, SourceFormat, TableName
+from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
 from paimon_cli.cli.results import counted, note_gone, say, warn
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import SourceFormat
 from paimon_cli.requests.selections import split_pairs
 
 if TYPE_CHECKING:

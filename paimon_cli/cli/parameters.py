@@ -25,7 +25,6 @@ EngineName = Literal["auto", "spark", "local"]
 ConflictGranularity = Literal["off", "partition", "bucket", "range", "key"]
 WITHOUT_FILES = Literal["off", "partition", "bucket", "range"]
 """The granularities that read no data files."""
-SourceFormat = Literal["parquet", "csv", "json", "orc", "arrow"]
 
 TableName = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)

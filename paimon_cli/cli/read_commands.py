@@ -10,9 +10,10 @@ import typer
 from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, OutputFormat
-from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName, addressable
+from paimon_cli.cli.parameters import COMMON_PANEL, Given, SnapshotId, TableName
 from paimon_cli.cli.results import COUNT, counted, human_size, note_waiting, ran, warn
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.reading import ScanCall
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.export_job import ExportSummary
@@ -33,43 +34,8 @@ export = group("Export a table for readers of other formats.")
 def read(
     call: Call,
     table: TableName,
-    select: Annotated[
-        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to read, such as id,`last name`; default all.")
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("-w", "--where", metavar="SQL", help="Only rows that match, such as \"id > 7 AND name LIKE 'a%'\"."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="At most N rows.")
-    ] = None,
-    order_by: Annotated[
-        str | None,
-        typer.Option("--order-by", metavar="SQL", help='Sort order, such as "dep_delay DESC, id"; nulls come last.'),
-    ] = None,
-    snapshot: SnapshotId = None,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Read at this tag.")] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", metavar="TIME", help="Read at the newest snapshot made by this time (RFC 3339 or epoch millis)."),
-    ] = None,
-    incremental: Annotated[
-        str | None,
-        typer.Option(
-            "--incremental",
-            metavar="A..B",
-            help="Only the changes after A, up to and including B (ids, tags or times; default of B is the latest).",
-        ),
-    ] = None,
-    incremental_mode: Annotated[
-        Literal["auto", "delta", "changelog", "diff"],
-        typer.Option(
-            "--incremental-mode",
-            help="delta: the rows that were added; changelog: the changelog files; diff: the difference between A and B; "
-            "auto: diff between two tags, else changelog if the table writes one, else delta.",
-        ),
-    ] = "auto",
-    row_kind: Annotated[bool, typer.Option("--row-kind", help="Also show deleted keys, with the row kind of each row.")] = False,
+    *,
+    options: Annotated[Given, ScanCall],
     count: Annotated[bool, typer.Option("--count", help="Print only the number of rows.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which files and row groups would be read and which are skipped, and why.")
@@ -111,8 +77,6 @@ def read(
     """
     from paimon_cli.cli.row_output import print_rows
 
-    if incremental is not None and not (snapshot is None and tag is None and as_of is None):
-        raise UsageError("--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself")
     explain |= analyze
     if count + explain + (output_path is not None) + (output_file is not None) > 1:
         raise UsageError("choose one of --count, --explain, --output and --output-path")
@@ -120,22 +84,11 @@ def read(
         raise UsageError("--format, --file-size and --force need --output", "they apply only to output files")
     if output_path is None and call.names_spark:
         warn("only `read --output-path` runs on Spark; this read runs in this process")
-    if order_by is not None and (count or output_path is not None):
+    if "order_by" in options and (count or output_path is not None):
         flag = "--count" if count else "--output-path"
         raise UsageError(f"--order-by cannot be combined with {flag}", "it does not keep an order of rows", "use --output DIR/")
     opened = call.open(table)
-    scan = opened.scan(
-        select,
-        where,
-        snapshot=snapshot,
-        tag=tag,
-        as_of=as_of,
-        incremental=incremental,
-        incremental_mode=incremental_mode,
-        limit=limit,
-        order_by=order_by,
-        row_kind=row_kind,
-    )
+    scan = opened.scan(**options)
     if explain:
         call.show(Item("ScanAnalysis", opened.name, scan.analyze()) if analyze else Item("ScanPlan", opened.name, scan.explain()))
     elif count:

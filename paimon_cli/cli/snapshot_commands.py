@@ -8,9 +8,10 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing, OutputFormat
-from paimon_cli.cli.parameters import TableName, addressable
+from paimon_cli.cli.parameters import Given, TableName, addressable
 from paimon_cli.cli.results import counted, note
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.reading import ChangelogCall
 from paimon_cli.requests.selections import split_partitions
 
 if TYPE_CHECKING:
@@ -127,15 +128,8 @@ changelog = group("Row changes, snapshot by snapshot.")
 def read_changelog(
     call: Call,
     table: TableName,
-    begin: Annotated[int, typer.Option("--from", metavar="N", min=1, help="The first snapshot.")],
-    end: Annotated[int | None, typer.Option("--to", metavar="M", min=1, help="The last snapshot; default the latest.")] = None,
-    select: Annotated[
-        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to show, such as id,name; default all.")
-    ] = None,
-    where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only changes that match.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="At most N changes.")
-    ] = None,
+    *,
+    options: Annotated[Given, ChangelogCall],
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for further snapshots, up to --to or until it is interrupted.")
     ] = False,
@@ -154,11 +148,7 @@ def read_changelog(
     if follow and call.output is OutputFormat.JSON:
         raise UsageError("--follow with --output json", "the JSON document would never end", "use --output ndjson")
     opened = call.open(table)
-    changes: Changes | Scan
-    if follow:
-        changes = opened.follow_changelog(begin, end, columns=select, where=where, limit=limit)
-    else:
-        changes = opened.changelog(begin, end, columns=select, where=where, limit=limit)
+    changes: Changes | Scan = opened.follow_changelog(**options) if follow else opened.changelog(**options)
     print_rows(changes.rows, opened.name, call, at_once=follow)
 
 

@@ -12,9 +12,10 @@ import typer
 from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say, warn
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
+from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
     from paimon_cli.invariants.repair_steps import RepairPlan
@@ -35,15 +36,8 @@ def verify(
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table.", show_default=False)
     ] = None,
-    level: Annotated[
-        Literal["meta", "files", "full"],
-        typer.Option("--level", help="meta: metadata only; files: every file exists and can be opened; full: every row."),
-    ] = "files",
-    snapshot: SnapshotId = None,
-    all_snapshots: Annotated[bool, typer.Option("--all-snapshots", help="Check the files of every snapshot.")] = False,
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="CHECK,...", help="Only these checks or codes, see --list.")
-    ] = None,
+    *,
+    options: Annotated[Given, VerifyOptions],
     fail_on: Annotated[
         Literal["error", "warn"], typer.Option("--fail-on", help="The least severe finding that exits with 4.")
     ] = "error",
@@ -78,17 +72,14 @@ def verify(
         raise UsageError("no table was named", "verify needs a TABLE, or --list", "paimon-cli verify --help")
     if report is not None and report[0] not in ("junit", "sarif"):
         raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
-    if snapshot is not None and all_snapshots:
-        raise UsageError("--snapshot cannot be combined with --all-snapshots")
     from paimon_cli.invariants.violation import Violation
 
-    checks = _names(only or "")
     if foreign_read_safe:
-        if all_snapshots or checks or report is not None or level != "files":
+        if options.keys() - {"snapshot"} or report is not None:
             raise UsageError("--foreign-read-safe is a separate check", "it can be combined only with --snapshot")
-        _show_foreign_reads(call, table, snapshot)
+        _show_foreign_reads(call, table, options.get("snapshot"))
         return
-    found = call.open_damaged(table).verify(level, snapshot=snapshot, all_snapshots=all_snapshots, only=checks)
+    found = call.open_damaged(table).verify(**options)
     if report is not None:
         _write_report(found, table, *report)
     if call.is_for_people:
@@ -119,10 +110,6 @@ def _show_foreign_reads(call: Call, table: str, snapshot: int | None) -> None:
     call.show(Item("ForeignReadReport", opened.name, found), "\n".join(lines))
     if not found.is_safe:
         raise typer.Exit(FINDINGS_EXIT_CODE)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
@@ -234,21 +221,8 @@ def repair(
     table: TableName,
     apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan; by default it is only shown.")] = False,
     dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (default), also with --apply.")] = False,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            "--only",
-            metavar="KIND,...",
-            help="Only these: damaged-versions, chain, hints, dead-files, damaged-files (all rows), dv, "
-            "hash-index (all keys), file-index (all rows), stale-buckets, lost-commits.",
-        ),
-    ] = None,
-    older_than: Annotated[
-        str,
-        typer.Option(
-            "--older-than", metavar="DURATION", help="Ignore lost commits younger than this, whose writers may still be running."
-        ),
-    ] = "1 h",
+    *,
+    options: Annotated[Given, RepairOptions],
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> bool:
@@ -265,11 +239,11 @@ def repair(
 
     apply = apply and not dry_run
     opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)
-    planned = opened.plan_repair(only=_names(only or ""), older_than=older_than)
+    planned = opened.plan_repair(**options)
     plan = planned.plan
     if call.is_for_people:
         _show_plan(plan, table)
-        if not plan.steps and only is None:
+        if not plan.steps and "only" not in options:
             from paimon_cli.invariants.check import INVARIANTS
 
             by_name = ",".join(sorted({invariant.repair for invariant in INVARIANTS if invariant.repair}))

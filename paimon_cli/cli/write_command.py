@@ -10,10 +10,11 @@ import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, SourceFormat, TableName
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName
 from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import OnError
+from paimon_cli.requests.fields import SourceFormat
 from paimon_cli.requests.writing import WriteCall
 
 if TYPE_CHECKING:

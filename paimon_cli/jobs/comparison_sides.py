@@ -72,9 +72,9 @@ class TableSide:
         return self._schema.primary_keys
 
     def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
-        select = ",".join(quoted_name(field.name) for field in fields)
+        chosen = ",".join(quoted_name(field.name) for field in fields)
         own = self._schema.fields_of([field.name for field in fields])
-        for batch in plan_rows(self.table, replace(self.request, select=select, where=where)).rows():
+        for batch in plan_rows(self.table, replace(self.request, columns=chosen, where=where)).rows():
             columns = [_as_type(c, f.type, wanted.type) for c, f, wanted in zip(batch.columns, own, fields, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 

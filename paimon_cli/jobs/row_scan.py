@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from paimon_cli.read.scan_plan import ReadPlan, Split, plan_scan
 from paimon_cli.read.selection import RowOrder, Selection, parse_order, rows_in_order, selected
 from paimon_cli.read.split_reader import count_split, in_parts, read_in_parallel, read_split
 from paimon_cli.read.time_travel import travel
+from paimon_cli.requests.reading import ReadOptions
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 
 if TYPE_CHECKING:
@@ -56,22 +57,14 @@ class Increment:
     mode: str = AUTO
 
 
-@dataclass(frozen=True)
-class ReadRequest:
-    """What to read: column names as in `selected`, a SQL predicate, and at most one of snapshot, tag, time and increment.
+class ReadRequest(ReadOptions):
+    """What to read: the rows of a version, or the changes of an `increment`.
 
     `counts_waiting`: whether the plan of a changelog counts the records whose changes wait. Streams do not ask, for each batch.
     """
 
-    select: str | tuple[str, ...] | None = None
-    where: str | None = None
-    limit: int | None = None
-    snapshot: int | None = None
-    tag: str | None = None
-    as_of: str | None = None
-    keep_kinds: bool = False
+    _: KW_ONLY
     increment: Increment | None = None
-    order_by: str | None = None
     counts_waiting: bool = True
 
 
@@ -88,8 +81,8 @@ class RowScan:
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        """The columns of `rows`; with `keep_kinds` the row kind comes first."""
-        return (*((KIND_FIELD,) if self.request.keep_kinds else ()), *self.selection.fields)
+        """The columns of `rows`; with `row_kind` the row kind comes first."""
+        return (*((KIND_FIELD,) if self.request.row_kind else ()), *self.selection.fields)
 
     @property
     def waiting_text(self) -> str:
@@ -119,7 +112,7 @@ class RowScan:
         names = [field.name for field in self.fields]
         for batch in self.batches():
             columns = self.selection.of(batch)
-            if self.request.keep_kinds:
+            if self.request.row_kind:
                 columns = [pa.array(KIND_TEXTS).take(batch.column(VALUE_KIND)), *columns]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
@@ -145,7 +138,7 @@ class RowScan:
 
     def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
         with self.of_existing_snapshot():
-            yield from read_split(self.context, split, self.physical_columns, self.predicate, self.request.keep_kinds)
+            yield from read_split(self.context, split, self.physical_columns, self.predicate, self.request.row_kind)
 
     @contextmanager
     def of_existing_snapshot(self) -> Iterator[None]:
@@ -160,14 +153,14 @@ class RowScan:
 
     @property
     def physical_columns(self) -> tuple[str, ...]:
-        """The table columns to read; with `keep_kinds`, `_VALUE_KIND` comes last."""
+        """The table columns to read; with `row_kind`, `_VALUE_KIND` comes last."""
         ordered = self.order.columns if self.order is not None else ()
-        kinds = (VALUE_KIND,) if self.request.keep_kinds else ()
+        kinds = (VALUE_KIND,) if self.request.row_kind else ()
         return tuple(dict.fromkeys((*self.selection.columns, *ordered, *kinds)))
 
     def count(self) -> int:
         """The number of rows that `batches` would return, reading as little as possible."""
-        if self.request.keep_kinds:
+        if self.request.row_kind:
             return sum(batch.num_rows for batch in self.batches())
         count = 0
         for split in self.plan.splits:
@@ -190,7 +183,7 @@ class FollowedChanges:
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        return (KIND_FIELD, *selected(self.table.schema, self.request.select).fields)
+        return (KIND_FIELD, *selected(self.table.schema, self.request.columns).fields)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The changes, with row kinds as texts. Raises `NotFound` if snapshots expire before they are read."""
@@ -220,7 +213,7 @@ def plan_rows(table: TableContext, request: ReadRequest) -> RowScan:
     else:
         changes, mode = _range_and_mode(table, increment)
         context = increment_context(table, mode)
-    selection = selected(context.schema, request.select)
+    selection = selected(context.schema, request.columns)
     order = None if request.order_by is None else parse_order(request.order_by, context.schema)
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
     if increment is None:

@@ -21,23 +21,22 @@ from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, Manifest
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.pieces import PIECES
+from paimon_cli.requests.integrity import VerifyOptions
 
 MAX_PER_CODE = 1000
 LEVELS = (META, FILES, FULL)
 
 
-@dataclass(frozen=True)
-class VerifyRequest:
-    """What to check. `only`: names of checks or codes; empty for all.
+class VerifyRequest(VerifyOptions):
+    """What to check. `only`: names of checks or codes; None or empty for all."""
 
-    Without `snapshot_id`, checks the whole history and the files of the latest snapshot; with `all_snapshots`, those of
-    every snapshot.
-    """
-
-    level: str = META
-    snapshot_id: int | None = None
-    all_snapshots: bool = False
-    only: tuple[str, ...] = ()
+    def check(self) -> None:
+        """Raise `UsageError` for an unknown check or code, too."""
+        super().check()
+        for name in self.only or ():
+            if name not in CHECK_GROUPS and name not in BY_CODE:
+                hint = f"{did_you_mean(name, (*CHECK_GROUPS, *BY_CODE))}paimon-cli verify --list"
+                raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECK_GROUPS)}", hint)
 
     def wants(self, code: str) -> bool:
         return not self.only or code in self.only or BY_CODE[code].check in self.only
@@ -128,7 +127,7 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     gathered = _Gathered()
     _keep(report, _of_the_table(context, request))
     _keep(report, _of_the_history(context, request, report, gathered))
-    if request.snapshot_id is None:
+    if request.snapshot is None:
         _keep(report, _of_the_tags(context, request))
     if request.looks_inside() and gathered.newest is not None:
         _keep(report, hash_indexes.hashes_are_in_one_bucket(gathered.newest))
@@ -147,8 +146,8 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
 
 def run_without_schemas(table: TableContext, request: VerifyRequest) -> VerifyReport:
     """Check a table whose schemas cannot be read, without decoding what its manifests contain."""
-    if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
-        raise table.snapshots.missing(request.snapshot_id)
+    if request.snapshot is not None and request.snapshot not in table.snapshots.ids():
+        raise table.snapshots.missing(request.snapshot)
     report = VerifyReport(request.level, request=request)
     for find in check.WITHOUT_SCHEMAS:
         _keep(report, find(table))
@@ -187,7 +186,7 @@ def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
 
 
 def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:
-    if request.snapshot_id is not None:
+    if request.snapshot is not None:
         yield from snapshot_checks.schemas_are_readable(context)
         return
     for of_history in check.TABLE_CHECKS:
@@ -200,7 +199,7 @@ def _of_the_history(
     context: TableContext, request: VerifyRequest, report: VerifyReport, gathered: _Gathered
 ) -> Iterator[Violation]:
     """Walk the snapshots in order; a single requested snapshot is checked against the previous one."""
-    ids, wanted, stored = context.snapshots.ids(), request.snapshot_id, StoredFiles(context)
+    ids, wanted, stored = context.snapshots.ids(), request.snapshot, StoredFiles(context)
     if wanted is not None:
         if wanted not in ids:
             raise context.snapshots.missing(wanted)
@@ -301,7 +300,7 @@ def check_one_file(context: TableContext, rows: bool, task: VerifyTask) -> list[
 
 
 def _replayed(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> list[Violation]:
-    replays = list(changelog_checks.replays(context, request.snapshot_id))
+    replays = list(changelog_checks.replays(context, request.snapshot))
     if not replays:
         return []
     engine.prepare(Work.of(file for replay in replays for file in replay.files), progress)
@@ -313,11 +312,3 @@ def _replayed(context: TableContext, request: VerifyRequest, engine: Engine, pro
 def replay_one(context: TableContext, replay: changelog_checks.Replay) -> list[Violation]:
     """Check one replay of changelogs on an engine."""
     return list(changelog_checks.check_replay(context, replay))
-
-
-def check_request(request: VerifyRequest) -> None:
-    """Raise `UsageError` for an unknown check or code."""
-    for name in request.only:
-        if name not in CHECK_GROUPS and name not in BY_CODE:
-            hint = f"{did_you_mean(name, (*CHECK_GROUPS, *BY_CODE))}paimon-cli verify --list"
-            raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECK_GROUPS)}", hint)

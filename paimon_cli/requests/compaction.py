@@ -128,7 +128,7 @@ class Patterns(Parsed[Sequence[str | re.Pattern[str]] | None, tuple[re.Pattern[s
 
     def parse(self, given: Sequence[str | re.Pattern[str]] | None) -> tuple[re.Pattern[str], ...] | None:
         patterns = []
-        for text in given or ():
+        for text in () if given is None else given:
             try:
                 patterns.append(re.compile(text))
             except re.error as error:

@@ -35,6 +35,7 @@ else:
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
+SourceFormat = Literal["parquet", "csv", "json", "orc", "arrow"]
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ class Names(Parsed[str | Sequence[str] | None, tuple[str, ...] | None]):
     metavar, unit = "COLUMNS", "names in a list, or in a text separated by commas"
 
     def parse(self, given: str | Sequence[str] | None) -> tuple[str, ...]:
-        names = given.split(",") if isinstance(given, str) else given or ()
-        return tuple(name.strip() for name in names if name.strip())
+        if isinstance(given, str):
+            return tuple(name.strip() for name in given.split(",") if name.strip())
+        return tuple(() if given is None else given)
 
 
 class Texts(Parsed[str | Sequence[str] | None, tuple[str, ...] | None]):
@@ -136,7 +138,7 @@ class Texts(Parsed[str | Sequence[str] | None, tuple[str, ...] | None]):
     written, unit = list[str] | None, "one, or a list"
 
     def parse(self, given: str | Sequence[str] | None) -> tuple[str, ...]:
-        return (given,) if isinstance(given, str) else tuple(given or ())
+        return (given,) if isinstance(given, str) else tuple(() if given is None else given)
 
 
 class Partitions(
@@ -303,3 +305,9 @@ def check_positive(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise UsageError(f"{flag(name)} {number}", "the minimum is 1")
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise `UsageError` if the limit is not a number of rows."""
+    if limit is not None and not 0 <= limit < 1 << 63:
+        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative" if limit < 0 else "the maximum is 2^63 - 1")

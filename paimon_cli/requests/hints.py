@@ -25,18 +25,11 @@ class _Other(metaclass=_Stand):
     """Stands for a class that only type checkers import; every value that is not plain has this type."""
 
 
-class _Declared:
-    """Stands for `Unpack`: the `TypedDict` itself."""
-
-    def __class_getitem__(cls, keywords: Any) -> Any:
-        return keywords
-
-
 class _Names(dict[str, Any]):
     """The names that annotations of a module can use."""
 
     def __init__(self, module: str) -> None:
-        super().__init__({**vars(builtins), **vars(sys.modules[module]), "Unpack": _Declared})
+        super().__init__({**vars(builtins), **vars(sys.modules[module])})
 
     def __missing__(self, name: str) -> type[_Other]:
         return type(name, (_Other,), {})

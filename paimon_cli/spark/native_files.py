@@ -89,7 +89,7 @@ def _can_be_native(scan: RowScan) -> bool:
     """Whether Spark can compute the columns and the condition of the scan, and access its files."""
     if isinstance(scan.context.storage, ScratchStorage):
         return False
-    plain = not scan.request.keep_kinds and not any(value.path for value in scan.selection.values)
+    plain = not scan.request.row_kind and not any(value.path for value in scan.selection.values)
     return plain and (scan.predicate is None or spark_condition(scan.predicate.condition) is not None)
 
 

@@ -40,6 +40,7 @@ from paimon_cli.jobs.spark.submit import check_running, classic_context, send_pa
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.read.scan_plan import Split
+from paimon_cli.requests.reading import IncrementMode
 from paimon_cli.spark.native_files import NativeFile, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
 from paimon_cli.storage.whole_file import ScratchStorage
@@ -83,7 +84,7 @@ def read(
     tag: str | None = None,
     as_of: str | int | datetime | None = None,
     incremental: str | None = None,
-    incremental_mode: str = "auto",
+    incremental_mode: IncrementMode = "auto",
     limit: int | None = None,
     row_kind: bool = False,
     options: Mapping[str, str] | None = None,

@@ -207,7 +207,7 @@ def test_merge_disorder_is_reported_while_it_matters(context: TableContext) -> N
     late = replace(data_file("late", low=5, high=6), min_sequence_number=15, max_sequence_number=16)
     store(context, late)
     forge(context, 3, [entry(A), entry(B)], [entry(late)])
-    request = VerifyRequest(META)
+    request = VerifyRequest("meta")
 
     def codes_of(table: TableContext) -> list[str]:
         return [v.code for v in run_verify(table, request, LocalEngine(), NoProgress()).violations]

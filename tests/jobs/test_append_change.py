@@ -511,7 +511,7 @@ def test_bloom_filters_rule_out_files_for_reads_and_deletes(tmp_path: Path, kind
 def test_a_limit_ends_the_reading_early(tmp_path: Path) -> None:
     context = made(tmp_path, "unaware")
     first, *others = [tmp_path / "t" / name for name in sorted(live_files(context)) if "dt=a" in name]
-    scan = plan_rows(TableContext(TablePlace(context.url, "t"), context.storage), ReadRequest(select="id", limit=3))
+    scan = plan_rows(TableContext(TablePlace(context.url, "t"), context.storage), ReadRequest(columns="id", limit=3))
     ordered = [file.file_name for split in scan.plan.splits for file in split.files]
     for path in (first, *others):
         if path.name != ordered[0]:

@@ -357,10 +357,10 @@ def test_merge_on_read_shows_what_a_compaction_would(options: dict[str, str], ro
         for _ in range(draw.randrange(1, 3)):
             ops = draw.choices(kinds, k=draw.randrange(1, 9))
             write(context, [row(draw.randrange(9), number, draw.choice("ab"), draw.choice([None, "x"]), op) for op in ops])
-        before = read(merging), read(merging, where="id >= 4 and dt = 'a'"), read(merging, where="n = 2", select="id")
+        before = read(merging), read(merging, where="id >= 4 and dt = 'a'"), read(merging, where="n = 2", columns="id")
         files = data_files(context)
         compact(context)
-        after = read(context), read(context, where="id >= 4 and dt = 'a'"), read(context, where="n = 2", select="id")
+        after = read(context), read(context, where="id >= 4 and dt = 'a'"), read(context, where="n = 2", columns="id")
         assert before == after and read(merging) == read(context)
         assert files <= data_files(context), "the read left nothing behind"
 
@@ -424,7 +424,7 @@ def test_the_number_of_buckets_can_be_fixed_once_nothing_waits(tmp_path: Path) -
 
 def changes(context: TableContext, first: int, last: int) -> list[tuple[str, int, int | None]]:
     table = open_table(locate_table(context.url))
-    found = FollowedChanges(table, ReadRequest(keep_kinds=True), first, last).rows()
+    found = FollowedChanges(table, ReadRequest(row_kind=True), first, last).rows()
     return [
         tuple(change)
         for batch in found

@@ -133,11 +133,11 @@ def test_changes_are_followed_until_the_last_snapshot(tmp_path: Path, monkeypatc
 
     opened = open_table(locate_table(context.url))
     monkeypatch.setattr(type(opened.clock), "sleep", lambda self, seconds: wait(seconds))
-    followed = FollowedChanges(opened, ReadRequest(select="k,v", keep_kinds=True), 1, 3, 0.5)
+    followed = FollowedChanges(opened, ReadRequest(columns="k,v", row_kind=True), 1, 3, 0.5)
     assert [field.name for field in followed.fields] == ["rowkind", "k", "v"]
     found = [tuple(r.values()) for batch in followed.rows() for r in batch.to_pylist()]
     assert found == [("+I", 0, "0"), ("+I", 1, "0.5"), ("+I", 2, "0.5")]
-    limited = FollowedChanges(opened, ReadRequest(keep_kinds=True, limit=4), 1)
+    limited = FollowedChanges(opened, ReadRequest(row_kind=True, limit=4), 1)
     assert sum(batch.num_rows for batch in limited.rows()) == 4
 
 

@@ -7,8 +7,10 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
+from datetime import datetime
 from typing import Any
 
+import pandas as pd
 import pytest
 import typer
 
@@ -17,12 +19,24 @@ from paimon_cli.api.staging import Stage
 from paimon_cli.cli.app import app
 from paimon_cli.errors import UsageError, in_python
 from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.verify_job import VerifyRequest
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
+from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.fields import Declared, Request, declared
+from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
+from paimon_cli.requests.reading import ChangelogCall, ScanCall
 from paimon_cli.requests.writing import DeleteCall, Identity, StageCommitOptions, StageWatchOptions, UpdateCall, WriteCall
 
 OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
+    "read": (
+        (ScanCall,),
+        {"count", "explain", "analyze", "output_file", "file_format", "file_size", "force", "output_path"},
+    ),
+    "changelog read": ((ChangelogCall,), {"follow"}),
+    "compare": ((CompareOptions,), set()),
+    "verify": ((VerifyOptions,), {"fail_on", "report", "foreign_read_safe", "list_codes"}),
+    "repair": ((RepairOptions,), {"apply", "dry_run"}),
     "compact": ((CompactTables, ServiceOptions), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
     "write": ((WriteCall,), {"sources", "source_format", "from_table", "snapshot", "tag", "as_of"}),
     "update": ((UpdateCall,), set()),
@@ -111,8 +125,37 @@ def test_what_is_given_is_parsed_once() -> None:
     asked = CompactOptions(max_bytes="10 kb", order_by="a, b", partition={"dt": 1})
     assert (asked.max_bytes, asked.order_by, asked.partition) == (10_240, ("a", "b"), ({"dt": "1"},))
     assert CompactOptions(idle_time="1 min").idle_time == 60_000
+    assert CompactOptions(order_by=pd.Index(["a", "b"])).order_by == ("a", "b")
+    assert CompareOptions("t", "u", key=[" a,b"]).key == (" a,b",)
+    assert CompareOptions("t", "u", key="").key == () and CompareOptions("t", "u").key is None
+    read = ScanCall(pd.Index(["a"]), "a > 1", as_of=datetime(2026, 11, 1), limit=3)
+    assert (read.columns, read.as_of, read.limit) == (("a",), "2026-11-01T00:00:00", 3)
     assert replace(asked, max_buckets=3).max_bytes == 10_240
     assert CompactRequest.of(asked, turn_bytes=5) == CompactRequest(**vars(asked), turn_bytes=5)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "message"),
+    [
+        (ScanCall, {"limit": -1}, "--limit -1"),
+        (CompareOptions, {"here": "t", "there": "o.csv", "limit": -1}, "--limit -1"),
+        (CompareOptions, {"here": "t", "there": "u", "snapshot_b": 1, "tag_b": "n"}, "a snapshot and a tag are given for u"),
+        (CompareOptions, {"here": "t", "there": "o", "format": "xml"}, "--format xml: choose one of parquet, csv"),
+        (ScanCall, {"snapshot": 0}, "--snapshot 0: the minimum is 1"),
+        (ScanCall, {"incremental_mode": "x"}, "--incremental-mode x: choose one of auto, delta, changelog, diff"),
+        (ScanCall, {"incremental": "1..2", "tag": "t"}, "--incremental cannot be combined"),
+        (ChangelogCall, {"begin": 0}, "--begin 0: the minimum is 1"),
+        (ChangelogCall, {"begin": 3, "end": 2}, "snapshot 3 is after snapshot 2"),
+        (VerifyOptions, {"level": "deep"}, "--level deep: choose one of meta, files, full"),
+        (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
+        (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
+        (RepairOptions, {"older_than": "soon"}, "cannot parse the duration 'soon'"),
+    ],
+)
+def test_other_requests_that_cannot_be_are_refused(call: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        call(**given)
+    assert refused.value.message.startswith(message)
 
 
 @pytest.mark.parametrize(

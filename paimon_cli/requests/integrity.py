@@ -1,0 +1,55 @@
+"""The options of `verify` and `repair`."""
+
+from dataclasses import KW_ONLY
+from typing import Annotated, Literal
+
+from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import parse_duration
+from paimon_cli.requests.fields import Names, Option, Parsed, Request
+
+
+class VerifyOptions(Request):
+    """What to check. Without a snapshot, that is the whole history, and the files of the latest snapshot."""
+
+    level: Annotated[
+        Literal["meta", "files", "full"],
+        Option("meta: metadata only; files: every file exists and can be opened; full: every row."),
+    ] = "files"
+    _: KW_ONLY
+    snapshot: Annotated[
+        int | None,
+        Option("Snapshot to use; default the latest.", metavar="ID", min=1, library="Check only the snapshot with this id"),
+    ] = None
+    all_snapshots: Annotated[bool, Option("Check the files of every snapshot.")] = False
+    only: Annotated[
+        Names, Option("Only these checks or codes, see --list.", metavar="CHECK,...", library="Only these checks or codes")
+    ] = Names()
+
+    def check(self) -> None:
+        super().check()
+        if self.snapshot is not None and self.all_snapshots:
+            raise UsageError("--snapshot cannot be combined with --all-snapshots")
+
+
+class Age(Parsed[str | int, int]):
+    """A least age in milliseconds."""
+
+    metavar, unit = "DURATION", "a time such as `10 min`, or milliseconds"
+
+    def parse(self, given: str | int) -> int:
+        return parse_duration(given) if isinstance(given, str) else given
+
+
+class RepairOptions(Request):
+    """What to repair."""
+
+    _: KW_ONLY
+    only: Annotated[
+        Names,
+        Option(
+            "Only these: damaged-versions, chain, hints, dead-files, damaged-files (all rows), dv, "
+            "hash-index (all keys), file-index (all rows), stale-buckets, lost-commits.",
+            metavar="KIND,...",
+        ),
+    ] = Names()
+    older_than: Annotated[Age, Option("Ignore lost commits younger than this, whose writers may still be running.")] = Age("1 h")
