@@ -328,6 +328,7 @@ def branches_are_readable(context: TableContext) -> Iterator[Violation]:
 
 def _broken_in_branch(context: TableContext, name: str) -> Iterator[Violation]:
     branch = context.at_branch(name)
+    yield from hints_are_not_ahead(branch)
     snapshots = [branch.snapshots.find(number) for number in branch.snapshots.ids()]
     newest = next((snapshot for snapshot in reversed(snapshots) if snapshot is not None), None)
     branch.tags.all()

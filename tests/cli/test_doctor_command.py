@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings import bucket_rules
@@ -272,3 +273,33 @@ def test_what_is_not_supported_is_not_called_damaged(run: Run, tmp_path: Path) -
     (row,) = json.loads(run("health", context.url, "-o", "json", code=4).out)["items"]
     (finding,) = row["findings"]
     assert "not supported" in finding["message"] and finding["command"] == ""
+
+
+def test_a_lost_snapshot_of_a_branch_is_found_from_the_table(run: Run, tmp_path: Path) -> None:
+    context = made(tmp_path)
+    table = Table.open(context.url)
+    table.branches.create("side")
+    for number in range(2):
+        tables.write(context.at_branch("side"), [{"k": number, "v": "x"}])
+    newest = context.seen_from("side").snapshots.latest_id()
+    assert newest is not None and findings(TableContext.open(context.url)) == {}
+    Path(context.layout.of_branch("side").snapshot(newest)).unlink()
+    found = findings(TableContext.open(context.url))["PD021"]
+    assert found.subject == "branch side" and found.message == f"LATEST says {newest}, but the newest snapshot is {newest - 1}"
+    _, *words = shlex.split(found.command)
+    (row,) = json.loads(run(*words, "-o", "json", code=4).out)["items"]
+    assert [each["code"] for each in row["findings"]] == ["PD021"]
+    assert "PV053" in run("verify", context.url, code=4).out
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "cut"])
+def test_the_schema_of_an_earlier_snapshot_is_missed(tmp_path: Path, lost: bool) -> None:
+    context = made(tmp_path)
+    Table.open(context.url).alter.add_column("n INT")
+    Table.open(context.url).compact()
+    tables.write(TableContext.open(context.url), [{"k": 7, "v": "y", "n": 1}])
+    Table.open(context.url).compact()
+    assert findings(TableContext.open(context.url)) == {}
+    path = Path(context.layout.schema(0))
+    path.unlink() if lost else path.write_text("{")
+    assert findings(TableContext.open(context.url))["PD030"].command == "paimon-cli verify T --all-snapshots"

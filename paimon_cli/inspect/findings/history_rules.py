@@ -136,6 +136,17 @@ def changelogs_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     yield from ()
 
 
+@rule(Topic.HISTORY)
+def schemas_of_recent_snapshots_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
+    """The schemas by which time travel reads the recent snapshots."""
+    for schema_id in sorted({snapshot.schema_id for snapshot in table.recent}):
+        try:
+            table.context.schemas.named(schema_id)
+        except DamagedFile as damage:
+            table.note_damage(damage)
+    yield from ()
+
+
 @rule(Topic.BUCKETS)
 def schemas_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     """The schemas that the latest snapshot and its files name; with another one, readers would take their columns for others.
@@ -151,26 +162,29 @@ def schemas_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
     yield from ()
 
 
-@rule(Topic.HISTORY)
+@rule(Topic.HISTORY, "PD021")
 def branches_can_be_read(table: ExaminedTable) -> Iterator[Finding]:
-    """The newest schema and snapshot, and the tags, of each branch. A branch itself has none."""
+    """The newest schema and snapshot, the tags and the hints of each branch. A branch itself has none."""
     context = table.context
     if context.branch != MAIN_BRANCH:
         return
 
-    def look(name: str) -> list[DamagedFile]:
-        damage = list[DamagedFile]()
+    def look(name: str) -> tuple[list[DamagedFile], list[Finding]]:
+        damage, branch = list[DamagedFile](), context.seen_from(name)
         try:
-            if context.branches.newest(name) is not None:
-                TagHistory(context.storage, context.layout.of_branch(name)).all(on_damage=damage.append)
+            if context.branches.newest(name) is None:
+                return damage, []
+            TagHistory(context.storage, branch.layout).all(on_damage=damage.append)
         except DamagedFile as error:
             damage.append(error)
-        return damage
+        command = f"paimon-cli health {branch.layout.argument}"
+        ahead = [f"{violation.path.rpartition('/')[2]} {violation.message}" for violation in hints_are_not_ahead(branch)]
+        return damage, [Finding("PD021", ERROR, f"branch {name}", message, command) for message in ahead]
 
-    for damage in in_parallel(look, context.branches.directories(), context.read_threads):
+    for damage, found in in_parallel(look, context.branches.directories(), context.read_threads):
         for error in damage:
             table.note_damage(error)
-    yield from ()
+        yield from found
 
 
 @rule(Topic.HISTORY, "PD016")
