@@ -94,8 +94,8 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
 
 
 def publish_again(context: TableContext, number: int, content: bytes) -> bool:
-    """Put a snapshot of this history in its place again, whose number nobody else should have taken meanwhile: one that was
-    removed, that only a tag holds, or that a branch brings. Returns false if another commit has its number.
+    """Put a snapshot of this history in its place again: one that was removed, that only a tag holds, or that a branch brings.
+    Returns false if another commit has taken its number meanwhile.
 
     Raises `CommitUnknown` if the storage does not say whether it is there. To repeat the put is safe, because the caller is
     the one who has removed it, and would remove it again if it had to.
