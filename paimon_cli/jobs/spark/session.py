@@ -161,7 +161,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
     try:
         java = find_java(os.environ)
         confs = spark_confs(request, directory.path, archive_options(java, user_cache(os.environ), request.verbose))
-        with _environment(_spark_environment(request, java)):
+        with _environment(environment_of(request, java)):
             context = _spark_context(request, confs, jvm_log)
         context._accumulatorServer.handle_error = _log_broken_connection  # type: ignore[method-assign]
         send_to_executors(context)
@@ -227,7 +227,7 @@ def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Pat
     return SparkContext(conf=SparkConf().setAll(list(confs.items())))
 
 
-def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
+def environment_of(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
     """The environment variables that Spark reads while it starts."""
     values = {"JAVA_HOME": str(java.home)}
     python = request.confs.get(WORKERS_PYTHON)
