@@ -16,7 +16,7 @@ from paimon_cli.requests.fields import check_choice
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
-VERSION, TIME = "versionasof", "timestampasof"
+AT_VERSION, AT_TIME = "versionasof", "timestampasof"
 """How Spark's users name a version in other formats: a snapshot or a tag; a point in time."""
 TRAVEL_OPTIONS = ("snapshot", "tag", "as_of", "incremental")
 SCAN_OPTIONS = ("columns", "where", *TRAVEL_OPTIONS, "incremental_mode", "row_kind")
@@ -50,8 +50,8 @@ OF_OTHER_FORMATS = {
     "txnversion": "the options commit_user and commit_id",
 }
 """What to use instead of options of other table formats and sources, by key in lower case."""
-_KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, VERSION, TIME}
-_SHOWN = {"maxrowspertrigger": "maxRowsPerTrigger", VERSION: "versionAsOf", TIME: "timestampAsOf"}
+_KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, AT_VERSION, AT_TIME}
+_SHOWN = {"maxrowspertrigger": "maxRowsPerTrigger", AT_VERSION: "versionAsOf", AT_TIME: "timestampAsOf"}
 """Spelling of the options that are not in snake case."""
 _WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
 
@@ -149,11 +149,11 @@ class SourceOptions:
 
 def _with_our_names(values: dict[str, str]) -> dict[str, str]:
     """The options, with `versionAsOf` and `timestampAsOf` as `snapshot`, `tag` or `as_of`. Raises `UsageError` for both forms."""
-    for theirs in (VERSION, TIME):
+    for theirs in (AT_VERSION, AT_TIME):
         if theirs not in values:
             continue
         value = values.pop(theirs)
-        ours = "as_of" if theirs == TIME else "snapshot" if value.isdecimal() and value.isascii() else "tag"
+        ours = "as_of" if theirs == AT_TIME else "snapshot" if value.isdecimal() and value.isascii() else "tag"
         if ours in values:
             raise UsageError(f"options {_SHOWN[theirs]} and {ours} are given", "they mean the same", "give one of them")
         values[ours] = value

@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 
 from paimon_cli import Table
 from paimon_cli.spark.source_options import (
+    AT_TIME,
+    AT_VERSION,
     OPTIONS_OF_SPARK,
     SCAN_OPTIONS,
     STREAM_OPTIONS,
     TABLE_OPTIONS,
-    TIME,
-    VERSION,
     WRITE_OPTIONS,
 )
 from tests.tables import make_table
@@ -79,6 +79,6 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
 def test_the_page_names_all_options_of_the_data_source() -> None:
     table = PAGE[PAGE.index("| options | taken by |") : PAGE.index("In SQL, tables are temporary views")]
     names = {name.lower() for name in re.findall(r"`(\w+)`", table)}
-    known = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, *OPTIONS_OF_SPARK, VERSION, TIME}
+    known = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, *OPTIONS_OF_SPARK, AT_VERSION, AT_TIME}
     assert known <= names
     assert names - known <= {"load", "save", "start", "fail", "skip", "refuse", "metastore", "uri"}
