@@ -66,6 +66,7 @@ CUTS_NOTHING = {
         "datatypes/arrow_types": "NESTED_ID_BASE",
         "datatypes/data_type": "MAX_LENGTH",
         "datatypes/key_order": "_MAX_COLUMNS _MAX_LENGTH",
+        "processor": "_OF_ONE_CORE",
         "ingest/source_files": "MAX_DEFLATE_RATIO MIN_ARCHIVE_ROWS",
         "jobs/iceberg_metadata": "FILE_PATH_ID FIRST_PARTITION_FIELD POSITION_ID",
         "jobs/spark/submit": "entry.external_attr",
@@ -160,6 +161,7 @@ CUTS_NOTHING = {
         "storage/ranged_file": "_FETCH_THREADS",
     },
     "memory, estimates and defaults of what is simulated": {
+        "datatypes/key_order": "MEASURED_ROWS ROWS_PER_RUN",
         "inspect/findings/history_rules": "MANY_CHANGELOGS MERGED_BY_DEFAULT",
         "bucket/hash_index": "_DENSE_RATIO _LINEAR_STEPS",
         "history/manifest_cache": "_ENTRY_BYTES",
