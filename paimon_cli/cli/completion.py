@@ -284,7 +284,7 @@ OF_ARGUMENTS: dict[str, Completer] = {
 }
 """Completers by the name of the parameter, which has the same meaning in every command."""
 OF_OPTIONS: dict[str, Completer] = {
-    **dict.fromkeys(("snapshot", "read_snapshot", "begin", "end", "if_snapshot"), _snapshots),
+    **dict.fromkeys(("snapshot", "read_snapshot", "begin", "end", "first", "last", "if_snapshot"), _snapshots),
     "to": _snapshots_and_tags,
     "tag": _tags,
     "branch": _branches,
