@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import typer
 
+import paimon_cli.spark
 from paimon_cli import Catalog, Table
 from paimon_cli.api.definition import Alter
 from paimon_cli.api.staging import Stage
@@ -39,6 +40,7 @@ from paimon_cli.requests.versions import (
     TagPlace,
 )
 from paimon_cli.requests.writing import DeleteCall, Identity, StageCommitOptions, StageWatchOptions, UpdateCall, WriteCall
+from paimon_cli.spark.reading import FrameCall
 
 OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "read": (
@@ -101,7 +103,7 @@ def methods() -> list[Any]:
         for method, member in inspect.getmembers(described, callable):
             if hasattr(member, "takes"):
                 found.append(pytest.param(member, id=f"{name}.{method}"))
-    return found
+    return [*found, pytest.param(paimon_cli.spark.read, id="spark.read"), pytest.param(paimon_cli.spark.write, id="spark.write")]
 
 
 @pytest.mark.parametrize("words", OF_COMMANDS)
@@ -122,9 +124,8 @@ def test_a_command_has_the_options_of_its_requests(words: str) -> None:
 def test_a_method_has_the_keywords_of_its_request(method: Callable[..., Any]) -> None:
     request: Any = method.takes  # type: ignore[attr-defined]
     parameters = inspect.signature(method).parameters
-    assert inspect.ismethod(method) or next(iter(parameters)) == "self"
-    assert set(parameters) - {"self"} == {one.name for one in declared(request)}
-    given = {name: one.default for name, one in parameters.items() if name != "self"}
+    leading = 2 if inspect.unwrap(method).__module__.startswith("paimon_cli.spark.") else 0 if inspect.ismethod(method) else 1
+    given = {name: one.default for name, one in list(parameters.items())[leading:]}
     assert given == {one.name: one.default_or(inspect.Parameter.empty) for one in declared(request)}
     text = inspect.getdoc(method) or ""
     for name, one in options(request).items():
@@ -170,6 +171,7 @@ def test_what_is_given_is_parsed_once() -> None:
         (VerifyOptions, {"level": "deep"}, "--level deep: choose one of meta, files, full"),
         (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
         (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
+        (FrameCall, {"order_by": "id"}, "--order-by of a DataFrame"),
         (ColumnPlace, {"first": True, "after": "a"}, "--first contradicts --after"),
         (ColumnOptions, {"default": "a", "drop_default": True}, "--default contradicts --drop-default"),
         (TagOptions, {"name": "t", "snapshot": 0}, "--snapshot 0: the minimum is 1"),
