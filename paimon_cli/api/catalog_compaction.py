@@ -19,11 +19,11 @@ from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTab
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.engine import Engine
-    from paimon_cli.metastore.metastore import Metastore, OnDamage
 
 
 COMPACTION = "compaction"

@@ -28,11 +28,11 @@ from paimon_cli.bucket.orc_file import OrcProcess
 from paimon_cli.cli.terminal import paged
 from paimon_cli.jobs.service_metrics import listening
 from paimon_cli.jobs.spark.java_runtime import probe_java
+from tests.catalog.metastore.hostile_servers import answering
 from tests.cli.calling import Run
 from tests.cli.planted_secrets import Place, Planted, secrets_of, shown_forms
 from tests.hostile.false_fields import CHANGING, READING
 from tests.invariants.damaged_tables import keyed_table
-from tests.metastore.hostile_servers import answering
 from tests.storage.test_redaction import ADDRESSES, PASSWORDS, assert_hidden
 
 KEYS = ("header.Cookie", "header.Authorization", "jdbc.password", "s3.secret-key", "token")
