@@ -16,12 +16,12 @@ from paimon_cli.commit.deduplication import commits_in
 from paimon_cli.errors import CommitUnknown, NotFound, PartialSuccess, Refused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs import stage_job, stage_watch
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.process import Terminated
-from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
-from paimon_cli.jobs.stage_job import StageFile, check_stage, stage_write
-from paimon_cli.jobs.stage_watch import CheckpointDone, LandingArea, StageWatch
+from paimon_cli.jobs.staging import stage_job, stage_watch
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
+from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_write
+from paimon_cli.jobs.staging.stage_watch import CheckpointDone, LandingArea, StageWatch
 from paimon_cli.jobs.write_request import WriteRequest
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import Killed, Mortal
