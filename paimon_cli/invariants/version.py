@@ -35,7 +35,7 @@ class FileFacts(NamedTuple):
         """How the other facts differ: `rows 7 instead of 6, another least key`."""
         named = ((name.replace("_", " "), mine, its) for name, mine, its in zip(self._fields, self, other, strict=True))
         return ", ".join(
-            f"another {name}" if isinstance(mine, bytes) else f"{name} {its} instead of {mine}"
+            f"another {name}" if isinstance(mine, bytes) or isinstance(its, bytes) else f"{name} {its} instead of {mine}"
             for name, mine, its in named
             if mine != its
         )

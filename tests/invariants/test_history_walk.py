@@ -69,7 +69,7 @@ def test_a_merged_manifest_with_a_lie(tmp_path: Path) -> None:
         ({"file_size": 77}, "size 77 instead of"),
         ({"min_key": b"\0" * 12}, "another least key"),
         ({"max_key": b"\0" * 12}, "another greatest key"),
-        ({"min_sequence_number": 1}, "least sequence number 1 instead of"),
+        ({"min_sequence_number": 7, "max_sequence_number": 7}, "least sequence number 7 instead of"),
         ({"max_sequence_number": 777}, "greatest sequence number 777 instead of"),
         ({"schema_id": 7}, "schema 7 instead of 0"),
         ({"delete_row_count": 1}, "retractions 1 instead of 0"),
