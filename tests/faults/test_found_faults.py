@@ -72,4 +72,6 @@ def test_a_new_schema_whose_answer_is_lost_in_an_outage(tmp_path: Path) -> None:
 
 def test_a_staged_commit_that_was_stored_but_reported_as_failed(tmp_path: Path) -> None:
     """Its data files were deleted, and the file that names them stayed."""
-    assert not failures_of("stage-and-commit", tmp_path, ("overwrite", "/staged/", Kind.FAIL_AFTER, ""))
+    for answer in ("exists", "unknown", "nothing"):
+        (tmp_path / answer).mkdir()
+        assert not failures_of("stage-and-commit", tmp_path / answer, ("put_if_absent", "/staged/", Kind.LOST_ANSWER, answer))

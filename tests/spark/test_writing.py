@@ -121,7 +121,7 @@ def test_bad_rows_fail_the_write_and_leave_no_files(session: SparkSession, tmp_p
     with pytest.raises(BadInput, match="the table has no column 'm'"):
         spark.write(rows.withColumnRenamed("n", "m"), table.url)
     with pytest.raises(UsageError):
-        spark.write(rows, table.url, op="merge")
+        spark.write(rows, table.url, op="merge")  # type: ignore[arg-type]
     with pytest.raises(NotSupported, match=r"on_error='bad.csv' for a DataFrame: its rows cannot be read again"):
         spark.write(rows, table.url, on_error="bad.csv")
     assert table.snapshots() == []

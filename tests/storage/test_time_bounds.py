@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, TookTooLong, UsageError
 from paimon_cli.lab.simulation.actor import IN_TURN
-from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.threads import DaemonThreads, cached_property, concurrency, in_parallel, running_by, thread_pool

@@ -22,7 +22,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.finding import LISTING, Code
 from paimon_cli.inspect.findings.runner import RULES
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.service_turn import NO_UPKEEP, look
+from paimon_cli.jobs.service.service_turn import NO_UPKEEP, look
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from tests.cli.calling import Answer
 from tests.inspect.findings.odd_tables import BUILDERS, seven_runs_over_five
