@@ -51,7 +51,7 @@ FOOTER = (
     ("help COMMAND", "the options of a command, with examples"),
     ("--help --all", "all commands"),
 )
-HELP, WHOLE = "help", "--all"
+HELP, ALL_COMMANDS = "help", "--all"
 SHOWS_ALL = "paimon-cli.all"
 """Key in the `meta` of the outermost context: whether its help shows all commands."""
 
