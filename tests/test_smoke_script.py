@@ -32,6 +32,7 @@ def test_each_step_gives_what_it_must(tmp_path: Path) -> None:
         assert f"\nok: {checked}" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("broken", "found"),
     [

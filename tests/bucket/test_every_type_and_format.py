@@ -103,6 +103,7 @@ def _nested(kinds: list[str], depth: int) -> tuple[str, Any]:
     return text, value
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("kinds", [["ARRAY"], ["MAP"], ["ROW"], ["INT MAP"], ["INT MAP", "ARRAY", "ROW"]], ids="-".join)
 def test_the_greatest_depth_is_read_back(kinds: list[str], file_format: str, tmp_path: Path) -> None:

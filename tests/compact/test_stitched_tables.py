@@ -84,6 +84,7 @@ def groups(context: TableContext) -> list[int]:
     return [footer.row_group(group).num_rows for footer in found for group in range(footer.num_row_groups)]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("bucket", [-1, 1])
 @pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "none"])
 def test_metadata_is_that_of_a_file_with_the_same_rows(

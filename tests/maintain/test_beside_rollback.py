@@ -15,6 +15,7 @@ from paimon_cli.errors import CommitUnknown, Conflict, NotFound
 from paimon_cli.invariants.violation import ERROR
 from tests.nightly import first
 from tests.rivals import Busy, copies, on_storage
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 
 KINDS: dict[str, dict[str, Any]] = {
     "fixed buckets": {"bucket": 1},
@@ -134,7 +135,7 @@ def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
         assert len(table.snapshots()) == 1
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(7)
 @pytest.mark.parametrize("kind", ["fixed buckets", "vectors"])
 @pytest.mark.parametrize("rival", [expire, write, compact, compact_and_expire])
 def test_a_rollback_beside_other_jobs(tmp_path: Path, kind: str, rival: Job) -> None:

@@ -33,6 +33,7 @@ from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.nightly import first
 from tests.rivals import Meddler
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.tables import make_table, rows, write
 
 

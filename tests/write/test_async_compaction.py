@@ -107,6 +107,7 @@ def small_steps(layout: Layout, dice: random.Random) -> Layout:
     return replace(layout, options=options)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("seeds", [range(1), at_night(range(1, 5))], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_are_right_whenever_a_compaction_ends(engine: str, seeds: range, tmp_path: Path) -> None:

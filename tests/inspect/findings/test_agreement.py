@@ -151,6 +151,7 @@ def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
 OF_COUNTS = {Code.OTHER_COUNT, Code.MIXED_COUNTS}
 
 
+@pytest.mark.in_part(3)
 def test_every_command_on_buckets_has_the_findings_about_them(judged: Judged) -> None:
     buckets, plan, found = judged.ask("buckets ls"), judged.plan, judged.health["findings"]
     if buckets.code or plan.code not in (0, 4):
@@ -345,6 +346,7 @@ def test_nothing_is_written_over_lost_metadata(name: str, tmp_path: Path) -> Non
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.in_part(3)
 def test_nothing_is_called_well_that_another_finding_calls_due(judged: Judged) -> None:
     advised = judged.ask("advise").json["items"]
     if OF_COMPACTIONS & {finding["code"] for finding in advised}:
@@ -379,6 +381,7 @@ MENDING = ("compact", "alter", "repair", "rescale", "consumers", "orphans", "exp
 ON_ENGINES = {"compact", "rescale"}
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", [name for name in BUILDERS if name not in SOUND])
 def test_the_command_of_a_finding_empties_it(name: str, tmp_path: Path) -> None:
     """Pasted as it is, once, without a terminal; only a drop asks. `verify` only finds out more, and a service runs on."""
