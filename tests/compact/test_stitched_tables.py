@@ -183,6 +183,18 @@ def test_groups_with_more_rows_than_a_file_may_have_are_cut(copied: list[int], t
     assert max(file.row_count for file in files(context)) == 15 and copied == []
 
 
+def test_one_group_with_more_rows_than_a_file_may_have_is_cut(copied: list[int], tmp_path: Path) -> None:
+    context = written(tmp_path / "t", 1)
+    write(context, given(100)[:10])
+    compact(context)
+    assert sorted(groups(context)) == [10, 20] and len(files(context)) == 1
+    context, before = with_options(context, {"target-file-row-num": "15"}), rows(context)
+    write(context, given(200)[:1])
+    compact(context)
+    assert max(file.row_count for file in files(context)) <= 15
+    assert len(rows(context)) == len(before) + 1
+
+
 def test_new_files_are_of_the_size_that_the_table_asks_for(copied: list[int], tmp_path: Path) -> None:
     context = written(tmp_path / "t", 6)
     size = max(file.file_size for file in files(context))
