@@ -123,6 +123,7 @@ def test_every_command_has_the_same_findings(judged: Judged, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.in_part(4)
 def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
     buckets = judged.ask("buckets ls")
     found = {finding["code"]: finding for finding in judged.health["findings"]}
