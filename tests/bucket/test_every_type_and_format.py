@@ -52,6 +52,7 @@ QUICK = settings(max_examples=6, phases=[Phase.generate], suppress_health_check=
 @pytest.mark.parametrize(("columns", "file_format"), CASES, ids=NAMES)
 @QUICK
 @given(data=st.data())
+@pytest.mark.in_part(2)
 def test_round_trip(columns: dict[str, str], file_format: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         keys = tuple(columns) if columns is KEYS else ("id",)

@@ -181,6 +181,7 @@ class TestChoices:
         with pytest.raises(UsageError, match="nowhere"):
             run_case("merge-disorder", options={"sequence.field": "nowhere"})
 
+    @pytest.mark.nightly
     def test_crashes_of_a_writer_that_compacts(self) -> None:
         (story,) = run_case("crash", ("off",), options={"changelog-producer": "lookup"})
         assert story.is_correct and len(story.steps) > len(stories_of("crash")[0].steps)
@@ -262,6 +263,7 @@ class TestGranularity:
         choices = ("--writers", "2", "--rounds", "2", "--seed", "5")
         assert self.rows("run", "granularity", *choices) == self.rows("granularity", *choices)
 
+    @pytest.mark.nightly
     def test_more_buckets_help_the_check_by_bucket(self) -> None:
         shape = ("--writers", "6", "--rounds", "2")
         one, many = (self.rows("granularity", *shape, "--buckets", count) for count in ("1", "16"))

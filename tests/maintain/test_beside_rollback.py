@@ -127,6 +127,7 @@ def test_an_expiry_that_was_planned_before_a_rollback_deletes_nothing(tmp_path: 
     assert table.verify("full", all_snapshots=True).errors == 0
 
 
+@pytest.mark.nightly
 def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
     table = made(tmp_path, "fixed buckets")
     rows = shown(table)

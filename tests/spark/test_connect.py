@@ -110,10 +110,11 @@ def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:
     assert data_files(context) == named_files(context)
 
 
-@BRIEF
-def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp_path: Path, brief: bool) -> None:
+@pytest.mark.nightly
+def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp_path: Path) -> None:
+    """Each time, some are tried on this machine, and texts in files and names over Connect."""
     before = set(remote.conf.getAll)
-    Canary(remote, tmp_path, brief).run()
+    Canary(remote, tmp_path, brief=False).run()
     assert set(remote.conf.getAll) == before, "keys of jobs are removed"
 
 

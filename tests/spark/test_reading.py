@@ -57,6 +57,7 @@ def readable(table: Table) -> list[str]:
 
 
 @pytest.mark.parametrize(("golden", "way"), GOLDENS.items())
+@pytest.mark.in_part(2)
 def test_tables_of_other_writers(session: SparkSession, tmp_path: Path, golden: str, way: str) -> None:
     table = Table.open(str(golden_table(golden.partition("/")[0], golden.partition("/")[2], tmp_path)))
     columns = readable(table)
