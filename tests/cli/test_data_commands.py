@@ -314,7 +314,6 @@ def test_increments_and_changelog(run: Run, orders: Path, tmp_path: Path) -> Non
     run("read", orders, "--incremental", "0..9", code=3)
 
 
-@pytest.mark.in_part(4)
 @pytest.mark.parametrize("text", ["²", "--5", "٣", "9" * 200])
 @pytest.mark.parametrize(
     "command",

@@ -174,7 +174,6 @@ def test_help_into_a_closed_pipe_is_not_a_failure() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("redirected", "code", "out", "err"),
     [

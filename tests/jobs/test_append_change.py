@@ -182,7 +182,6 @@ def test_all_formats(tmp_path: Path, kind: str, file_format: str) -> None:
     sound(context)
 
 
-@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows_before", [0, 22])
 def test_a_row_that_cannot_change_fails_the_update_and_leaves_nothing(tmp_path: Path, kind: str, rows_before: int) -> None:

@@ -135,7 +135,6 @@ def is_associative(
 
 
 @pytest.mark.parametrize(("function", "sql", "options", "value"), CASES, ids=[f"{c[0]}-{c[1]}-{len(c[2])}" for c in CASES])
-@pytest.mark.in_part(2)
 def test_results_can_be_merged_again(function: str, sql: str, options: dict[str, str], value: Callable[[Dice], Any]) -> None:
     t = parse_sql_type(sql)
     aggregator = aggregator_of(function, DataField(0, "c", t), TableOptions(options))
@@ -155,7 +154,6 @@ EXACT = {"sum", "last_value"}
     [case for case in CASES if case[0] in RETRACTING],
     ids=[f"{c[0]}-{c[1]}-{len(c[2])}" for c in CASES if c[0] in RETRACTING],
 )
-@pytest.mark.in_part(2)
 def test_older_rows_are_merged_before_what_retracts_them(
     function: str, sql: str, options: dict[str, str], value: Callable[[Dice], Any]
 ) -> None:

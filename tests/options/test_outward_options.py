@@ -257,7 +257,6 @@ def test_ignored_options_reach_nothing(tmp_path: Path, lure: Lure, number: int) 
 
 
 @pytest.mark.parametrize("key", [key for key, verdict in OUTWARD.items() if verdict in (REFUSED, CONFINED)])
-@pytest.mark.in_part(3)
 def test_refused_and_confined_options_reach_nothing(tmp_path: Path, lure: Lure, key: str) -> None:
     for number, value in enumerate(hostile_values(lure, key)):
         kinds = {base for failure in use(hostile_table(tmp_path / str(number), {key: value})) for base in type(failure).__mro__}

@@ -36,7 +36,6 @@ def kept(sql: str) -> list[int]:
     ],
     ids=["sum", "or", "and", "in", "concat"],
 )
-@pytest.mark.in_part(2)
 def test_chains_are_answered(sql: str) -> None:
     assert kept(sql) == [3]
 

@@ -382,7 +382,6 @@ MENDING = ("compact", "alter", "repair", "rescale", "consumers", "orphans", "exp
 ON_ENGINES = {"compact", "rescale"}
 
 
-@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", [name for name in BUILDERS if name not in SOUND])
 def test_the_command_of_a_finding_empties_it(name: str, tmp_path: Path) -> None:
     """Pasted as it is, once, without a terminal; only a drop asks. `verify` only finds out more, and a service runs on."""

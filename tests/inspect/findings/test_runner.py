@@ -55,7 +55,6 @@ def test_codes_are_never_used_twice() -> None:
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-@pytest.mark.in_part(2)
 def test_every_finding_is_whole(name: str, tmp_path: Path) -> None:
     declared = {code: rule for rule in RULES for code in rule.codes}
     for found in findings_of(ExaminedTable(BUILDERS[name](tmp_path / name), "T"), OK, costs=ALL):
