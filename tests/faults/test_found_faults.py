@@ -38,6 +38,7 @@ def failures_of(name: str, folder: Path, *hits: Hit) -> list[str]:
     return runs.figures.failures
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("answer", ["exists", "unknown"])
 @pytest.mark.parametrize("length", ["none", "half", "most"])
 @pytest.mark.parametrize("name", ["write", "write-anonymous", "create", "alter"])

@@ -60,6 +60,7 @@ def shifted(context: TableContext) -> None:
         write_shifted(context, new_stamp(context), Shift(bucket.bucket_id, bucket.files, 100))
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("key", "options", "job"),
     [

@@ -27,6 +27,7 @@ from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import Killed, Mortal
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.tables import data_files, live_files, make_table, rows, write
 
 COLUMNS = {"id": "INT NOT NULL", "v": "STRING"}
@@ -194,6 +195,7 @@ def test_a_stop_reports_what_has_failed(table: TableContext, landing: Path) -> N
         run()
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_kill_at_any_step_commits_each_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
     """A checkpoint of two writers, a bad one of two, and a single one. The process is killed at each change in turn."""

@@ -282,6 +282,7 @@ BUCKETS = {
 
 
 @pytest.mark.parametrize("kind", BUCKETS)
+@pytest.mark.in_part(2)
 def test_buckets_that_one_task_must_write(session: SparkSession, tmp_path: Path, kind: str) -> None:
     """Tasks keep the rows in temporary files; the process that commits writes them to their buckets."""
     keys, partitions, bucket, options = BUCKETS[kind]

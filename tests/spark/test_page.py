@@ -18,12 +18,14 @@ from paimon_cli.spark.source_options import (
     TABLE_OPTIONS,
     WRITE_OPTIONS,
 )
+from tests.nightly import BRIEF
 from tests.tables import make_table
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 
 
-def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> None:
+@BRIEF
+def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brief: bool) -> None:
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "price": "DOUBLE"}, ["id"], bucket=2).url)
     rows = session.createDataFrame([(1, 5.0), (2, 20.0)], "id bigint, price double")
     table.write(rows.toArrow())
@@ -48,9 +50,13 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     start, frames, batches, source, streams, notebook, jobs = blocks
     assert "configure(SparkSession.builder).getOrCreate()" in start  # test_configuration
+    for part in (source, streams, notebook, jobs):
+        compile(part, "spark.md", "exec")
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
+    if brief:
+        return
     for _ in range(2):
         names["upsert"](names["df"].selectExpr("id - 1 as id", "price"), 7)
     assert run(source) == {9: 9.0}

@@ -39,6 +39,7 @@ ROWS_SQL = ("id % 200 as id", "concat('p', id % 2) as p", "id as n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_part(2)
 def test_rows_of_frames_are_those_of_local_writes(session: SparkSession, tmp_path: Path, kind: str) -> None:
     keys, partitions, bucket, options = KINDS[kind]
     tables = [

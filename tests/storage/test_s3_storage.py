@@ -200,6 +200,7 @@ class TestUploads:
         sink.abort()
 
 
+@pytest.mark.nightly
 def test_more_objects_than_a_page_holds(s3_server: S3Server, storage: ObjectStorage, bucket: str) -> None:
     for number in range(1010):
         s3_server.request("PUT", f"/{bucket.removeprefix('s3://')}/many/f{number}")

@@ -113,6 +113,7 @@ def test_the_server_publishes_with_the_table_and_the_snapshot_before(call: Call,
 
 
 @pytest.mark.parametrize("fault", ["lost", "late", "cut", 409, 412, 429, 500, 502, 503, 504])
+@pytest.mark.in_part(2)
 def test_a_commit_whose_answer_is_wrong_or_lost_counts_once(call: Call, server: RestServer, fault: str) -> None:
     write(call, "a")
     server.faults = [fault]
