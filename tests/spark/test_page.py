@@ -22,6 +22,7 @@ from tests.nightly import BRIEF
 from tests.tables import make_table
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
 @BRIEF
@@ -47,11 +48,9 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brie
         exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    start, frames, batches, source, streams, notebook, jobs = blocks
+    start, frames, batches, source, streams, notebook, jobs = BLOCKS
     assert "configure(SparkSession.builder).getOrCreate()" in start  # test_configuration
-    for part in (source, streams, notebook, jobs):
-        compile(part, "spark.md", "exec")
+    compile(source + streams + notebook + jobs, "spark.md", "exec")
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
