@@ -264,7 +264,7 @@ class Catalog(Compaction):
         if table is None:
             return warehouse_locks(self._metastore)
         location = self._locate(table)
-        context = self._open(location).context
+        context = self._open(location).supported
         return table_lock(location, context.storage, context.layout.root)
 
     def plan_break_lock(self, table: str, *, even_if_valid: bool = False) -> Planned[HeldLock, LockRow]:

@@ -144,6 +144,7 @@ MAY_BE_LEFT_OPEN = {
     "KEY": "the values of a partition",
     "NEW_TABLE": "the name of a copy",
     "ROWS": "the right rows of a damaged partition",
+    "BIGINT": "the columns of a new table",
 }
 """What only the user can fill in, and what it is. The names of tables and columns are known."""
 TABLE_IS_UNKNOWN = {
@@ -263,7 +264,7 @@ def test_the_library_names_calls() -> None:
 @pytest.mark.parametrize(
     ("command_line", "library"),
     [
-        ("check the path, or create the table with `paimon-cli create`", "check the path, or create the table with Table.create"),
+        ("create the table with `paimon-cli create`", "create the table with Table.create"),
         ("pass --warehouse URI, or name a path instead", "pass warehouse=URI, or name a path instead"),
         ("see: paimon-cli verify './a b' --level full", "see: Table.open('./a b').verify(level='full')"),
         ("paimon-cli rescale t --buckets 4; then again", "Table.open('t').rescale(buckets=4); then again"),

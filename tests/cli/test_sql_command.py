@@ -36,6 +36,18 @@ def test_types_that_only_duckdb_has(run: Run) -> None:
     assert run("sql", query, "-o", "ndjson").lines == [row]
 
 
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT idd FROM shop.orders", "did you mean 'id'?"),
+        ("SELECT o.idd FROM shop.orders o", "did you mean 'id'?"),
+        ('SELECT id FROM shop.orders WHERE s = "tea leaves"', "write strings in single quotes: 'tea'"),
+    ],
+)
+def test_an_unknown_column_is_answered_with_the_nearest_one(run: Run, query: str, hint: str) -> None:
+    assert f"hint: {hint}\n" in run("sql", query, code=2).err
+
+
 def test_descriptions_and_refusals(run: Run) -> None:
     assert "DECIMAL(10,2)" in run("sql", "DESCRIBE shop.orders").out
     assert "is not a query" in run("sql", "DROP TABLE shop.orders", code=2).err
