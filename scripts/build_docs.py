@@ -12,7 +12,7 @@ import inspect
 import pkgutil
 import pydoc
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from griffe import Docstring, Extension, Function, Object, Parameter, ParameterK
 
 import paimon_cli
 from paimon_cli import Table
+from scripts.run_snippets import commands as commands_of
 from scripts.topology_picture import topology_picture
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +35,7 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tables", ("loading.md", "reading.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
     ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
-    ("Reference", ("commands.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
+    ("Reference", ("commands.md", "outputs.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
     ("Background", ("ARCHITECTURE.md", "decisions.md", "proofs.md", "CONTRIBUTING.md", "speed.md", "CHANGELOG.md")),
 )
 WRITERS = {
@@ -119,7 +120,13 @@ def commands_page() -> str:
 
     commands = dict(_commands(get_command(app)))
     shared = [parameter for parameter in commands["version"].params if parameter.rich_help_panel == "Common"]
-    lines = ["# Commands", "", "What `paimon-cli COMMAND --help` shows. All commands also take:", "", *_options_table(shared)]
+    lines = [
+        "# Commands",
+        "",
+        "What `paimon-cli COMMAND --help` shows, and for many commands what they print (of one small table,",
+    ]
+    lines += ["see [outputs](outputs.md)). All commands also take:", "", *_options_table(shared)]
+    outputs = outputs_of_commands(commands)
     for name, command in commands.items():
         own = [each for each in command.params if each.name not in {one.name for one in shared} and not each.hidden]
         arguments = " ".join(each.metavar or each.name.upper() for each in own if each.param_type_name == "argument")
@@ -127,8 +134,23 @@ def commands_page() -> str:
         text, examples = _split_examples(help_text)
         lines += ["", f"## {name}", "", f"`paimon-cli {name} {arguments}`".replace(" `", "`"), "", text, ""]
         lines += ["```sh", *examples, "```", ""] if examples else []
+        lines += [text for output in outputs.get(name, ()) for text in ("```console", output, "```", "")]
         lines += _options_table([each for each in own if each.name != "help"])
     return "\n".join(lines) + "\n"
+
+
+def outputs_of_commands(names: Iterable[str]) -> dict[str, list[str]]:
+    """What commands print, as docs/outputs.md shows it: each command line with its output, by the name of the command."""
+    found: dict[str, list[str]] = {}
+    longest_first = sorted(names, key=len, reverse=True)
+    for block in re.findall(
+        r"^```console\n(.*?)^```$", (DOCS / "outputs.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        for line, output in commands_of(block):
+            name = next((name for name in longest_first if line.startswith(f"$ paimon-cli {name} ")), None)
+            if name is not None:
+                found.setdefault(name, []).append((line + output).rstrip("\n"))
+    return found
 
 
 def _split_examples(text: str) -> tuple[str, list[str]]:
@@ -141,7 +163,7 @@ def _split_examples(text: str) -> tuple[str, list[str]]:
 def _options_table(parameters: list[Any]) -> list[str]:
     if not parameters:
         return []
-    lines = ["| | |", "|---|---|"]
+    lines = ["| argument or option | meaning |", "|---|---|"]
     for each in parameters:
         names = (
             each.metavar or each.name.upper()
