@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,9 @@ def test_a_single_run_writes_metrics(run: Run, warehouse: str, tmp_path: Path) -
     run("maintain", f"{warehouse}/shop.db/orders", "--metrics-file", metrics, "-y", *LOCAL)
     assert 'paimon_cli_expired_snapshots_total{table="' in (text := metrics.read_text())
     assert "} 5.0" in text and "paimon_cli_rounds_total 1.0" in text
+    assert re.search(r"^paimon_cli_expired_files_total{.*} 15.0$", text, re.MULTILINE)
+    run("maintain", f"{warehouse}/shop.db/returns", "--budget", "1 kb", "--metrics-file", metrics, "-y", *LOCAL, code=4)
+    assert re.search(r"^paimon_cli_left_bytes{.*} [1-9]", metrics.read_text(), re.MULTILINE)
 
 
 def test_the_library_has_it_too(warehouse: str) -> None:

@@ -115,6 +115,16 @@ def test_everything_expires_that_has_a_retention(shop: Shop) -> None:
     assert set(done.upkeep.expired) == {"consumer", "snapshot", "changelog"}
 
 
+def test_ages_follow_the_clock_of_the_storage(shop: Shop) -> None:
+    """The clock of this machine is centuries ahead: by it everything is old, and would be gone."""
+    shop.add("a", options={"snapshot.num-retained.max": "100", "snapshot.time-retained": "1 h"})
+    young = Path(shop.folder, "a", "bucket-0", "data-of-a-running-commit.parquet")
+    young.write_bytes(b"x")
+    assert shop.plan()["a"].snapshots_expired == 0
+    done = shop.run()["a"]
+    assert (done.state, done.snapshots_expired, done.orphans) == ("compacted", 0, 0) and young.exists()
+
+
 def test_a_partition_expires_only_if_the_table_says_so(shop: Shop) -> None:
     columns, name = {"dt": "STRING NOT NULL", "id": "INT NOT NULL"}, "p"
     context = make_table(shop.folder / name, columns, ["dt", "id"], ["dt"], options=KEEPS_TWO)
