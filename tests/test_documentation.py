@@ -96,15 +96,25 @@ def test_texts_fit_into_their_boxes_and_pictures_have_a_margin() -> None:
         assert left + 2 * PADDING <= min(places) and max(places) <= left + width - 2 * PADDING, picture
 
 
-@pytest.mark.parametrize("name", ["lsm-tree.svg", "speed.svg", "topologies.svg"])
+@pytest.mark.parametrize("name", ["lsm-tree.svg", "read-amplification.svg", "speed.svg", "topologies.svg"])
 def test_pictures_are_drawn_by_the_program(name: str) -> None:
     draw = {
         "lsm-tree.svg": build_docs.lsm_picture,
+        "read-amplification.svg": build_docs.amplification_picture,
         "speed.svg": build_docs.speed_picture,
         "topologies.svg": topology_picture,
     }[name]
     stored = (build_docs.PICTURES / name).read_text(encoding="utf-8")
     assert comparable(stored).strip() == comparable(draw()).strip()
+
+
+def test_the_picture_of_the_browser_is_what_it_shows() -> None:
+    def texts(svg: str) -> str:
+        return comparable(" ".join(re.findall(r"<text[^>]*>([^<]*)<", svg)).replace("&#160;", " "))
+
+    stored = (build_docs.SCREENS / "tui.svg").read_text(encoding="utf-8")
+    assert texts(stored) == texts(build_docs.browser_picture())
+    assert "bank.accounts" in texts(stored) and "http" not in stored.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_the_reference_has_every_command_option_and_result() -> None:
