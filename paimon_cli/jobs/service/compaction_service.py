@@ -234,6 +234,9 @@ class CompactionService:
                 self._note(_nothing(found), interval)
         limit = PIECES.turn_bytes if self._divides(len(turns)) else None
         turns.sort(key=lambda turn: turn.need)
+        if self.budget is not None:
+            for turn in turns:
+                turn.reserve(self.budget)
         for done in self._taken(number, turns, limit):
             self._note(done, interval)
         looked_at = {table.name for table in due}
@@ -317,7 +320,6 @@ class CompactionService:
     ) -> TableRound:
         """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
-        turn.budget = self.budget or turn.budget
         if turn.budget.is_over:
             return TableRound(turn.table, RoundState.LEFT, figures=turn.figures, left=turn.left)
         try:
@@ -328,6 +330,8 @@ class CompactionService:
                 done = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
         except PaimonError as error:
             return _failed(turn.table, error, turn.figures)
+        finally:
+            turn.budget.settle(turn.granted, turn.used)
         if turn.cleans_orphans:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:

@@ -60,7 +60,7 @@ class Turn:
     """The planned work on a table. `snapshot_id`: the latest snapshot when it was planned.
 
     `is_unfinished`: part of the work was left because other tables wait. `context` reopens the table if the plan was not kept.
-    `budget`: what is left for this and other turns.
+    `budget`: of the run, of which `granted` bytes are reserved, and `used` were read.
     `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
@@ -79,6 +79,8 @@ class Turn:
     plan: CompactionPlan | None
     budget: Budget
     opened: TableContext | None = field(repr=False)
+    granted: int | None = None
+    used: int = 0
     turn_bytes: int | None = None
     is_unfinished: bool = False
     findings: Findings | None = None
@@ -94,6 +96,15 @@ class Turn:
     def left(self) -> Left:
         """All of it, if the turn is not taken."""
         return Left(self.figures.picked, self.need.size, self.steps)
+
+    def reserve(self, budget: Budget) -> None:
+        """Reserve bytes of the budget of the run for the compaction."""
+        self.budget, self.granted = budget, budget.reserve(self.need.size)
+
+    def top_up(self) -> None:
+        """Reserve what has been given back meanwhile, if it needs more than it was granted."""
+        if self.granted is not None:
+            self.granted += self.budget.reserve(self.need.size - self.granted) or 0
 
     def context(self) -> TableContext:
         if self.opened is None:
@@ -216,7 +227,8 @@ def take(
     context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
 
     def compact() -> None:
-        limited, used = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=budget.reserve(turn.need.size)), 0
+        turn.top_up()
+        limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted)
         try:
             ready = _ready_plan(turn, context, plan_seconds)
             done.summary = run_compact(
@@ -224,13 +236,11 @@ def take(
             )
             left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
             turn.is_unfinished = any(decision.waits_for_turn for decision in left)
-            used, done.left = done.summary.bytes_read, left_of(left)
+            turn.used, done.left = done.summary.bytes_read, left_of(left)
         except GOES_ON as error:
             if not turn.expiries and not turn.cleans_orphans:
                 raise
             done.error = error
-        finally:
-            budget.settle(limited.budget_bytes, used)
 
     def expire() -> None:
         for what in kinds_that_expire(context, turn.expiries):
