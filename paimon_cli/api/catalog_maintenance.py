@@ -31,7 +31,7 @@ class Maintaining(Compaction):
         during a commit. `watcher`: receives one event for each table and one for the run. A table that another service holds
         is waited for as long as a lease lives without renewal; then its error is `Conflict`.
         """
-        tables, damaged = self._to_maintain(chosen)
+        tables, damaged = self._to_maintain(chosen, commits=True)
         return run_maintenance(self.runtime, tables, chosen, look_seconds(chosen, self._metastore), damaged, chosen)
 
     @takes(MaintainingTables)
@@ -41,18 +41,22 @@ class Maintaining(Compaction):
         What a compaction adds to the history is not counted among what is to expire. `on_maintained`: called with each result,
         also of a failed table. `shield` and `watcher` are of no use here.
         """
-        tables, damaged = self._to_maintain(chosen)
+        tables, damaged = self._to_maintain(chosen, commits=False)
         return planned_maintenance(self.runtime, tables, chosen, look_seconds(chosen, self._metastore), damaged, chosen)
 
-    def _to_maintain(self, chosen: MaintainTables) -> tuple[list[ServedTable], list[PaimonError]]:
-        """The chosen tables, and the errors of damaged entries of the catalog."""
+    def _to_maintain(self, chosen: MaintainTables, *, commits: bool) -> tuple[list[ServedTable], list[PaimonError]]:
+        """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits."""
         from paimon_cli.jobs.service.compaction_service import ServedTable
 
-        damaged: list[PaimonError] = []
-        found = chosen_tables(chosen, self._locate, self._metastore, self.branch, damaged.append)
-        return [ServedTable(table.name, partial(self._checked, table)) for table in found], damaged
+        damaged, checked = list[PaimonError](), set[str]()
 
-    def _checked(self, table: ChosenTable) -> TableContext:
-        opened = self._open(self._to_commit(table.locate()))
-        opened.check_commit()
-        return opened.supported
+        def opened(chosen: ChosenTable) -> TableContext:
+            table = self._open(self._to_commit(chosen.locate()))
+            if commits and chosen.name not in checked:
+                table.check_commit()
+                checked.add(chosen.name)
+            table.check_call()
+            return table.supported
+
+        found = chosen_tables(chosen, self._locate, self._metastore, self.branch, damaged.append)
+        return [ServedTable(table.name, partial(opened, table)) for table in found], damaged

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import Conflict, DamagedFile, NotSupported, PaimonError
+from paimon_cli.errors import Conflict, DamagedFile, NotSupported, PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
@@ -207,6 +207,19 @@ def test_a_table_that_cannot_be_compacted_expires_all_the_same(shop: Shop, monke
     assert (done.state, done.error_code, done.snapshots_expired) == ("failed", "PC-NOT-SUPPORTED", 4)
     assert done.findings is not None
     assert shop.plan()["a"].error_code == "PC-NOT-SUPPORTED"
+
+
+def test_what_was_done_before_an_error_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.add("a")
+    shop.litter("a")
+
+    def fail(*given: object) -> object:
+        raise StorageUnavailable("the store does not answer")
+
+    monkeypatch.setattr(service_turn, "remove_old_orphans", fail)
+    done = shop.run()["a"]
+    assert (done.state, done.error_code) == ("try again", "PC-UNAVAILABLE")
+    assert (done.buckets, done.snapshots_expired, done.orphans) == (1, 5, 0)
 
 
 def test_a_table_that_another_service_holds_is_waited_for(shop: Shop) -> None:

@@ -332,7 +332,7 @@ class CompactionService:
             return _failed(turn.table, error, turn.figures)
         finally:
             turn.budget.settle(turn.granted, turn.used)
-        if turn.cleans_orphans:
+        if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:
             failed = _failed(turn.table, done.error, turn.figures)

@@ -33,7 +33,7 @@ NO_UPKEEP = Upkeep()
 COMPACTION, EXPIRY, ORPHANS = "compaction", "expiry", "orphans"
 """The steps of a turn."""
 GOES_ON = (NotSupported, Conflict, PartialSuccess)
-"""Errors of a compaction after which the rest of the turn is done: they say nothing against the table, nor about its storage."""
+"""Errors of a step after which the others are taken: they say nothing against the table, nor about its storage."""
 Findings = Mapping[tuple[str, str], int]
 """The number of findings of a table by severity and code."""
 
@@ -201,12 +201,13 @@ NOTHING_LEFT = Left()
 
 @dataclass
 class TurnDone:
-    """What a turn has done, and what it has left. `error`: of the compaction, if the rest was done without it."""
+    """What a turn has done, also before an error, and what it has left. `error`: the first one."""
 
     summary: CompactSummary = field(default_factory=CompactSummary)
     upkeep: UpkeepDone = NOT_KEPT_UP
     left: Left = NOTHING_LEFT
     error: PaimonError | None = None
+    has_cleaned: bool = False
 
 
 def take(
@@ -229,18 +230,13 @@ def take(
     def compact() -> None:
         turn.top_up()
         limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted)
-        try:
-            ready = _ready_plan(turn, context, plan_seconds)
-            done.summary = run_compact(
-                context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
-            )
-            left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
-            turn.is_unfinished = any(decision.waits_for_turn for decision in left)
-            turn.used, done.left = done.summary.bytes_read, left_of(left)
-        except GOES_ON as error:
-            if not turn.expiries and not turn.cleans_orphans:
-                raise
-            done.error = error
+        ready = _ready_plan(turn, context, plan_seconds)
+        done.summary = run_compact(
+            context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
+        )
+        left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
+        turn.is_unfinished = any(decision.waits_for_turn for decision in left)
+        turn.used, done.left = done.summary.bytes_read, left_of(left)
 
     def expire() -> None:
         for what in kinds_that_expire(context, turn.expiries):
@@ -248,14 +244,20 @@ def take(
 
     def clean() -> None:
         done.upkeep += remove_old_orphans(context, engine, progress)
+        done.has_cleaned = True
 
     steps = {COMPACTION: compact, EXPIRY: expire, ORPHANS: clean}
     for name in turn.steps:
         if budget.is_over:
             whole = turn.left if name == COMPACTION else done.left
             done.left = replace(whole, steps=(*done.left.steps, name))
-        else:
+            continue
+        try:
             steps[name]()
+        except PaimonError as error:
+            done.error = done.error or error
+            if not isinstance(error, GOES_ON):
+                break
     return done
 
 
