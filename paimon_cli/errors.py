@@ -144,6 +144,12 @@ def _rebuild(error_class: type[PaimonError], what: str, why: str, hint: str, det
     return error_class(what, why, hint, **details)
 
 
+def class_of_code(error: PaimonError) -> type[PaimonError]:
+    """The class for an error about several ones like this: its own, unless that holds facts of one table, as `BadOption` does."""
+    kinds = (kind for kind in type(error).__mro__ if issubclass(kind, PaimonError))
+    return next(kind for kind in kinds if kind.__init__ is PaimonError.__init__)
+
+
 @contextlib.contextmanager
 def cleaning_up(failure: BaseException | None = None) -> Iterator[None]:
     """Context manager for a clean-up after a failure, or after a successful commit: suppresses `PaimonError`.

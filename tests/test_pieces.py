@@ -130,8 +130,7 @@ CUTS_NOTHING = {
         "datatypes/type_text": "_SHOWN",
         "ingest/faults": "MAX_SHOWN_FAULTS SHOWN_LENGTH",
         "inspect/bucket_report": "MAX_MARKS",
-        "inspect/charts": "LABELS LONGEST_LABEL LONGEST_TEXT _MAX_COLUMNS MAX_POINTS NOTES ROW"
-        " WIDTH _BOTTOM columns(height) left lines(height)",
+        "inspect/charts": "LABELS LONGEST_LABEL LONGEST_TEXT _MAX_COLUMNS MAX_POINTS NOTES WIDTH _BOTTOM axis height row",
         "inspect/compaction_report": "LOOK_BACK",
         "inspect/findings/bucket_rules": "HUGE_BUCKET MANY_BUCKETS",
         "inspect/findings/examined_table": "RECENT",

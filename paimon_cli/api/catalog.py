@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments, takes
-from paimon_cli.api.catalog_compaction import Compaction
+from paimon_cli.api.catalog_maintenance import Maintaining
 from paimon_cli.api.comparison import CompareCall
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
@@ -45,7 +45,7 @@ class DatabaseDrop:
 
 
 @checks_arguments
-class Catalog(Compaction):
+class Catalog(Maintaining):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.

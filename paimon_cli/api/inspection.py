@@ -210,10 +210,13 @@ class Inspection(OpenedTable):
 
         return row_group_rows(self.context, self.file(name, snapshot=snapshot).path, number, limit)
 
-    def report(self, html: str, *, force: bool = False, argument: str | None = None) -> WrittenReport:
+    def report(
+        self, html: str, *, force: bool = False, snapshot: int | None = None, argument: str | None = None
+    ) -> WrittenReport:
         """Write the state and history of the table as one HTML page to a file or URL.
 
-        `force`: replace an existing file; `argument`: the name of the table in the commands of findings.
+        `force`: replace an existing file; `snapshot`: show the files and the history at this one; `argument`: the name of the
+        table in commands.
         """
         from paimon_cli import __version__
         from paimon_cli.inspect.report_figures import report_figures
@@ -221,7 +224,7 @@ class Inspection(OpenedTable):
         from paimon_cli.storage.whole_file import whole_file
 
         table = self.supported
-        figures = report_figures(table, self.name, argument or table.layout.argument)
+        figures = report_figures(table, self.name, argument or table.layout.argument, snapshot)
         page = report_page(figures, __version__).encode(errors="replace")
         with whole_file(html, table.place.store_options, self.context.random, replace=force) as sink:
             sink.write(page)

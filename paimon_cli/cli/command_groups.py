@@ -37,6 +37,7 @@ PANELS = {
         "stage": "stage_commands.stage",
     },
     "Maintain": {
+        "maintain": "maintain_command",
         "expire": "expire_command",
         "rescale": "stage_commands",
         "rollback": "drop_commands",

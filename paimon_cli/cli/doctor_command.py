@@ -16,7 +16,7 @@ from paimon_cli import __version__
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import TableName, Yes
+from paimon_cli.cli.parameters import SnapshotId, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, PaimonError, PartialSuccess, UsageError
 
@@ -86,18 +86,21 @@ def report(
     table: TableName,
     html: Annotated[str, typer.Option("--html", metavar="FILE", help="File or URL to write the page to.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    snapshot: SnapshotId = None,
 ) -> None:
     """Write the state and history of a table to one HTML page with charts.
 
-    It shows levels and key ranges of buckets, amplification and size over time, commits by user, compaction debt, and
-    findings. The page has no external references, supports light and dark themes, and has a table with the figures of each
-    chart.
+    It says what a read costs and why, and shows levels and key ranges of buckets, amplification and size over time, bytes and
+    records of each commit, compaction debt, and findings. The page has no external references, fits telephones and paper,
+    supports light and dark themes, and has a table with the figures of each chart.
 
     paimon-cli report ./wh/shop.db/orders --html orders.html
 
+    paimon-cli report ./wh/shop.db/orders --html before.html --snapshot 3
+
     paimon-cli report shop.orders --warehouse ./wh --html orders.html --force
     """
-    written = call.open(table).report(html, force=force, argument=call.pasted(table))
+    written = call.open(table).report(html, force=force, snapshot=snapshot, argument=call.pasted(table))
     content = (
         f"{counted(written.buckets, 'bucket')}, {counted(written.snapshots, 'snapshot')}, {counted(written.findings, 'finding')}"
     )

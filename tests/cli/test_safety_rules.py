@@ -26,6 +26,7 @@ ASKS = {
     "drop-partition",
     "expire",
     "locks break",
+    "maintain",
     "orphans rm",
     "repair",
     "rescale",
