@@ -21,9 +21,10 @@ _FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)(?: (?=[A-Z]{3,}\b))?")
 _SETTING = re.compile(
     r"--(?:(?P<engine>engine) (?P<kind>local|spark|auto)\b"
     r"|(?P<master>master|remote) '?(?P<url>[\w.-]+(?:\[[\w*]+\]|://[\w.:-]*\w)|yarn\b)'?"
-    r"|spark-conf (?P<key>spark\.[\w.]+)=(?P<value>\w+))"
+    r"|spark-conf (?P<key>spark\.[\w.]+)=(?P<value>\w+)"
+    r"|param (?P<parameter>\w+)=VALUE)"
 )
-"""Settings of Spark with a value, which the library takes as arguments of `Table.open` and of a `Catalog`."""
+"""Settings of Spark with a value, which the library takes as arguments of `Table.open` and of a `Catalog`, and of parameters."""
 _COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quote)")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
@@ -50,6 +51,8 @@ def _setting(setting: re.Match[str]) -> str:
         return f"engine={setting['kind']!r}"
     if setting["master"]:
         return f"master={setting['url']!r}"
+    if setting["parameter"]:
+        return f"params={ {setting['parameter']: ...}!r}".replace("Ellipsis", "...")
     return f"spark_conf={ {setting['key']: setting['value']}!r}"
 
 

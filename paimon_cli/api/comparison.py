@@ -66,7 +66,9 @@ def compare_sides(catalog: Tables, call: CompareCall) -> Comparison:
     progress.start("Reading rows", None)
     chosen = quoted_names(call.columns) if isinstance(call.columns, str) else call.columns or ()
     try:
-        return compare(here, there, key=call.key, columns=chosen, where=call.where, limit=call.limit, advance=progress.advance)
+        return compare(
+            here, there, key=call.key, columns=chosen, where=call.condition, limit=call.limit, advance=progress.advance
+        )
     finally:
         progress.finish()
 

@@ -85,9 +85,17 @@ class History(OpenedTable):
         return islice(row_changes(self.context, one, other), limit)
 
     def bisect(
-        self, where: str, *, expect: Literal["some", "none"] = "some", first: int | None = None, last: int | None = None
+        self,
+        where: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        expect: Literal["some", "none"] = "some",
+        first: int | None = None,
+        last: int | None = None,
     ) -> Bisection:
         """The first snapshot in which some row matches a condition, or none does, by binary search from `first` to `last`.
+
+        `params`: values of parameters, which are written as `:name` in the condition.
 
         Raises `NotFound` if this does not hold in the last snapshot.
         """
@@ -97,7 +105,9 @@ class History(OpenedTable):
         progress = self.runtime.new_progress()
         progress.start("Reading snapshots", None)
         try:
-            return bisect_snapshots(self.context, where, expect=expect, first=first, last=last, advance=progress.advance)
+            return bisect_snapshots(
+                self.context, where, params=params, expect=expect, first=first, last=last, advance=progress.advance
+            )
         finally:
             progress.finish()
 

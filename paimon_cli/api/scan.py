@@ -178,7 +178,8 @@ class Scan(ReadableRows):
                 "--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where"
             )
         options = self._table.context.place.store_options
-        request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.row_kind, options)
+        of_scan = scan.request
+        request = ExportRequest(output_path, scan.selection, of_scan.where, of_scan.params, of_scan.row_kind, options)
         with runtime.engine_running() as engine, scan.of_existing_snapshot():
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
 
@@ -230,7 +231,7 @@ def narrowed(scan: Scan, columns: Sequence[str], where: str | None) -> Scan:
     from paimon_cli.jobs.row_scan import plan_rows
 
     table = scan._table
-    found = Scan(table, plan_rows(table.context, replace(scan.rows.request, columns=columns, where=where)))
+    found = Scan(table, plan_rows(table.context, replace(scan.rows.request, columns=columns, where=where, params=None)))
     for warning in found.rows.predicate.warnings if found.rows.predicate else ():
         table.runtime.warn(warning)
     return found

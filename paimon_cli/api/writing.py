@@ -153,10 +153,7 @@ class Writing(OpenedTable):
 
         Raises `Conflict` after `max_attempts`.
         """
-        texts = tuple(_assignments(call.set))
-        if not texts:
-            raise UsageError("nothing to set", "update needs at least one column", 'such as {"points": "points + 1"}')
-        return self._update(texts, call)
+        return self._update(tuple(_assignments(call.set or ())), call)
 
     @takes(DeleteCall)
     def delete(self, call: DeleteCall) -> UpdateSummary:
@@ -176,7 +173,8 @@ class Writing(OpenedTable):
                 "remove the option, or use partition, bucket, range or key",
             )
         checked.check_commit()
-        for warning in parse_predicate(call.where, checked.context.schema).warnings:
+        where = call.where or ""
+        for warning in parse_predicate(where, checked.context.schema, call.params).warnings:
             self.runtime.warn(warning)
         request = UpdateRequest.of(call, assignments=assignments)
         with self.runtime.engine_running() as engine:

@@ -14,6 +14,7 @@ from paimon_cli.cli.parameters import Given, TableName
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
 from paimon_cli.errors import FINDINGS_EXIT_CODE
 from paimon_cli.requests.comparison import CompareOptions
+from paimon_cli.requests.conditions import PARAM, Params
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.bisection import Bisection
@@ -84,6 +85,9 @@ def bisect(
     where: Annotated[
         str, typer.Option("-w", "--where", metavar="SQL", help="The condition, over the current columns.", show_default=False)
     ],
+    params: Annotated[
+        list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help=PARAM.help, show_default=False)
+    ] = None,
     expect: Annotated[
         Literal["some", "none"], typer.Option("--expect", help="Find the first snapshot in which some row matches, or none.")
     ] = "some",
@@ -99,7 +103,7 @@ def bisect(
     paimon-cli bisect ./wh/shop.db/orders -w "id = 7" --expect none
     """
     opened = call.open(table)
-    found = opened.bisect(where, expect=expect, first=begin, last=end)
+    found = opened.bisect(where, params=Params.read(params), expect=expect, first=begin, last=end)
     call.show(Item("Bisection", opened.name, found), "\n".join(_bisection_lines(found, call.pasted(table))))
 
 

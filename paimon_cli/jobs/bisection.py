@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.option_text import counted
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate, check_all_used, parse_predicate
 from paimon_cli.storage.redaction import shown_name
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def bisect_snapshots(
     expect: Expect = "some",
     first: int | None = None,
     last: int | None = None,
+    params: Mapping[str, Any] | None = None,
     advance: Callable[[int], object] = lambda count: None,
 ) -> Bisection:
     """Search the snapshots `first` to `last` (default: all). The expectation must hold in the last of them.
@@ -68,7 +69,8 @@ def bisect_snapshots(
     or if there are no snapshots to search.
     """
     table.check(Operation.SCAN)
-    predicate = parse_predicate(where, table.schema)
+    predicate = parse_predicate(where, table.schema, params)
+    check_all_used(params, predicate.parameters)
     ids = [number for number in table.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]
     if not ids:
         raise _nothing_to_search(table, first, last)

@@ -8,8 +8,9 @@ Append tables have no levels; see `append_change`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.python_values import values_of_columns
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, finished_earlier, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
@@ -46,22 +48,28 @@ from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta,
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.requests.conditions import Conditional
 from paimon_cli.requests.writing import ChangeOptions
 from paimon_cli.sql.clauses import parse_set_clause
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate, check_all_used, parse_predicate
 from paimon_cli.write.bucket_writer import BucketTree, Compactions, InThisThread
 from paimon_cli.write.write_plan import LookupAssignment, Tallies, TargetBuckets, WritePlan
 
 
-class UpdateRequest(ChangeOptions):
-    """The user's request: a SQL condition, and assignments `column = expression`; without any, matching rows are deleted."""
+class UpdateRequest(ChangeOptions, Conditional):
+    """The user's request: a SQL condition, and assignments `column = expression` or `values` of columns; without any, matching
+    rows are deleted.
+    """
 
     where: str
     assignments: tuple[str, ...] = ()
+    values: Mapping[str, Any] | None = None
 
     @property
     def compaction(self) -> str:
@@ -114,8 +122,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):
         return UpdateSummary(**finished_earlier(context, request.compaction, engine, progress))
-    new_values = parse_set_clause(request.assignments, seen.schema) if request.assignments else None
-    change = RowEdit(parse_predicate(request.where, seen.schema), new_values)
+    change = _edit(request, seen.schema)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     strategy = strategy_of(context, request.commit_id)
     inline = strategy if request.compaction == CompactionMode.INLINE and compacts_while_changing(context) else None
@@ -123,6 +130,23 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     summary, attempts = again_on_conflict(seen, attempt, hint, request.max_attempts)
     summary = _compacted(context, request, summary, inline, engine, progress)
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
+
+
+def _edit(request: UpdateRequest, schema: TableSchema) -> RowEdit:
+    """What the request does to a row. Raises `UsageError` for invalid SQL, `BadInput` for a value that a column cannot hold."""
+    new_values, values = None, request.values or {}
+    if request.assignments or values:
+        fields = {name: schema.find(name) for name in values}
+        for name in (name for name, field in fields.items() if field is None):
+            meant = did_you_mean(name, schema.field_names)
+            raise UsageError(
+                f"no column '{name}'", "the table has no such column", f"{meant}columns: {', '.join(schema.field_names)}"
+            )
+        given = values_of_columns(values, {name: field for name, field in fields.items() if field is not None})
+        new_values = parse_set_clause(request.assignments, schema, request.params, given)
+    where = parse_predicate(request.where, schema, request.params)
+    check_all_used(request.params, where.parameters | (new_values.parameters if new_values else frozenset()))
+    return RowEdit(where, new_values)
 
 
 def _compacted(
