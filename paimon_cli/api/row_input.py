@@ -63,6 +63,19 @@ def _table_rows(data: OpenedTable | Scan, timezone: str | None, into: OpenedTabl
     return rows
 
 
+def source_table(data: Any, into: OpenedTable) -> pa.Table:
+    """The rows of a merge in memory. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+    if _file_paths(data) is not None:
+        raise UsageError(
+            "a merge takes no paths", "its rows are joined in memory", "read the file: pyarrow.parquet.read_table(path)"
+        )
+    if isinstance(data, (OpenedTable, Scan)):
+        from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+
+        return (data if isinstance(data, Scan) else Scan(data, plan_rows(data.context, ReadRequest()))).to_arrow()
+    return _arrow_table(data, into.context.schema)
+
+
 def _file_paths(data: Any) -> tuple[str, ...] | None:
     """The paths, if `data` is a path or a list of paths."""
     if isinstance(data, (str, os.PathLike)):

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, replace
-from datetime import date, datetime, time
-from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
 from paimon_cli.api.row_input import row_source
-from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.merging import MergeCall
 from paimon_cli.requests.selections import Partitions
-from paimon_cli.requests.writing import DeleteCall, Identity, TruncateCall, UpdateCall, WriteCall
+from paimon_cli.requests.writing import ChangeCall, DeleteCall, Identity, TruncateCall, UpdateCall, WriteCall
 
 if TYPE_CHECKING:
+    from paimon_cli.api.merging import Merge
     from paimon_cli.api.staging import Stage
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.engine import Engine, Progress
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
-
-_WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 
 
 class TableWrite(WriteCall):
@@ -153,26 +150,53 @@ class Writing(OpenedTable):
 
         Raises `Conflict` after `max_attempts`.
         """
-        return self._update(tuple(_assignments(call.set or ())), call)
+        return self._update(tuple(assignments_of(call.set or ())), call)
 
     @takes(DeleteCall)
     def delete(self, call: DeleteCall) -> UpdateSummary:
         """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets."""
         return self._update((), call)
 
-    def _update(self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall) -> UpdateSummary:
-        from paimon_cli.jobs.update_job import UpdateRequest, run_update
-        from paimon_cli.sql.predicate import parse_predicate
+    @takes(MergeCall)
+    def merge(self, call: MergeCall) -> Merge:
+        """Merge rows into the table, in one commit: update or delete the rows that meet a row of `source`, insert the others.
 
+        - `source`: data in memory, as `write` takes it, a table or a scan. It is held in memory; the table is streamed. Columns
+        that have the name of a column of the table get its type; others serve conditions and expressions.
+        - `on`: the columns that must be equal: the primary key, or others. Null equals nothing.
+        - `timezone`: as in `write`.
+
+        The result has a method for each clause, and `execute`, which commits. Nothing happens before.
+
+        >>> import pyarrow as pa
+        >>> news = pa.table({"id": [2, 7], "name": ["B", "g"]})
+        >>> merge = example_table().merge(news, on=["id"])
+        >>> done = merge.when_matched_update({"name": "source.name"}).when_not_matched_insert_all().execute()
+        >>> done.updated, done.inserted
+        (1, 1)
+        """
+        from paimon_cli.api.merging import Merge
+
+        return Merge(self, call)
+
+    def _checked_for_changes(self, call: ChangeCall) -> Writing:
+        """The table with the data conflict check of a call. Raises `UsageError` for options that an update cannot have."""
         checked = self.with_check(call.data_conflict_check)
         checked._check_compact(call.compact)
         if checked.context.mode.has_keys and checked.context.given.get(DATA_CONFLICT_CHECK, "").lower() == ConflictCheck.OFF:
             raise UsageError(
-                "update and delete always run with the data conflict check",
+                "update, delete and merge always run with the data conflict check",
                 "without it they would undo commits made since their read",
                 "remove the option, or use partition, bucket, range or key",
             )
         checked.check_commit()
+        return checked
+
+    def _update(self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall) -> UpdateSummary:
+        from paimon_cli.jobs.update_job import UpdateRequest, run_update
+        from paimon_cli.sql.predicate import parse_predicate
+
+        checked = self._checked_for_changes(call)
         where = call.where or ""
         for warning in parse_predicate(where, checked.context.schema, call.params).warnings:
             self.runtime.warn(warning)
@@ -219,32 +243,3 @@ class Writing(OpenedTable):
         from paimon_cli.api.staging import Stage
 
         return Stage(self)
-
-
-def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str]:
-    """The assignments as `column = expression` texts."""
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, Mapping):
-        return given
-    return [f"{quoted_name(name)} = {_expression(name, value)}" for name, value in given.items()]
-
-
-def _expression(name: str, value: Any) -> str:
-    """A SQL expression as it is, another value as a literal. Raises `UsageError` for values that have no literal."""
-    from paimon_cli.sql.literals import Literal
-
-    text = str(value)
-    if isinstance(value, str):
-        return text
-    if isinstance(value, (datetime, date, time)):
-        keyword = "TIMESTAMP" if isinstance(value, datetime) else "DATE" if isinstance(value, date) else "TIME"
-        return str(Literal(value.isoformat(), keyword))
-    if isinstance(value, bytes):
-        return str(Literal(value))
-    if text in _WORDS:
-        return _WORDS[text]
-    if not isinstance(value, Number) or not math.isfinite(float(text)):
-        why = f"a value is an expression, a number, a boolean, a date, a time, bytes or None, not {type(value).__name__}"
-        raise UsageError(f"cannot set column '{name}' to {text}", why)
-    return text

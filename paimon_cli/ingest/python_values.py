@@ -11,19 +11,27 @@ import pyarrow as pa
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, DecimalType, MapType, MultisetType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import BadInput
+from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCells, WrongType, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import did_you_mean
 
 ROUNDING = CastRules(may_round=True)
 """Python has no FLOAT: a number becomes the nearest one."""
 
 
-def values_of_columns(values: Mapping[str, Any], fields: Mapping[str, DataField]) -> dict[str, pa.Array]:
-    """One value for each of these columns, as arrays of one. Raises `BadInput` for a value that its column cannot hold."""
+def values_of_columns(values: Mapping[str, Any], schema: TableSchema) -> dict[str, pa.Array]:
+    """One value for each of these columns, as arrays of one.
+
+    Raises `UsageError` for an unknown column, `BadInput` for a value that its column cannot hold.
+    """
     found = {}
     for name, value in values.items():
-        field = fields[name]
+        field = schema.find(name)
+        if field is None:
+            meant, names = did_you_mean(name, schema.field_names), ", ".join(schema.field_names)
+            raise UsageError(f"no column '{name}'", "the table has no such column", f"{meant}columns: {names}")
         try:
             found[name] = cast_column(python_array([value], field.type), field.type, ROUNDING)
         except BadCells as problem:

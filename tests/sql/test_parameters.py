@@ -3,6 +3,8 @@
 import datetime as dt
 import pickle
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +22,7 @@ ROWS = [
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path: Path) -> Table:
     table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key="k", bucket=1)
     names = [column.split()[0] for column in COLUMNS]
     rows = [dict(zip(names, row, strict=True)) for row in ROWS]
@@ -57,12 +59,12 @@ def table(tmp_path):
         ("name IN :v", pa.array(["name", "O'Brien"]), [1, 2]),
     ],
 )
-def test_a_value_is_data(table, where, value, keys):
+def test_a_value_is_data(table: Table, where: str, value: Any, keys: list[int]) -> None:
     assert table.scan(["k"], where, params={"v": value}).to_arrow().column("k").to_pylist() == keys
 
 
-def test_wrong_parameters_are_refused(table):
-    for where, params, what in [
+def test_wrong_parameters_are_refused(table: Table) -> None:
+    refused: list[tuple[str | None, dict[str, Any], str]] = [
         ("k = :v", {}, "no value for the parameter :v"),
         ("k = 1", {"v": 1}, "parameter 'v' is not used"),
         (None, {"v": 1}, "parameter 'v' is not used"),
@@ -71,48 +73,50 @@ def test_wrong_parameters_are_refused(table):
         ("k = :v", {"v": "abc"}, "cannot compare k .BIGINT. with :v"),
         ("k = ?", {}, "no value for the parameter"),
         (":v = k AND name = :v", {"v": 3}, "with :v"),
-    ]:
+    ]
+    for where, params, what in refused:
         with pytest.raises(UsageError, match=what):
             table.scan(where=where, params=params)
 
 
-def test_a_message_quotes_the_parameter_and_not_its_value(table):
+def test_a_message_quotes_the_parameter_and_not_its_value(table: Table) -> None:
     with pytest.raises(UsageError) as raised:
         table.scan(where="k = :v", params={"v": "x" * 10_000})
     assert ":v" in raised.value.message and len(raised.value.message) < 200
 
 
-def test_the_order_takes_no_parameters(table):
+def test_the_order_takes_no_parameters(table: Table) -> None:
     with pytest.raises(UsageError, match="no value for the parameter :v in the order"):
         table.scan(order_by="k + :v")
 
 
-def test_a_predicate_is_pickled_with_its_values(table):
-    predicate = table.scan(where="name = :v", params={"v": "O'Brien"}).rows.predicate
+def test_a_predicate_is_pickled_with_its_values(table: Table) -> None:
+    predicate: Any = table.scan(where="name = :v", params={"v": "O'Brien"}).rows.predicate
     again = pickle.loads(pickle.dumps(predicate))
     assert (again.condition, again.params) == (predicate.condition, {"v": "O'Brien"})
 
 
-def test_values_of_an_update_are_data(table):
+def test_values_of_an_update_are_data(table: Table) -> None:
     assert table.update(values={"name": "name; price", "d": float("nan"), "day": None}, where="k IN :ks", params={"ks": [1]}).rows
     row = table.scan(where="k = 1").to_arrow().to_pylist()[0]
     assert (row["name"], row["day"], row["d"] != row["d"], row["price"]) == ("name; price", None, True, Decimal("1.50"))
 
 
-def test_an_update_takes_expressions_values_and_parameters_at_once(table):
+def test_an_update_takes_expressions_values_and_parameters_at_once(table: Table) -> None:
     table.update({"price": "price * :by"}, "k = :k", values={"name": "new"}, params={"by": 2, "k": 2})
     row = table.scan(where="k = 2").to_arrow().to_pylist()[0]
     assert (row["name"], row["price"]) == ("new", Decimal("4.00"))
 
 
-def test_a_value_that_its_column_cannot_hold_is_refused(table):
-    for values, error, what in [
+def test_a_value_that_its_column_cannot_hold_is_refused(table: Table) -> None:
+    refused: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"price": "abc"}, BadInput, "'abc' is no value of column 'price'"),
         ({"name": 1}, BadInput, "it is a int"),
         ({"k": 1}, UsageError, "belongs to the primary key"),
         ({"nam": "x"}, UsageError, "no column 'nam'"),
         ({}, UsageError, "nothing to set"),
-    ]:
+    ]
+    for values, error, what in refused:
         with pytest.raises(error, match=what):
             table.update(values=values, where="true")
     with pytest.raises(UsageError, match="no condition"):
@@ -120,7 +124,7 @@ def test_a_value_that_its_column_cannot_hold_is_refused(table):
     assert table.scan().to_arrow().num_rows == 3
 
 
-def test_nested_values_of_an_update(tmp_path):
+def test_nested_values_of_an_update(tmp_path: Path) -> None:
     columns = ["k INT NOT NULL", "m MAP<STRING, INT>", "a ARRAY<INT>", "r ROW<x INT, y STRING>", "f FLOAT"]
     table = Table.create(tmp_path / "n", columns=columns, primary_key="k", bucket=1)
     table.write(pa.table({"k": pa.array([1], pa.int32())}))
@@ -129,7 +133,7 @@ def test_nested_values_of_an_update(tmp_path):
     assert (row["m"], row["a"], row["r"], round(row["f"], 6)) == ([("a", 1)], [1, None], {"x": 1, "y": None}, 0.1)
 
 
-def test_delete_compare_bisect_and_changelog_take_parameters(table):
+def test_delete_compare_bisect_and_changelog_take_parameters(table: Table) -> None:
     assert table.bisect("name = :n", params={"n": "name"}).snapshot_id == 1
     assert table.delete("name = :n", params={"n": "x' OR 'a' = 'a"}).rows == 1
     assert [row["k"] for row in table.changelog(2, where="name = :n", params={"n": "x' OR 'a' = 'a"}).to_arrow().to_pylist()] == [
