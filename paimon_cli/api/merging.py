@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.assignments import assignments_of
-from paimon_cli.api.row_input import source_table
 from paimon_cli.requests.merging import MergeCall, MergeClause
 
 if TYPE_CHECKING:
-    from paimon_cli.api.writing import Writing
     from paimon_cli.jobs.merge_job import MergeSummary
 
 Assigned = str | Sequence[str] | Mapping[str, Any] | None
@@ -26,14 +24,21 @@ class Merge:
     columns of the source. `values` are data, as in `Table.update`. Each method returns the merge with one more clause.
     """
 
-    def __init__(self, table: Writing, call: MergeCall, clauses: tuple[MergeClause, ...] = ()) -> None:
+    def __init__(
+        self,
+        table: str,
+        call: MergeCall,
+        run: Callable[[MergeCall, tuple[MergeClause, ...]], MergeSummary],
+        clauses: tuple[MergeClause, ...] = (),
+    ) -> None:
         self._table = table
         self._call = call
+        self._run = run
         self._clauses = clauses
 
     def __repr__(self) -> str:
         clauses = ", ".join(f"when {clause.when}: {clause.action}" for clause in self._clauses)
-        return f"Merge({self._table.name!r}, on={list(self._call.on or ())}, {clauses or 'no clause yet'})"
+        return f"Merge({self._table!r}, on={list(self._call.on or ())}, {clauses or 'no clause yet'})"
 
     def when_matched_update(
         self, set: Assigned = None, *, values: Mapping[str, Any] | None = None, condition: str | None = None
@@ -78,18 +83,10 @@ class Merge:
         Raises `BadInput` if several rows of the source meet one row of the table, or a row does not fit, `Conflict` after
         `max_attempts`.
         """
-        from paimon_cli.jobs.merge_job import MergeRequest, run_merge
-
-        checked, call = self._table._checked_for_changes(self._call), self._call
-        data = source_table(call.source, checked)
-        request = MergeRequest.of(call, on=tuple(call.on or ()), clauses=self._clauses)
-        with checked.runtime.engine_running() as engine:
-            summary = run_merge(checked.context, request, data, engine, checked.runtime.new_progress())
-        checked._mark_partitions(summary, request.commit_user, request.commit_id)
-        return summary
+        return self._run(self._call, self._clauses)
 
     def _with(self, clause: MergeClause) -> Merge:
-        return Merge(self._table, self._call, (*self._clauses, clause))
+        return Merge(self._table, self._call, self._run, (*self._clauses, clause))
 
 
 def _clause(

@@ -22,6 +22,7 @@ from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
+from paimon_cli.requests.writing import Identity
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from paimon_cli.api.definition import Alter
     from paimon_cli.api.scan import Changes, Scan
+    from paimon_cli.api.transaction import Transaction
     from paimon_cli.api.versions import Branches, Consumers, Tags
     from paimon_cli.ingest.text_form import TextForm
 
@@ -162,6 +164,22 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
             runtime.warn(warning)
         location = locate_table(name, warehouse, catalog_options)  # a server chooses the location only when it creates the table
         return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), {}, runtime)
+
+    @takes(Identity)
+    def transaction(self, identity: Identity) -> Transaction:
+        """Begin a transaction: changes of rows that become one commit at the end of the block.
+
+        Each change sees those before it. Nothing is committed if the block raises an exception, and `DataConflict` is raised if
+        another commit has changed the same buckets meanwhile.
+
+        >>> table = example_table()
+        >>> with table.transaction() as t:
+        ...     t.update({"price": "price * 2"}, where="id = 1").rows, t.delete(where="id = 2").rows, t.count()
+        (1, 1, 2)
+        """
+        from paimon_cli.api.transaction import Transaction
+
+        return Transaction(self, identity)
 
     @takes(ScanCall)
     def scan(self, call: ScanCall) -> Scan:

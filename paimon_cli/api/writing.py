@@ -10,12 +10,12 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
-from paimon_cli.api.row_input import row_source
+from paimon_cli.api.row_input import row_source, source_table
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 from paimon_cli.requests.fields import check_choice
-from paimon_cli.requests.merging import MergeCall
+from paimon_cli.requests.merging import MergeCall, MergeClause
 from paimon_cli.requests.selections import Partitions
 from paimon_cli.requests.writing import ChangeCall, DeleteCall, Identity, TruncateCall, UpdateCall, WriteCall
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from paimon_cli.api.staging import Stage
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.engine import Engine, Progress
+    from paimon_cli.jobs.merge_job import MergeSummary
     from paimon_cli.jobs.metadata_jobs import Dropped
+    from paimon_cli.jobs.transaction_job import TransactionSummary
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
@@ -54,6 +56,9 @@ class Writing(OpenedTable):
     All of them raise `Refused` if the storage does not allow safe commits, `Conflict` if another commit conflicts, and
     `CommitUnknown` if the storage did not confirm whether the commit was published; nothing is deleted then.
     """
+
+    marks_partitions = True
+    """Whether a change marks its partitions as done where the table's options say so. Internal to paimon_cli."""
 
     @takes(TableWrite)
     def write(self, call: TableWrite) -> WriteSummary:
@@ -122,9 +127,11 @@ class Writing(OpenedTable):
         waiting = waiting_after(self.context, written.touched, written.snapshots, compacted.snapshots)
         return replace(written, compaction=compacted, waiting_records=waiting)
 
-    def _mark_partitions(self, done: WriteSummary | UpdateSummary, user: str | None, number: int | None) -> None:
+    def _mark_partitions(
+        self, done: WriteSummary | UpdateSummary | TransactionSummary, user: str | None, number: int | None
+    ) -> None:
         """Mark the written partitions as done, if the table's options say so; a repeated commit marks them again."""
-        if not self.context.options.partition_end_input_to_done:
+        if not self.marks_partitions or not self.context.options.partition_end_input_to_done:
             return
         from paimon_cli.catalog.open_table import report_hosts
         from paimon_cli.maintain.mark_done import mark_written, partitions_of_commit
@@ -177,7 +184,18 @@ class Writing(OpenedTable):
         """
         from paimon_cli.api.merging import Merge
 
-        return Merge(self, call)
+        return Merge(self.name, call, self._merge)
+
+    def _merge(self, call: MergeCall, clauses: tuple[MergeClause, ...]) -> MergeSummary:
+        from paimon_cli.jobs.merge_job import MergeRequest, run_merge
+
+        checked = self._checked_for_changes(call)
+        request = MergeRequest.of(call, on=tuple(call.on or ()), clauses=clauses)
+        with checked.runtime.engine_running() as engine:
+            data = source_table(call.source, checked)
+            summary = run_merge(checked.context, request, data, engine, checked.runtime.new_progress())
+        self._mark_partitions(summary, request.commit_user, request.commit_id)
+        return summary
 
     def _checked_for_changes(self, call: ChangeCall) -> Writing:
         """The table with the data conflict check of a call. Raises `UsageError` for options that an update cannot have."""

@@ -25,26 +25,27 @@ SOURCE = pa.schema([*SCHEMA, ("op", pa.string())])
 DAYS = ("a", "b")
 
 
-def kind(key: list[str] | None = None, partition: list[str] | None = None, **options: str) -> dict[str, Any]:
-    named = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    return {"primary_key": key, "partition_by": partition, "options": named}
+def kind(
+    key: list[str] | None = None, partition: list[str] | None = None, bucket: str = "-1", options: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    return {"primary_key": key, "partition_by": partition, "options": {"bucket": bucket, **(options or {})}}
 
 
 KINDS = {
     "fixed": kind(["id"], bucket="2"),
     "two keys": kind(["dt", "id"], bucket="2"),
     "partitioned": kind(["dt", "id"], ["dt"], bucket="1"),
-    "dynamic": kind(["id"], bucket="-1", **{"dynamic-bucket__target-row-num": "3"}),
-    "any partition": kind(["id"], ["dt"], bucket="-1"),
-    "counted": kind(["id"], bucket="-2", **{"postpone__batch-write-fixed-bucket": "true"}),
-    "vectors": kind(["id"], bucket="2", **{"deletion-vectors__enabled": "true"}),
-    "changelog": kind(["id"], bucket="1", **{"changelog-producer": "lookup"}),
-    "input": kind(["id"], bucket="1", **{"changelog-producer": "input"}),
-    "write-only": kind(["id"], bucket="2", **{"write-only": "true"}),
-    "append": kind(bucket="-1"),
-    "append by day": kind(None, ["dt"], bucket="-1"),
-    "append in buckets": kind(bucket="2", **{"bucket-key": "id"}),
-    "append with vectors": kind(bucket="-1", **{"deletion-vectors__enabled": "true"}),
+    "dynamic": kind(["id"], options={"dynamic-bucket.target-row-num": "3"}),
+    "any partition": kind(["id"], ["dt"]),
+    "counted": kind(["id"], bucket="-2", options={"postpone.batch-write-fixed-bucket": "true"}),
+    "vectors": kind(["id"], bucket="2", options={"deletion-vectors.enabled": "true"}),
+    "changelog": kind(["id"], bucket="1", options={"changelog-producer": "lookup"}),
+    "input": kind(["id"], bucket="1", options={"changelog-producer": "input"}),
+    "write-only": kind(["id"], bucket="2", options={"write-only": "true"}),
+    "append": kind(),
+    "append by day": kind(None, ["dt"]),
+    "append in buckets": kind(bucket="2", options={"bucket-key": "id"}),
+    "append with vectors": kind(options={"deletion-vectors.enabled": "true"}),
 }
 
 
@@ -205,14 +206,14 @@ def test_a_row_does_not_move_to_another_partition(tmp_path: Path) -> None:
     for name in ("any partition", "append by day"):
         table = create(tmp_path / name, KINDS[name])
         table.write(one(1))
-        with pytest.raises(BadInput, match="column 'dt' of .* cannot become 'b'"):
+        with pytest.raises(BadInput, match=r"column 'dt' of .* cannot become 'b'"):
             table.merge(one(1, dt="b"), on="id").when_matched_update_all().execute()
         with pytest.raises((NotSupported, UsageError), match="dt"):
             table.merge(one(1, dt="b"), on="id").when_matched_update({"dt": "source.dt"}).execute()
 
 
 def test_a_row_that_would_lose_to_its_older_version_is_refused(tmp_path: Path) -> None:
-    table = create(tmp_path, kind(["id"], bucket="1", **{"sequence__field": "points"}))
+    table = create(tmp_path, kind(["id"], bucket="1", options={"sequence.field": "points"}))
     table.write(one(1))
     with pytest.raises(BadInput, match="the row with id = 1 would not change"):
         table.merge(one(1, points=9), on="id").when_matched_update_all().execute()
