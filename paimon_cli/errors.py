@@ -208,6 +208,10 @@ class BadOption(UsageError):
         self.details |= {"of_call": True} if call else {"of_table": table}
 
 
+class AlreadyExists(UsageError):
+    """A table, database, tag, branch or column that is to be created exists already."""
+
+
 class BadInput(PaimonError):
     """Input data that does not fit the table; the message names source, row and column. Nothing was committed."""
 
@@ -223,6 +227,14 @@ class NotFound(PaimonError):
     def is_about_a_name(self) -> bool:
         """Whether the hint says which table was meant, or lists the tables of the catalog."""
         return bool({"did_you_mean", "unknown_table", "unknown_database"} & self.details.keys())
+
+
+class TableNotFound(NotFound):
+    """There is no such table."""
+
+
+class SnapshotNotFound(NotFound):
+    """There is no such snapshot, or it has expired."""
 
 
 class BeingDropped(NotFound):

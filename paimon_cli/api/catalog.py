@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.comparison import CompareCall
+from paimon_cli.api.definition import Names
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
@@ -27,6 +28,8 @@ from paimon_cli.storage.storage import link_target
 from paimon_cli.storage.time_bounds import look_at_each
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from paimon_cli.api.sql_query import SqlResult
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
     from paimon_cli.inspect.health_report import HealthRow
@@ -54,7 +57,7 @@ class Catalog(Compaction):
 
 
     >>> catalog = Catalog("lake")
-    >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)
+    >>> catalog.create_table("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1)
     Table('shop.orders')
     >>> [(table.table, table.records) for table in catalog.tables()]
     [('shop.orders', 0)]
@@ -136,6 +139,39 @@ class Catalog(Compaction):
     def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
         """Drop a database; with `cascade`, drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
+
+    def create_table(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        schema: pa.Schema | str | None = None,
+        ddl: str | None = None,
+        from_file: str | None = None,
+        primary_key: Names | None = None,
+        partition_by: Names | None = None,
+        bucket: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Create a table and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`."""
+        return Table.create(
+            name,
+            columns=columns,
+            schema=schema,
+            ddl=ddl,
+            from_file=from_file,
+            primary_key=primary_key,
+            partition_by=partition_by,
+            bucket=bucket,
+            options={**self._options, **(options or {})},
+            comment=comment,
+            if_not_exists=if_not_exists,
+            warehouse=self.url,
+            allow_unsafe_commit=self._allow_unsafe_commit,
+            runtime=self.runtime,
+        )
 
     def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
         """Plan to drop a table; see `Table.plan_drop`.

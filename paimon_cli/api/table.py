@@ -15,13 +15,13 @@ from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
 from paimon_cli.api.maintenance import Maintenance, Planned
+from paimon_cli.api.reading import Reading
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_table
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
 from paimon_cli.requests.writing import Identity
 from paimon_cli.storage.catalog_options import split_options
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_cli.api.definition import Alter
-    from paimon_cli.api.scan import Changes, Scan
     from paimon_cli.api.transaction import Transaction
     from paimon_cli.api.versions import Branches, Consumers, Tags
     from paimon_cli.ingest.text_form import TextForm
@@ -54,7 +53,7 @@ class TableDropped:
 
 
 @checks_arguments
-class Table(Writing, Maintenance, Integrity, Inspection, History):
+class Table(Reading, Writing, Maintenance, Integrity, Inspection, History):
     """An Apache Paimon table.
 
     Opening a table reads only its latest schema. Arrow is imported when rows or statistics are needed, Spark when a job is
@@ -140,7 +139,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         The columns come from exactly one of `schema` (an Arrow schema, or a file with Paimon's schema JSON), `columns`
         (definitions in SQL, such as `id BIGINT NOT NULL`), `ddl` (a file with a CREATE TABLE statement) and `from_file`
         (a parquet, orc, csv or json file). `options` are stored in the table, except catalog options. Raises
-        `UsageError` if the table exists, unless `if_not_exists`, and `NotSupported` for a table that `write` would
+        `AlreadyExists` if the table exists, unless `if_not_exists`, and `NotSupported` for a table that `write` would
         refuse.
         """
         from paimon_cli.api.definition import Columns, arrow_schema, create_table
@@ -180,39 +179,6 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         from paimon_cli.api.transaction import Transaction
 
         return Transaction(self, identity)
-
-    @takes(ScanCall)
-    def scan(self, call: ScanCall) -> Scan:
-        """Plan a read of the rows, merged by key; the methods of the result read them.
-
-        The table is read at its latest snapshot, or at the one that is named. Raises `NotFound` for a missing snapshot,
-        `UsageError` for invalid arguments.
-        """
-        from paimon_cli.api.scan import open_scan
-
-        return open_scan(self, call)
-
-    @takes(ChangelogCall)
-    def changelog(self, call: ChangelogCall) -> Scan:
-        """The row changes of the snapshots `begin` to `end` (default: the latest), with `rowkind` as the first column.
-
-        If the table has a changelog producer, they come from changelog files, and for overwrites from a comparison with
-        the previous snapshot; otherwise they are the rows that each commit added, without those of overwrites unless the
-        option `streaming-read-overwrite` is set. Changes of a snapshot in different buckets have no order, even if a key
-        has moved from one partition to another.
-        """
-        from paimon_cli.api.scan import plan_changes
-
-        return plan_changes(self, call)
-
-    @takes(FollowedCall)
-    def follow_changelog(self, call: FollowedCall) -> Changes:
-        """Like `changelog` from `begin` on, but wait for further snapshots up to `end` (None: forever), polling every
-        `wait_seconds`.
-        """
-        from paimon_cli.api.scan import follow_changes
-
-        return follow_changes(self, call)
 
     @property
     def tags(self) -> Tags:
