@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.merging import Merge
+from paimon_cli.api.row_input import is_spark_frame
 from paimon_cli.api.scan import open_scan
 from paimon_cli.api.writing import TableWrite, Writing
 from paimon_cli.errors import NotSupported, UsageError
@@ -96,6 +97,8 @@ class Transaction:
         if call.overwrite or call.stage is not None:
             what = "an overwrite" if call.overwrite else "a staged write"
             raise NotSupported(f"{what} in a transaction", "it would also replace, or wait for, what others commit meanwhile")
+        if is_spark_frame(call.data):
+            raise NotSupported("a DataFrame of Spark in a transaction", "its session writes and commits by itself", "collect it")
         if call.compact not in (None, CompactionMode.NONE):
             raise _no_compaction()
         return view.write(**{**vars(call), "compact": CompactionMode.NONE})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
-from paimon_cli.api.row_input import row_source, source_table
+from paimon_cli.api.row_input import is_spark_frame, row_source, source_table
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
@@ -64,15 +65,18 @@ class Writing(OpenedTable):
     def write(self, call: TableWrite) -> WriteSummary:
         """Write rows in one commit.
 
-        - `data`: an Arrow table, one or more record batches, a pandas or polars frame (anything with `__arrow_c_stream__`); or
-        paths of files, another table at its latest snapshot, or a scan (`Table.scan`), which are streamed and need not fit in
-        memory. Columns are matched by name.
+        - `data`: an Arrow table, one or more record batches or tables, a pandas or polars frame (anything with
+        `__arrow_c_stream__`), a polars LazyFrame, a pyarrow Dataset, a list of dicts, or a dict of columns, which must fit in
+        memory; or paths of files, another table at its latest snapshot, or a scan (`Table.scan`), which are streamed. A DataFrame
+        of Spark is written by its session, as `paimon_cli.spark.write` does. Columns are matched by name.
         - `format`: of files, default by extension. `form`: a `TextForm` for CSV and JSON. `timezone`: for times without an
         offset in columns WITH LOCAL TIME ZONE, and for times with one in other columns.
         - `on_written`: called with the summary when the rows are committed or staged, before a compaction `after` the commit.
 
         Raises `BadInput` for rows that do not fit.
         """
+        if is_spark_frame(call.data):
+            return _written_by_spark(self, call)
         checked = self.with_check(call.data_conflict_check)
         checked.check_commit()
         checked._check_compact(call.compact)
@@ -261,3 +265,12 @@ class Writing(OpenedTable):
         from paimon_cli.api.staging import Stage
 
         return Stage(self)
+
+
+def _written_by_spark(table: Writing, call: TableWrite) -> WriteSummary:
+    """The rows of a DataFrame are written where they are. The room `spark` is above this one, and needs PySpark: it is loaded by
+    its name.
+    """
+    given = {name: value for name, value in vars(call).items() if name != "data"}
+    done: WriteSummary = import_module("paimon_cli.spark").write(call.data, table, **given)
+    return done

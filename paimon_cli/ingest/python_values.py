@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type
@@ -13,12 +14,9 @@ from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, Decim
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCells, WrongType, shown
-from paimon_cli.ingest.typed_columns import CastRules, cast_column
+from paimon_cli.ingest.typed_columns import cast_column
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
-
-ROUNDING = CastRules(may_round=True)
-"""Python has no FLOAT: a number becomes the nearest one."""
 
 
 def values_of_columns(values: Mapping[str, Any], schema: TableSchema) -> dict[str, pa.Array]:
@@ -33,7 +31,7 @@ def values_of_columns(values: Mapping[str, Any], schema: TableSchema) -> dict[st
             meant, names = did_you_mean(name, schema.field_names), ", ".join(schema.field_names)
             raise UsageError(f"no column '{name}'", "the table has no such column", f"{meant}columns: {names}")
         try:
-            found[name] = cast_column(python_array([value], field.type), field.type, ROUNDING)
+            found[name] = cast_column(python_array([value], field.type), field.type)
         except BadCells as problem:
             raise _misfit(field, value, problem.first.why) from problem
         except WrongType as problem:
@@ -57,7 +55,15 @@ def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
         return pa.array([_nested(value, t) for value in values], arrow_type(t))
     if isinstance(t, DecimalType):
         values = [Decimal(str(value)) if isinstance(value, (int, float)) else value for value in values]
-    return pa.array(values)
+    found = pa.array(values)
+    is_wide = t is not None and t.root == "FLOAT" and pa.types.is_float64(found.type)
+    return found.cast(pa.float32()) if is_wide and _are_finite_as_floats(found) else found
+
+
+def _are_finite_as_floats(numbers: pa.Array) -> bool:
+    """Whether no number gets infinite as a FLOAT. Python has no FLOAT, so that 0.1 becomes the nearest one."""
+    narrow, wide = (part.to_numpy(zero_copy_only=False) for part in (numbers.cast(pa.float32()), numbers))
+    return bool((np.isfinite(narrow) | ~np.isfinite(wide)).all())
 
 
 def _nested(value: Any, t: DataType) -> Any:

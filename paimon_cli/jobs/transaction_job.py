@@ -114,7 +114,15 @@ class OpenTransaction:
         """Delete all files that the steps have stored, except these paths. What cannot be deleted is an orphan."""
         with cleaning_up():
             left = set(kept)
-            delete_all(self.context.storage, [path for path in dict.fromkeys(self.pending.created) if path not in left])
+            written = (*self._written_elsewhere(), *self.pending.created)
+            delete_all(self.context.storage, [path for path in dict.fromkeys(written) if path not in left])
+
+    def _written_elsewhere(self) -> list[str]:
+        """The data files that the steps have committed to the view: tasks on Spark have stored them without our knowledge."""
+        entries = [entry for step in self.steps() for entry in self.view.manifests.delta_entries(step)]
+        added = [entry for entry in entries if entry.kind == EntryKind.ADD]
+        messages = [CommitMessage(*entry.bucket_id, 0, append=FileChanges(added=(entry.file,))) for entry in added]
+        return [path for _, path in created_files(self.context, messages)]
 
     def commit(self, identity: CommitIdentity, engine: Engine, progress: Progress) -> TransactionSummary:
         """Publish the difference between the first and the last state as one snapshot; nothing if there is none.

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @checks_call
 def write(
     frame: DataFrame,
-    name: str | os.PathLike[str],
+    name: str | os.PathLike[str] | Table,
     *,
     options: Mapping[str, str] | None = None,
     warehouse: str | None = None,
@@ -55,10 +55,10 @@ def write(
 ) -> WriteSummary:
     """Write the rows of a DataFrame in one commit.
 
-    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.write`: `op`,
-    `op_column`, `overwrite`, `partition`, `commit_user`, `commit_id`, ... Columns are matched by name. Spark's timestamps
-    are instants: for a column without time zone they are converted to the time zone of the session. `on_error` is `fail` or
-    `skip`: the rows cannot be read again to list the bad cells in a file.
+    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; `name` may be an opened table, too. The others are
+    those of `Table.write`: `op`, `op_column`, `overwrite`, `partition`, `commit_user`, `commit_id`, ... Columns are matched
+    by name. Spark's timestamps are instants: for a column without time zone they are converted to the time zone of the
+    session. `on_error` is `fail` or `skip`: the rows cannot be read again to list the bad cells in a file.
 
     In `foreachBatch` of a stream pass `commit_user` (the query id) and `commit_id` (the batch id), so that a batch that Spark
     repeats is written once. Its rows are computed nevertheless: otherwise Spark would lose the state of the query.
@@ -79,7 +79,12 @@ def write(
         hint = "on_error='skip' leaves rows with bad cells out; the result counts them"
         raise NotSupported(f"on_error={on_error!r} for a DataFrame", why, hint)
     engine = FrameEngine(frame)
-    table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
+    if isinstance(name, Table):
+        if not (options is None and warehouse is None and branch is None):
+            raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
+        table = Table(name.context, Runtime(given_engine=engine, warn=name.runtime.warn, trace=name.runtime.trace))
+    else:
+        table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
     timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
     summary = table.write(FrameRows(timezone), **write)
     if summary.already_committed and _may_be_of_stream(frame):
