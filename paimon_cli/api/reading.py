@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 class Reading(OpenedTable):
     """The methods of `Table` that read. Libraries that support the Arrow PyCapsule interface take a table as its rows."""
 
+    def _repr_html_(self) -> str:
+        from paimon_cli.api.notebook import html_of_table
+
+        return html_of_table(self)
+
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""

@@ -83,6 +83,11 @@ class Scan(ReadableRows):
     def __repr__(self) -> str:
         return f"Scan({self._table.name!r}, columns={[field.name for field in self.rows.fields]})"
 
+    def _repr_html_(self) -> str:
+        from paimon_cli.api.notebook import html_of_scan
+
+        return html_of_scan(self.name, self.rows)
+
     @property
     def name(self) -> str:
         """The table as it was named when it was opened."""
