@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from paimon_cli.api.opened_table import OpenedTable
     from paimon_cli.jobs.row_scan import RowScan
 
-SHOWN_ROWS = 10
-MAX_FILES, MAX_READ = 200_000, 256 << 20
+_SHOWN_ROWS = 10
+_MAX_FILES, _MAX_READ = 200_000, 256 << 20
 """A display looks at the levels of tables with at most so many files, and reads at most so many bytes for the first rows."""
 
 
@@ -42,7 +42,7 @@ def _facts_and_levels(table: OpenedTable) -> tuple[str, list[tuple[str, int, str
         return "no snapshot yet", []
     at = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=min(max(snapshot.time_millis, 0), 1 << 45))
     facts = f"snapshot {snapshot.id} of {at:%Y-%m-%d %H:%M:%S} UTC, {counted(snapshot.total_record_count, 'record')}"
-    if sum(meta.num_added_files for meta in context.manifests.manifests_of(snapshot)) > MAX_FILES:
+    if sum(meta.num_added_files for meta in context.manifests.manifests_of(snapshot)) > _MAX_FILES:
         return facts, []
     files = context.manifests.live_files(snapshot)
     levels, sizes = files.numbers("levels"), files.numbers("sizes")
@@ -62,13 +62,13 @@ def html_of_scan(name: str, rows: RowScan) -> str:
 
     names = [field.name for field in rows.fields]
     size = sum(split.size for split in rows.plan.splits)
-    if size > MAX_READ:
+    if size > _MAX_READ:
         return table_of(names, [], caption=name, note=f"no rows are shown, because the scan reads up to {human_size(size)}")
     try:
-        limit = min(SHOWN_ROWS + 1, rows.request.limit if rows.request.limit is not None else SHOWN_ROWS + 1)
+        limit = min(_SHOWN_ROWS + 1, rows.request.limit if rows.request.limit is not None else _SHOWN_ROWS + 1)
         few = replace(rows, request=replace(rows.request, limit=limit))
         found = [list(row.values()) for batch in few.rows() for row in canonical_rows(batch, rows.fields)]
     except (PaimonError, pa.ArrowException, ValueError) as error:  # a value that Python cannot hold, such as invalid UTF-8
         return table_of([name], [[error.message if isinstance(error, PaimonError) else str(error)]])
-    note = f"the first {SHOWN_ROWS} rows" if len(found) > SHOWN_ROWS else ""
-    return table_of(names, found[:SHOWN_ROWS], caption=name, note=note)
+    note = f"the first {_SHOWN_ROWS} rows" if len(found) > _SHOWN_ROWS else ""
+    return table_of(names, found[:_SHOWN_ROWS], caption=name, note=note)

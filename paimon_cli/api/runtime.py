@@ -73,7 +73,7 @@ class Runtime:
 
     def new_progress(self) -> Progress:
         if self.progress is True:
-            return LineProgress()
+            return ProgressLine()
         if self.progress:
             return self.progress()
         from paimon_cli.jobs.engine import NoProgress
@@ -108,7 +108,7 @@ class Runtime:
             engine.stop()
 
 
-class LineProgress:
+class ProgressLine:
     """Shows the phases of a job in one line of stderr, which notebooks show as well."""
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -88,7 +88,7 @@ class MergeSummary(UpdateSummary):
 
 
 @dataclass(frozen=True)
-class Merge:
+class PlannedMerge:
     """A merge that was checked against the schema. `inserts`: the clauses for rows of the source that meet no row."""
 
     edit: MergeEdit
@@ -117,7 +117,7 @@ def run_merge(context: TableContext, request: MergeRequest, data: pa.Table, engi
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
-def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.Table) -> Merge:
+def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.Table) -> PlannedMerge:
     """Check the request. Raises `UsageError` for invalid SQL and columns, `BadInput` for rows of the source that do not fit."""
     if not request.clauses:
         raise UsageError("the merge does nothing", "it has no clause", "such as .when_matched_update_all()")
@@ -134,7 +134,7 @@ def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.Table) ->
     where = parse_predicate("TRUE", schema) if unmatched else source.condition(schema)
     edit = MergeEdit(where, source, matched, unmatched, _fixed(schema, source, request.clauses))
     _check_moves(schema, edit)
-    return Merge(edit, inserts)
+    return PlannedMerge(edit, inserts)
 
 
 def _clause(
@@ -179,7 +179,9 @@ def _check_moves(schema: TableSchema, edit: MergeEdit) -> None:
             raise NotSupported(f"a merge that sets column '{name}'", "it is a partition column, so that rows would move", hint)
 
 
-def _attempt(context: TableContext, merge: Merge, identity: CommitIdentity, engine: Engine, progress: Progress) -> MergeSummary:
+def _attempt(
+    context: TableContext, merge: PlannedMerge, identity: CommitIdentity, engine: Engine, progress: Progress
+) -> MergeSummary:
     """Plan at the latest snapshot, change rows, insert rows, and commit."""
     nothing = WriteRequest(source=ArrowRows(pa.table({})), compact=CompactionMode.NONE)
     plan = plan_write(context, nothing, identity.user, splits=())
@@ -212,7 +214,7 @@ def _attempt(context: TableContext, merge: Merge, identity: CommitIdentity, engi
     )
 
 
-def _summary(merge: Merge, changed: Sequence[ChangedBucket], inserted: int) -> MergeSummary:
+def _summary(merge: PlannedMerge, changed: Sequence[ChangedBucket], inserted: int) -> MergeSummary:
     rows, deleted = sum(bucket.rows for bucket in changed), sum(bucket.deleted for bucket in changed)
     return MergeSummary(
         rows=rows + inserted,
@@ -233,7 +235,9 @@ def _changed(
     return change_files(seen, snapshot, edit, stamp, engine, progress)
 
 
-def _rows_to_insert(context: TableContext, snapshot: Snapshot | None, merge: Merge, changed: Sequence[ChangedBucket]) -> pa.Table:
+def _rows_to_insert(
+    context: TableContext, snapshot: Snapshot | None, merge: PlannedMerge, changed: Sequence[ChangedBucket]
+) -> pa.Table:
     """The rows of the source that have met no row of the table, by the first insert clause whose condition holds."""
     schema = context.schema
     is_new = np.ones(merge.source.batch.num_rows, bool)
@@ -327,7 +331,7 @@ def _inserted(
 
 
 def _checks_of_absence(
-    context: TableContext, merge: Merge, identity: CommitIdentity, plan: WritePlan, inserted: Sequence[CommitMessage]
+    context: TableContext, merge: PlannedMerge, identity: CommitIdentity, plan: WritePlan, inserted: Sequence[CommitMessage]
 ) -> list[CheckData]:
     """The check that no other commit has added rows that the new ones would have met."""
     schema, on = context.schema, set(merge.source.on)

@@ -11,9 +11,9 @@ from typing import Any
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import printable
 
-MAX_CELL = 100
+_MAX_CELL = 100
 """Characters of a cell that are shown."""
-MAX_ROWS, MAX_COLUMNS = 50, 30
+_MAX_ROWS, _MAX_COLUMNS = 50, 30
 """The most rows and columns of a table."""
 _MAX_ITEMS = 10
 """The most items of a list in a cell."""
@@ -26,7 +26,7 @@ def text_of(value: Any) -> str:
         text = f"[{items}{', ...' if len(value) > _MAX_ITEMS else ''}]"
     else:
         text = _plain(value)
-    return escape(printable(text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 3]}..."))
+    return escape(printable(text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 3]}..."))
 
 
 def _plain(value: Any) -> str:
@@ -35,7 +35,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, Snapshot):
         return f"snapshot {value.id}"
     if isinstance(value, (str, bytes, bytearray)):
-        value = value[: 2 * MAX_CELL]
+        value = value[: 2 * _MAX_CELL]
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64:
         return f"{value:,}" if value.bit_length() < 63 else str(value)
     return str(value)
@@ -43,11 +43,11 @@ def _plain(value: Any) -> str:
 
 def table_of(head: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str = "", note: str = "") -> str:
     """A table with these column names and rows. `caption`, `note`: plain texts above and below it."""
-    names = [text_of(name) for name in head[:MAX_COLUMNS]]
-    every = list(islice(rows, MAX_ROWS + 1))
-    lines = ["".join(f"<td>{text_of(value)}</td>" for value in row[:MAX_COLUMNS]) for row in every[:MAX_ROWS]]
-    left_out = [f"the first {MAX_ROWS} rows"] if len(every) > MAX_ROWS else []
-    left_out += [f"the first {MAX_COLUMNS} of {len(head)} columns"] if len(head) > MAX_COLUMNS else []
+    names = [text_of(name) for name in head[:_MAX_COLUMNS]]
+    every = list(islice(rows, _MAX_ROWS + 1))
+    lines = ["".join(f"<td>{text_of(value)}</td>" for value in row[:_MAX_COLUMNS]) for row in every[:_MAX_ROWS]]
+    left_out = [f"the first {_MAX_ROWS} rows"] if len(every) > _MAX_ROWS else []
+    left_out += [f"the first {_MAX_COLUMNS} of {len(head)} columns"] if len(head) > _MAX_COLUMNS else []
     notes = "; ".join(filter(None, [note, *left_out]))
     return (
         "<div><table>"
@@ -81,6 +81,6 @@ def bars(title: str, named: Sequence[tuple[str, int, str]]) -> str:
     drawn = "".join(
         f"<tr><td>{text_of(name)}</td><td><div style='background:#4c78a8;height:0.8em;width:{max(1, 120 * length // longest)}px'>"
         f"</div></td><td>{text_of(text)}</td></tr>"
-        for name, length, text in named[:MAX_ROWS]
+        for name, length, text in named[:_MAX_ROWS]
     )
     return f"<div><table><caption>{text_of(title)}</caption><tbody>{drawn}</tbody></table></div>" if named else ""

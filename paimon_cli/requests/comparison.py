@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY
 from typing import Annotated
 
 from paimon_cli.errors import UsageError
-from paimon_cli.requests.conditions import Condition, Conditional
+from paimon_cli.requests.conditions import BoundSql, Conditional
 from paimon_cli.requests.fields import Names, Option, Parsed, SourceFormat, check_limit
 from paimon_cli.requests.reading import ColumnChoice
 
@@ -67,9 +67,9 @@ class CompareOptions(Conditional):
     format: Annotated[SourceFormat | None, Option("Format of the files; default by extension.")] = None
 
     @property
-    def condition(self) -> Condition | None:
+    def condition(self) -> BoundSql | None:
         """The condition with the values of its parameters."""
-        return None if self.where is None else Condition(self.where, self.params)
+        return None if self.where is None else BoundSql(self.where, self.params)
 
     def check(self) -> None:
         super().check()

@@ -8,7 +8,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.requests.fields import Option, Parsed, Request
 
 
-class Condition(NamedTuple):
+class BoundSql(NamedTuple):
     """A condition in SQL, with the values of its parameters."""
 
     sql: str

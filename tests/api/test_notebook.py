@@ -74,7 +74,7 @@ def test_a_scan_shows_ten_rows(tmp_path: Path) -> None:
 
 
 def test_a_scan_that_would_read_much_shows_no_rows(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook, "MAX_READ", 10)
+    monkeypatch.setattr(notebook, "_MAX_READ", 10)
     assert any("no rows are shown" in text for text in shown(table.scan()).texts)
 
 
