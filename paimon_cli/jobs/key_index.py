@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,15 +30,16 @@ class KeyIndex:
         self._columns: list[_Column] = []
         codes = np.zeros(len(columns[0]), np.int64)
         for values in columns:
-            distinct = pc.unique(values).drop_null()
-            own = _codes(values, distinct)
-            combined = _combined(codes, own, len(distinct))
-            known = np.unique(combined[combined >= 0])
-            self._columns.append(_Column(distinct, known))
-            codes = _dense(combined, known)
+            column = _Column(_distinct(values))
+            codes = _combined(codes, column.codes(values), column.size)
+            if self._columns:
+                column.known = np.unique(codes[codes >= 0])
+                codes = _dense(codes, column.known)
+            self._columns.append(column)
         self._codes = codes
         rows = np.flatnonzero(codes >= 0)
-        groups = len(self._columns[-1].known)
+        last = self._columns[-1]
+        groups = last.size if last.known is None else len(last.known)
         self._first = np.full(groups, NO_ROW, np.int64)
         self._first[codes[rows[::-1]]] = rows[::-1]
         self._counts = np.bincount(codes[rows], minlength=groups)
@@ -45,7 +48,9 @@ class KeyIndex:
         """For each row the position of the first row of the index with the same values, or `NO_ROW`."""
         codes = np.zeros(len(columns[0]), np.int64)
         for values, column in zip(columns, self._columns, strict=True):
-            codes = _dense(_combined(codes, _codes(values, column.distinct), len(column.distinct)), column.known)
+            codes = _combined(codes, column.codes(values), column.size)
+            if column.known is not None:
+                codes = _dense(codes, column.known)
         if not len(self._first):
             return np.full(len(codes), NO_ROW, np.int64)
         return np.where(codes >= 0, self._first[codes], NO_ROW)
@@ -63,26 +68,88 @@ class KeyIndex:
         return int(self._first[np.argmax(self._counts > 1)])
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Column:
-    """The `distinct` values of a column, and the sorted codes of all columns up to it that occur (`known`)."""
+    """The `distinct` values of a column, ascending: numpy numbers, or an Arrow array of other types. `known`: the sorted codes of
+    all columns up to it that occur; None for the first one, of which all do.
+    """
 
-    distinct: pa.Array
-    known: np.ndarray
+    distinct: pa.Array | np.ndarray
+    known: np.ndarray | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.distinct)
+
+    def codes(self, values: pa.Array) -> np.ndarray:
+        """The positions of the values among the distinct ones; `NO_ROW` for null and others."""
+        if isinstance(self.distinct, np.ndarray):
+            numbers, is_null = _numbers(values)
+            found = _dense(numbers, self.distinct)
+            return np.where(is_null, NO_ROW, found)
+        start, stop = self._range(values)
+        found = pc.index_in(values, value_set=self.distinct.slice(start, stop - start))
+        codes = np.asarray(found.fill_null(NO_ROW).to_numpy(zero_copy_only=False), np.int64)
+        return np.where(codes == NO_ROW, NO_ROW, codes + start)
+
+    def _range(self, values: pa.Array) -> tuple[int, int]:
+        """The distinct values between the least and the greatest of `values`: a table with keys is read in their order, and Arrow
+        hashes all of them for each batch.
+        """
+        if not (pa.types.is_string(values.type) or pa.types.is_decimal(values.type)):
+            return 0, self.size
+        ends = pc.min_max(values).as_py()
+        if ends["min"] is None:
+            return 0, 0
+        at = _Values(self.distinct)
+        return bisect_left(at, _comparable(ends["min"])), bisect_right(at, _comparable(ends["max"]))
 
 
-def _codes(values: pa.Array, distinct: pa.Array) -> np.ndarray:
-    found = pc.index_in(values, value_set=distinct)
-    return np.asarray(found.fill_null(NO_ROW).to_numpy(zero_copy_only=False), np.int64)
+class _Values(Sequence[Any]):
+    """The values of an array for `bisect`, in Arrow's order: texts by their bytes."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, at: Any) -> Any:
+        return _comparable(self._values[at].as_py())
+
+
+def _comparable(value: Any) -> Any:
+    return value.encode(errors="surrogatepass") if isinstance(value, str) else value
+
+
+def _distinct(values: pa.Array) -> pa.Array | np.ndarray:
+    if _is_number(values.type):
+        numbers, is_null = _numbers(values)
+        return np.unique(numbers[~is_null])
+    distinct = pc.unique(values).drop_null()
+    return distinct.sort() if pa.types.is_string(values.type) or pa.types.is_decimal(values.type) else distinct
+
+
+def _is_number(t: pa.DataType) -> bool:
+    return pa.types.is_integer(t) or pa.types.is_boolean(t) or pa.types.is_temporal(t)
+
+
+def _numbers(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The values as int64, and which are null."""
+    t = values.type
+    if pa.types.is_temporal(t):
+        values = values.view(pa.int64() if t.bit_width == 64 else pa.int32())
+    numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return numbers, values.is_null().to_numpy(zero_copy_only=False)
 
 
 def _combined(codes: np.ndarray, own: np.ndarray, count: int) -> np.ndarray:
     return np.where((codes < 0) | (own < 0), NO_ROW, codes * max(count, 1) + own)
 
 
-def _dense(combined: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The positions of the codes among the known ones; `NO_ROW` for others."""
+def _dense(numbers: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The positions of numbers among the known, sorted ones; `NO_ROW` for others."""
     if not len(known):
-        return np.full(len(combined), NO_ROW, np.int64)
-    at = np.minimum(np.searchsorted(known, combined), len(known) - 1)
-    return np.where((combined >= 0) & (known[at] == combined), at, NO_ROW)
+        return np.full(len(numbers), NO_ROW, np.int64)
+    at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    return np.where(known[at] == numbers, at, NO_ROW)

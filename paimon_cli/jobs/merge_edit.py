@@ -208,7 +208,9 @@ class MergeEdit(Edit):
         chosen = np.full(batch.num_rows, -1, np.int64)
         for clauses, is_row, first in ((self.matched, met, 0), (self.unmatched, ~met, len(self.matched))):
             rows = np.flatnonzero(is_row)
-            if clauses and len(rows):
+            if clauses and clauses[0].condition is None:
+                chosen[rows] = first
+            elif clauses and len(rows):
                 found = chosen_clauses(clauses, self._joined(batch.take(pa.array(rows)), positions[rows]))
                 chosen[rows] = np.where(found >= 0, found + first, -1)
         return positions, chosen
