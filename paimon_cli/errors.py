@@ -29,8 +29,12 @@ _COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quot
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
     **{f"{name} ls": name for name in ("buckets", "compactions", "files", "manifests", "partitions", "schemas", "snapshots")},
+    **{f"{name} ls": f"{name}.ls" for name in ("branches", "consumers", "tags")},
+    "tags replace": "tags.replace",
 }
 """Methods of `Table` by the command that does the same with a table and options that have the names of parameters."""
+OF_CATALOG = {"tables ls": "tables", "db ls": "databases"}
+"""Methods of `Catalog` by the command that does the same, with at most a database and a warehouse."""
 CALLS = {"create": "Table.create", "compact": "Table.compact", "delete": "Table.delete", "rescale": "Table.rescale"}
 CALLS |= {"tables ls": "Catalog.tables", "db ls": "Catalog.databases", "alter": "Table.alter", "repair": "Table.plan_repair"}
 """What texts for callers of the library name instead of commands without arguments."""
@@ -70,10 +74,13 @@ def _call(command: str) -> str | None:
         return None
     if words[0] == "alter":
         return _alteration(words[1:])
+    if (method := OF_CATALOG.get(" ".join(words[:2]))) is not None:
+        return _call_of_catalog(method, words[2:])
     size = next((size for size in (2, 1) if len(words) > size and " ".join(words[:size]) in METHODS), 0)
     if not size or words[size].startswith("-"):
         return None
-    arguments, rest = [], words[size + 1 :]
+    names = 1 if words[:2] == ["tags", "replace"] and len(words) > size + 1 else 0
+    arguments, rest = [repr(name) for name in words[size + 1 : size + 1 + names]], words[size + 1 + names :]
     while rest:
         flag, *values = rest[: 2 if len(rest) > 1 and not rest[1].startswith("-") else 1]
         if not flag.startswith("--") or "=" in flag:
@@ -82,6 +89,15 @@ def _call(command: str) -> str | None:
         arguments.append(f"{flag.removeprefix('--').replace('-', '_')}={value!r}")
         rest = rest[1 + len(values) :]
     return f"Table.open({words[size]!r}).{METHODS[' '.join(words[:size])]}({', '.join(arguments)})"
+
+
+def _call_of_catalog(method: str, words: list[str]) -> str | None:
+    """The call that lists what is in a catalog; None if the command has other options."""
+    at = words.index("--warehouse") if "--warehouse" in words[:-1] else len(words)
+    places, url = words[:at], words[at + 1 : at + 2]
+    if words[at + 2 :] or len(places) > 1 or any(place.startswith("-") for place in places):
+        return None
+    return f"Catalog({', '.join(map(repr, url))}).{method}({', '.join(map(repr, places))})"
 
 
 def _alteration(words: list[str]) -> str | None:

@@ -161,7 +161,7 @@ class Transaction:
 def _view_of(table: Writing, opened: OpenTransaction) -> Writing:
     """The table as the steps see it. They mark no partitions as done: nothing is committed yet."""
     view = type(table)(opened.view, table.runtime)
-    view.marks_partitions = False
+    view._marks_partitions = False
     return view
 
 

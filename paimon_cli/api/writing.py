@@ -58,7 +58,7 @@ class Writing(OpenedTable):
     `CommitUnknown` if the storage did not confirm whether the commit was published; nothing is deleted then.
     """
 
-    marks_partitions = True
+    _marks_partitions = True
     """Whether a change marks its partitions as done where the table's options say so. Internal to paimon_cli."""
 
     @takes(TableWrite)
@@ -77,7 +77,7 @@ class Writing(OpenedTable):
         """
         if is_spark_frame(call.data):
             return _written_by_spark(self, call)
-        checked = self.with_check(call.data_conflict_check)
+        checked = self._with_check(call.data_conflict_check)
         checked.check_commit()
         checked._check_compact(call.compact)
         if call.read_snapshot is not None and checked.context.options.commit_data_conflict_check == ConflictCheck.OFF:
@@ -135,7 +135,7 @@ class Writing(OpenedTable):
         self, done: WriteSummary | UpdateSummary | TransactionSummary, user: str | None, number: int | None
     ) -> None:
         """Mark the written partitions as done, if the table's options say so; a repeated commit marks them again."""
-        if not self.marks_partitions or not self.context.options.partition_end_input_to_done:
+        if not self._marks_partitions or not self.context.options.partition_end_input_to_done:
             return
         from paimon_cli.catalog.open_table import report_hosts
         from paimon_cli.maintain.mark_done import mark_written, partitions_of_commit
@@ -148,7 +148,7 @@ class Writing(OpenedTable):
             partitions = partitions_of_commit(self.context, identity.user, identity.identifier)
         mark_written(self.context, partitions, self.runtime.warn, report_hosts(self.context))
 
-    def with_check(self: Self, granularity: str | None) -> Self:
+    def _with_check(self: Self, granularity: str | None) -> Self:
         """The same table with another data conflict check (None: unchanged)."""
         if granularity is None:
             return self
@@ -203,7 +203,7 @@ class Writing(OpenedTable):
 
     def _checked_for_changes(self, call: ChangeCall) -> Writing:
         """The table with the data conflict check of a call. Raises `UsageError` for options that an update cannot have."""
-        checked = self.with_check(call.data_conflict_check)
+        checked = self._with_check(call.data_conflict_check)
         checked._check_compact(call.compact)
         if checked.context.mode.has_keys and checked.context.given.get(DATA_CONFLICT_CHECK, "").lower() == ConflictCheck.OFF:
             raise UsageError(

@@ -27,6 +27,12 @@ def test_a_table_says_what_it_is(table: Table) -> None:
     assert pa.table(table).num_rows == 3 and pa.schema(table).names == ["dt", "k", "v"]
 
 
+def test_a_notebook_proposes_no_plumbing(table: Table) -> None:
+    proposed = set(dir(table))
+    assert {"scan", "merge", "transaction", "tags", "compact"} <= proposed
+    assert not {"at", "context", "check_call", "check_commit", "supported"} & proposed
+
+
 def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", columns=["k INT"])
     assert (table.snapshot_id, table.count(), table.head().num_rows, table.primary_keys) == (None, 0, 0, [])
