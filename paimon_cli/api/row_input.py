@@ -75,7 +75,9 @@ def source_table(data: Any, into: OpenedTable) -> pa.Table:
             "a merge takes no paths", "its rows are joined in memory", "read the file: pyarrow.parquet.read_table(path)"
         )
     if is_spark_frame(data):
-        raise UsageError("a merge takes no DataFrame of Spark", "its rows are joined in memory", "collect it: frame.toArrow()")
+        raise UsageError(
+            "a merge takes no DataFrame of Spark", "its session does that", "paimon_cli.spark.merge(frame, table, on=...)"
+        )
     if isinstance(data, (OpenedTable, Scan)):
         from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 

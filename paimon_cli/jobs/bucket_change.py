@@ -109,6 +109,7 @@ def update_bucket(context: TableContext, task: UpdateTask, change: Edit) -> Chan
     records_input = context.mode.changelog_producer.records_input
     changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if records_input else None
     met, first_sequence = MetRows(), task.first_sequence
+    may_move = any(name in change.set_columns for name in context.schema.partition_keys)
     try:
         with context.trace.timed("flush", bucket=context.bucket_path(*bucket_id), level=0) as facts:
             for split in task.splits:
@@ -117,14 +118,18 @@ def update_bucket(context: TableContext, task: UpdateTask, change: Edit) -> Chan
                     if not batch.num_rows:
                         continue
                     changed = changed_rows(context, change, batch, first_sequence + met.rows)
+                    met.count(changed)
+                    if may_move:
+                        batch, changed = met.staying(context.schema, batch, changed)
+                    if not changed.num_rows:
+                        continue
                     writer.write(changed)
                     if changelog is not None:
                         changelog.write(changelog_rows(context, batch, changed))
-                    met.count(changed)
             files, changes = writer.close(), changelog.close() if changelog else ()
             facts |= file_facts("", files)
         if not files:
-            return ChangedBucket(0, None, sources=met.sources)
+            return ChangedBucket(met.rows, None, sources=met.sources, moved=tuple(met.moved))
         tree = _with_new_files(replace(context, shows_level_0=False), task, files, changes)
     except BaseException:
         for opened in (writer, *((changelog,) if changelog else ())):
@@ -132,7 +137,7 @@ def update_bucket(context: TableContext, task: UpdateTask, change: Edit) -> Chan
         raise
     unseen = sum(unseen_records(context, split) for split in task.splits)
     message = tree.message(task.read_snapshot_id)
-    return ChangedBucket(met.rows, message, unseen, tree.compaction_lost, met.deleted, met.sources)
+    return ChangedBucket(met.rows, message, unseen, tree.compaction_lost, met.deleted, met.sources, tuple(met.moved))
 
 
 def _with_new_files(

@@ -25,7 +25,7 @@ from paimon_cli.commit.data_conflict import CheckData, check_of_partitions
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.python_values import values_of_columns
 from paimon_cli.ingest.row_sources import ArrowRows
@@ -47,7 +47,7 @@ from paimon_cli.jobs.table_change import (
     ran_on,
     written_files,
 )
-from paimon_cli.jobs.update_job import ChangeRequest, UpdateSummary, compacted_after, data_check_of
+from paimon_cli.jobs.update_job import ChangeRequest, UpdateSummary, check_moves, compacted_after, data_check_of
 from paimon_cli.jobs.write_job import write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write, splits_of
 from paimon_cli.metadata.data_file import CommitMessage
@@ -111,6 +111,7 @@ def run_merge(context: TableContext, request: MergeRequest, data: pa.Table, engi
     if Committer(context).is_committed(identity):
         return MergeSummary(**finished_earlier(context, request.compaction, engine, progress))
     merge = planned_merge(context.schema, request, data)
+    check_moves(context, merge.edit)
     attempt = functools.partial(_attempt, context, merge, identity, engine, progress)
     summary, attempts = again_on_conflict(context, attempt, _RETRY_HINT, request.max_attempts)
     summary = compacted_after(context, request, summary, None, engine, progress)
@@ -133,7 +134,6 @@ def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.Table) ->
     check_all_used(request.params, used)
     where = parse_predicate("TRUE", schema) if unmatched else source.condition(schema)
     edit = MergeEdit(where, source, matched, unmatched, _fixed(schema, source, request.clauses))
-    _check_moves(schema, edit)
     return PlannedMerge(edit, inserts)
 
 
@@ -160,7 +160,8 @@ def _clause(
 
 def _stored_by(schema: TableSchema) -> tuple[str, ...]:
     """The columns whose values decide where a row is stored, so that an update cannot change them."""
-    return tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *schema.bucket_key_names)))
+    partition_keys = () if schema.has_movable_rows else schema.partition_keys
+    return tuple(dict.fromkeys((*schema.primary_keys, *partition_keys, *schema.bucket_key_names)))
 
 
 def _fixed(schema: TableSchema, source: MergeSource, clauses: Sequence[MergeClause]) -> tuple[str, ...]:
@@ -169,14 +170,6 @@ def _fixed(schema: TableSchema, source: MergeSource, clauses: Sequence[MergeClau
         return ()
     names = {field.name for field in source.fields}
     return tuple(name for name in _stored_by(schema) if name in names and name not in source.on)
-
-
-def _check_moves(schema: TableSchema, edit: MergeEdit) -> None:
-    """Raise `NotSupported` if rows would move to another partition."""
-    for name in schema.partition_keys:
-        if name in edit.set_columns:
-            hint = "update moves rows; or delete the row and insert another one"
-            raise NotSupported(f"a merge that sets column '{name}'", "it is a partition column, so that rows would move", hint)
 
 
 def _attempt(
@@ -192,7 +185,7 @@ def _attempt(
         messages = [bucket.message for bucket in changed if bucket.message is not None]
         new_files.delete_repeated(engine, messages)
         rows = _rows_to_insert(context, snapshot, merge, changed)
-        inserted = _inserted(plan, rows, messages, engine, progress)
+        inserted = _inserted(plan, _with_moved(rows, changed), messages, engine, progress)
     summary = _summary(merge, changed, rows.num_rows)
     every = [*messages, *inserted]
     if not every:
@@ -261,6 +254,12 @@ def _rows_to_insert(
     if found.num_rows and schema.primary_keys:
         _check_keys(context, snapshot, merge.source.on, found)
     return found
+
+
+def _with_moved(rows: pa.Table, changed: Sequence[ChangedBucket]) -> pa.Table:
+    """The rows to insert and those that have moved: the write path deletes these in the partitions that they leave."""
+    moved = [pa.Table.from_batches(bucket.moved) for bucket in changed if bucket.moved]
+    return pa.concat_tables([*([rows] if rows.num_rows else []), *moved], promote_options="default") if moved else rows
 
 
 def _with_repeated(source: MergeSource, is_new: np.ndarray) -> np.ndarray:

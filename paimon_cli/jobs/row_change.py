@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.errors import BadInput
@@ -118,7 +119,7 @@ class ChangedBucket:
 
     `unseen_records`: stored records in the files that were read which ordinary reads do not show yet. `compaction_lost`: why the
     compaction of the bucket was dropped, if it was. `deleted`: how many of the rows were deleted; `sources`: which rows of
-    the source of a merge have met a row of the table (int64 array).
+    the source of a merge have met a row of the table (int64 array); `moved`: changed rows that belong to another partition.
     """
 
     rows: int
@@ -127,6 +128,7 @@ class ChangedBucket:
     compaction_lost: str | None = None
     deleted: int = 0
     sources: Any = None
+    moved: tuple[pa.RecordBatch, ...] = ()
 
 
 @dataclass
@@ -135,6 +137,7 @@ class MetRows:
 
     rows: int = 0
     deleted: int = 0
+    moved: list[pa.RecordBatch] = field(default_factory=list)
     _sources: list[np.ndarray] = field(default_factory=list)
 
     def of(self, change: Edit, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -151,6 +154,20 @@ class MetRows:
     def count(self, changed: pa.RecordBatch) -> None:
         self.rows += changed.num_rows
         self.deleted += int((changed.column(VALUE_KIND).to_numpy() == RowKind.DELETE).sum())
+
+    def staying(
+        self, schema: TableSchema, before: pa.RecordBatch, changed: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The rows, before and after, that stay in their partition; the others are kept as `moved`."""
+        stays = np.ones(changed.num_rows, bool)
+        for name in schema.partition_keys:
+            same = pc.equal(before.column(name), changed.column(name)).fill_null(True)
+            stays &= same.to_numpy(zero_copy_only=False)
+        stays |= changed.column(VALUE_KIND).to_numpy() == RowKind.DELETE
+        if stays.all():
+            return before, changed
+        self.moved.append(changed.filter(pa.array(~stays)).select(list(schema.field_names)))
+        return before.filter(pa.array(stays)), changed.filter(pa.array(stays))
 
     @property
     def sources(self) -> np.ndarray | None:

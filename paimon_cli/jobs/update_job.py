@@ -26,7 +26,7 @@ from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.bucket_change import change_buckets, unseen_records
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, finished_earlier, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work
-from paimon_cli.jobs.row_change import ChangedBucket, RowEdit, changed_rows
+from paimon_cli.jobs.row_change import ChangedBucket, Edit, RowEdit, changed_rows
 from paimon_cli.jobs.stored_rows import NumberedSplit, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
@@ -182,7 +182,7 @@ def _attempt(
     context: TableContext, change: RowEdit, identity: CommitIdentity, inline: str | None, engine: Engine, progress: Progress
 ) -> UpdateSummary:
     """Plan at the latest snapshot, change the rows of each bucket, and commit. `inline`: the strategy by which tasks compact."""
-    is_routed = _moves_rows(context, change)
+    is_routed = check_moves(context, change)
     change_rows: ChangeRows = functools.partial(change_buckets, inline=inline) if context.mode.has_keys else change_files
     if is_routed:
         change_rows = _move_rows
@@ -218,10 +218,9 @@ ChangeRows = Callable[[TableContext, Snapshot, RowEdit, str, Engine, Progress], 
 """Changes the rows of a snapshot, in new files with this stamp."""
 
 
-def _moves_rows(context: TableContext, change: RowEdit) -> bool:
-    """Whether a partition column is set, so that rows move to another partition."""
-    assigned = [assignment.column.name for assignment in change.assignments]
-    moving = [name for name in assigned if context.schema.has_movable_rows and name in context.schema.partition_keys]
+def check_moves(context: TableContext, change: Edit) -> bool:
+    """Whether a partition column is set, so that rows move to another partition. Raises `UsageError` if they must not."""
+    moving = [name for name in change.set_columns if context.schema.has_movable_rows and name in context.schema.partition_keys]
     engine = context.options.merge_engine
     if moving and not engine.newest_wins:
         raise UsageError(
