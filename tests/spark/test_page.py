@@ -25,6 +25,7 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
     names: dict[str, Any] = {
         "spark": session,
         "changes": session.createDataFrame([(1, 5.0, "-D"), (3, 3.0, "+I")], "id bigint, price double, op string"),
+        "news": session.createDataFrame([(3, 33.0), (10, 10.0)], "id bigint, price double"),
         "df": session.createDataFrame([(9, 9.0)], "id bigint, price double"),
         "events": session.readStream.schema("id bigint, price double").json(str(tmp_path / "events")),
     }
@@ -37,12 +38,13 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
         exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    frames, batches, source, streams, notebook, jobs = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    frames, batches, merge, source, streams, notebook, jobs = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
     for _ in range(2):
         names["upsert"](names["df"].selectExpr("id - 1 as id", "price"), 7)
+    assert run(merge) == {2: 40.0, 3: 33.0, 8: 9.0, 10: 10.0}
     assert run(source) == {9: 9.0}
     try:
         run(streams)

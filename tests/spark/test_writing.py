@@ -93,7 +93,7 @@ def test_a_frame_is_merged_by_its_session(session: SparkSession, tmp_path: Path)
         expected = {i: i if i < 50 else 2 * i for i in range(150) if i < 50 or i % 10}
         assert {row["id"]: row["n"] for row in rows} == expected and len(rows) == len(expected)
     with pytest.raises(UsageError, match="not a Spark DataFrame"):
-        spark.merge(pa.table({"id": [1]}), table.url, on="id")  # type: ignore[arg-type]
+        spark.merge(pa.table({"id": [1]}), table.url, on="id")
 
 
 def test_rows_that_wait_for_their_buckets(session: SparkSession, tmp_path: Path) -> None:
