@@ -136,7 +136,8 @@ class Table(Reading, Writing, Maintenance, Integrity, Inspection, History):
     ) -> Table:
         """Create a table and open it.
 
-        The columns come from exactly one of `schema` (an Arrow schema, or a file with Paimon's schema JSON), `columns`
+        The columns come from exactly one of `schema` (an Arrow schema, a table or frame that has one, or a file with Paimon's
+        schema JSON), `columns`
         (definitions in SQL, such as `id BIGINT NOT NULL`), `ddl` (a file with a CREATE TABLE statement) and `from_file`
         (a parquet, orc, csv or json file). `options` are stored in the table, except catalog options. Raises
         `AlreadyExists` if the table exists, unless `if_not_exists`, and `NotSupported` for a table that `write` would

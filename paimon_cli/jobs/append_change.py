@@ -225,7 +225,8 @@ class _Changing:
         for positions, batch in self._live(file, columns, self._may_match(file)):
             matches = where.condition.matches(batch).fill_null(False).to_numpy(zero_copy_only=False)
             positions = positions[matches]
-            if (met := self._change.matches(batch.filter(pa.array(matches)))) is not None:
+            if self._change.narrows:
+                met = self._change.matches(batch.filter(pa.array(matches)))
                 self._met.meet(met.sources)
                 positions = positions[met.rows]
             found.append(positions)

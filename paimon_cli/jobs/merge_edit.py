@@ -155,6 +155,7 @@ class MergeEdit(Edit):
     matched: tuple[Clause, ...]
     unmatched: tuple[Clause, ...]
     fixed: tuple[str, ...] = ()
+    narrows = True
 
     @property
     def set_columns(self) -> Collection[str]:

@@ -63,9 +63,12 @@ class Edit(ABC):
     def drops_all(self) -> bool:
         """Whether each row that `where` selects is deleted."""
 
-    @abstractmethod
-    def matches(self, batch: pa.RecordBatch) -> Matches | None:
-        """The rows of a batch that change, among those that `where` selects. None: all of them."""
+    narrows = False
+    """Whether only some of the rows that `where` selects change."""
+
+    def matches(self, batch: pa.RecordBatch) -> Matches:
+        """The rows of a batch that change, among those that `where` selects."""
+        return Matches(np.ones(batch.num_rows, bool), np.empty(0, np.int64))
 
     @abstractmethod
     def read_columns(self, schema: TableSchema) -> Collection[str]:
@@ -94,9 +97,6 @@ class RowEdit(Edit):
     @property
     def drops_all(self) -> bool:
         return self.new_values is None
-
-    def matches(self, batch: pa.RecordBatch) -> Matches | None:
-        return None
 
     def read_columns(self, schema: TableSchema) -> Collection[str]:
         return self.where.columns
@@ -142,9 +142,9 @@ class MetRows:
 
     def of(self, change: Edit, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that change, among those that the condition of the change selects."""
-        found = change.matches(batch)
-        if found is None:
+        if not change.narrows:
             return batch
+        found = change.matches(batch)
         self.meet(found.sources)
         return batch if found.rows.all() else batch.filter(pa.array(found.rows))
 
