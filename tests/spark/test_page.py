@@ -38,7 +38,8 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
         exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    frames, batches, merge, source, streams, notebook, jobs = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    frames, batches, merge, source, streams, notebook, jobs = blocks
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
