@@ -80,6 +80,7 @@ def read(
     columns: str | Sequence[str] | None = None,
     where: str | None = None,
     *,
+    params: Mapping[str, Any] | None = None,
     snapshot: int | None = None,
     tag: str | None = None,
     as_of: str | int | datetime | None = None,
@@ -111,6 +112,7 @@ def read(
     scan = table.scan(
         columns,
         where,
+        params=params,
         snapshot=snapshot,
         tag=tag,
         as_of=as_of,
