@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.comparison import CompareCall
-from paimon_cli.api.definition import Names
+from paimon_cli.api.definition import NewTable
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.table_choice import ChosenTable
+from paimon_cli.catalog.metastore.metastore import TableIdentifier, is_name, refuse_nul
+from paimon_cli.catalog.metastore.settings import SettingRow, read_settings
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metastore.metastore import TableIdentifier, is_name, refuse_nul
-from paimon_cli.metastore.settings import SettingRow, read_settings
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import link_target
 from paimon_cli.storage.time_bounds import look_at_each
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from paimon_cli.api.sql_query import SqlResult
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
     from paimon_cli.inspect.health_report import HealthRow
@@ -45,6 +43,12 @@ class DatabaseDrop:
 
     database: str
     table_names: tuple[str, ...]
+
+
+class NewInCatalog(NewTable):
+    """A table to create in a catalog."""
+
+    name: str
 
 
 @checks_arguments
@@ -140,38 +144,11 @@ class Catalog(Compaction):
         """Drop a database; with `cascade`, drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
 
-    def create_table(
-        self,
-        name: str,
-        *,
-        columns: Sequence[str] | None = None,
-        schema: pa.Schema | str | None = None,
-        ddl: str | None = None,
-        from_file: str | None = None,
-        primary_key: Names | None = None,
-        partition_by: Names | None = None,
-        bucket: int | None = None,
-        options: Mapping[str, Any] | None = None,
-        comment: str | None = None,
-        if_not_exists: bool = False,
-    ) -> Table:
-        """Create a table and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`."""
-        return Table.create(
-            name,
-            columns=columns,
-            schema=schema,
-            ddl=ddl,
-            from_file=from_file,
-            primary_key=primary_key,
-            partition_by=partition_by,
-            bucket=bucket,
-            options={**self._options, **(options or {})},
-            comment=comment,
-            if_not_exists=if_not_exists,
-            warehouse=self.url,
-            allow_unsafe_commit=self._allow_unsafe_commit,
-            runtime=self.runtime,
-        )
+    @takes(NewInCatalog)
+    def create_table(self, call: NewInCatalog) -> Table:
+        """Create a table `name` and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`."""
+        place = {"warehouse": self.url, "allow_unsafe_commit": self._allow_unsafe_commit, "runtime": self.runtime}
+        return Table.create(**{**vars(call), "options": {**self._options, **(call.options or {})}, **place})
 
     def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
         """Plan to drop a table; see `Table.plan_drop`.
