@@ -17,6 +17,8 @@ from paimon_cli.requests.reading import ScanCall
 from paimon_cli.requests.writing import ChangeCall, DeleteCall, Identity, UpdateCall
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from paimon_cli.api.scan import Scan
     from paimon_cli.jobs.merge_job import MergeSummary
     from paimon_cli.jobs.transaction_job import OpenTransaction, TransactionSummary
@@ -136,6 +138,14 @@ class Transaction:
         """The number of rows, with the changes of this transaction."""
         return open_scan(self._current(), ScanCall()).count()
 
+    def head(self, rows: int = 10) -> pa.Table:
+        """The first rows, with the changes of this transaction."""
+        return open_scan(self._current(), ScanCall(limit=rows)).to_arrow()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table, with the changes of this transaction."""
+        return open_scan(self._current(), ScanCall()).to_arrow()
+
     def _current(self) -> Writing:
         if self._view is None:
             raise (
@@ -145,8 +155,12 @@ class Transaction:
             )
         return self._view
 
-    def _step(self, call: Identity) -> Writing:
+    def _step(self, call: TableWrite | ChangeCall) -> Writing:
+        """The table as a step sees it. Raises `UsageError` for options that only a commit of its own has."""
         view = self._current()
+        if call.data_conflict_check is not None or getattr(call, "read_snapshot", None) is not None:
+            hint = 'for another granularity: Table.open(name, {"commit.data-conflict-check": "key"})'
+            raise UsageError("a step of a transaction has no data conflict check", "its commit is checked as a whole", hint)
         if call.commit_user is not None or call.commit_id is not None:
             hint = "name them for the whole: table.transaction(commit_user=..., commit_id=...)"
             raise UsageError("a step of a transaction has no identity", "the transaction is one commit", hint)

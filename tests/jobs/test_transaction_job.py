@@ -93,6 +93,15 @@ def test_a_transaction_is_one_snapshot(table: Table) -> None:
         t.update({"points": "points * 2"}, where="id IN (1, 7)")
         t.delete("id = 2")
         assert (t.count(), table.scan().count(), len(table.snapshots())) == (4, 4, 1)
+        assert (
+            t.head(2).num_rows,
+            7 in t.to_arrow().column("id").to_pylist(),
+            7 in table.to_arrow().column("id").to_pylist(),
+        ) == (
+            2,
+            True,
+            False,
+        )
     assert t.summary is not None and t.summary.steps == 3
     assert [snapshot.kind for snapshot in table.snapshots() if snapshot.kind != "COMPACT"] in (
         ["APPEND", "APPEND"],
@@ -192,6 +201,10 @@ def test_other_commands_are_refused(table: Table) -> None:
             t.write(table_of([a_row(1)]), overwrite=True)
         with pytest.raises(NotSupported, match="a compaction"):
             t.update(values={"points": 1}, where="true", compact="after")
+        with pytest.raises(UsageError, match="checked as a whole"):
+            t.write(table_of([a_row(1)]), read_snapshot=1)
+        with pytest.raises(UsageError, match="checked as a whole"):
+            t.delete("true", data_conflict_check="partition")
         with pytest.raises(UsageError, match="has no identity"):
             t.write(table_of([a_row(1)]), commit_user="u")
     merge_later = table.transaction()
