@@ -126,6 +126,8 @@ CUTS_NOTHING = {
         "storage/sql_database": "MAX_TEXT",
     },
     "how much a message or a report shows": {
+        "api/notebook": "_MAX_FILES _MAX_READ",
+        "read/html_text": "_MAX_CELL _MAX_COLUMNS _MAX_ROWS",
         "api/arguments": "_MAX_SHOWN",
         "datatypes/type_text": "_SHOWN",
         "ingest/faults": "MAX_SHOWN_FAULTS SHOWN_LENGTH",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.catalog_maintenance import Maintaining
 from paimon_cli.api.comparison import CompareCall
+from paimon_cli.api.definition import NewTable
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
@@ -44,6 +45,12 @@ class DatabaseDrop:
     table_names: tuple[str, ...]
 
 
+class NewInCatalog(NewTable):
+    """A table to create in a catalog."""
+
+    name: str
+
+
 @checks_arguments
 class Catalog(Maintaining):
     """The tables of a warehouse or of any directory.
@@ -54,7 +61,7 @@ class Catalog(Maintaining):
 
 
     >>> catalog = Catalog("lake")
-    >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)
+    >>> catalog.create_table("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1)
     Table('shop.orders')
     >>> [(table.table, table.records) for table in catalog.tables()]
     [('shop.orders', 0)]
@@ -136,6 +143,12 @@ class Catalog(Maintaining):
     def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
         """Drop a database; with `cascade`, drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
+
+    @takes(NewInCatalog)
+    def create_table(self, call: NewInCatalog) -> Table:
+        """Create a table `name` and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`."""
+        place = {"warehouse": self.url, "allow_unsafe_commit": self._allow_unsafe_commit, "runtime": self.runtime}
+        return Table.create(**{**vars(call), "options": {**self._options, **(call.options or {})}, **place})
 
     def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
         """Plan to drop a table; see `Table.plan_drop`.

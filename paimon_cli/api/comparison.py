@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Protocol
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, TableNotFound, UsageError
 from paimon_cli.ingest.text_form import given_form
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.requests.comparison import CompareOptions
@@ -66,7 +66,9 @@ def compare_sides(catalog: Tables, call: CompareCall) -> Comparison:
     progress.start("Reading rows", None)
     chosen = quoted_names(call.columns) if isinstance(call.columns, str) else call.columns or ()
     try:
-        return compare(here, there, key=call.key, columns=chosen, where=call.where, limit=call.limit, advance=progress.advance)
+        return compare(
+            here, there, key=call.key, columns=chosen, where=call.condition, limit=call.limit, advance=progress.advance
+        )
     finally:
         progress.finish()
 
@@ -87,7 +89,7 @@ def _table_side(catalog: Tables, text: str, snapshot: int | None, tag: str | Non
             snapshot, tag = (number, None) if number is not None else (None, version)
     if opened is None:
         if any(version is not None for version in (snapshot, tag, branch)):
-            raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
+            raise TableNotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
         return None
     shown = opened.name if snapshot is None and tag is None else f"{opened.name}@{tag if snapshot is None else snapshot}"
     return TableSide(shown, opened.context, ReadRequest(snapshot=snapshot, tag=tag))

@@ -47,6 +47,14 @@ class Planned(Generic[Plan, Done]):
     run: Callable[[], Done]
     files: Callable[[], list[FileToDelete]] = list
 
+    def __repr__(self) -> str:
+        return f"Planned({self.plan!r})"
+
+    def _repr_html_(self) -> str:
+        from paimon_cli.read.html_text import table_of_fields
+
+        return table_of_fields(self.plan)
+
 
 @dataclass(frozen=True)
 class Restoration:

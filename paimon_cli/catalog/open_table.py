@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import recognised_content, similar_table
-from paimon_cli.errors import BeingDropped, DamagedFile, NotFound
+from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, TableNotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.injected import NoTrace, Trace
@@ -78,7 +78,7 @@ def _explained(missing: NotFound, table: TableContext, location: TableLocation) 
     entry = location.entry
     content = None if entry is not None and entry[0].keeps_entries else recognised_content(table.storage, table.url)
     if content is not None:
-        return NotFound(missing.what, content, "give the path of a Paimon table", **missing.details)
+        return TableNotFound(missing.what, content, "give the path of a Paimon table", **missing.details)
     if entry is not None:
         metastore, identifier = entry
         return metastore.no_files(identifier, table.url)

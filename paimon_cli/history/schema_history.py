@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, TableNotFound
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
@@ -76,9 +76,9 @@ class SchemaHistory:
             root, why = self.layout.root, why_missing(self.storage, self.layout.root)
             if why is None and (names := [entry.name for entry in first_entries(self.storage, root, 1)]):
                 why = f"its directory has no schema/schema-* file, but other content, such as {names[0]}"
-                return NotFound(f"no table at {root}", why, "check the path; a new table needs an empty directory")
+                return TableNotFound(f"no table at {root}", why, "check the path; a new table needs an empty directory")
             why = why or "its directory has no schema/schema-* file"
-            return NotFound(f"no table at {root}", why, self._how_to_create())
+            return TableNotFound(f"no table at {root}", why, self._how_to_create())
         try:
             latest = SnapshotHistory(self.storage, self.layout).latest()
         except DamagedFile:

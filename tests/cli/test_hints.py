@@ -17,8 +17,9 @@ from typer.main import get_command
 import paimon_cli
 from paimon_cli import Catalog, Table
 from paimon_cli.api.definition import Alter
+from paimon_cli.api.versions import Branches, Consumers, Tags
 from paimon_cli.cli.app import app
-from paimon_cli.errors import CALLS, METHODS, in_python
+from paimon_cli.errors import CALLS, METHODS, OF_CATALOG, in_python
 from tests.cli.test_documented_commands import COMMANDS
 
 SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))
@@ -249,14 +250,16 @@ def test_the_library_names_calls() -> None:
             if told.startswith("Table.open("):
                 call = ast.parse(told, mode="eval").body
                 assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-                owner = Alter if ".alter." in told else Table
+                parts = {".alter.": Alter, ".tags.": Tags, ".branches.": Branches, ".consumers.": Consumers}
+                owner = next((owner for part, owner in parts.items() if part in told), Table)
                 signature = inspect.signature(getattr(owner, call.func.attr))
                 takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
                 unknown = {word.arg for word in call.keywords} - set(signature.parameters)
                 assert not unknown or takes_more, told
                 calls += 1
     assert calls > 30
-    assert all(callable(getattr(Table, method)) for method in METHODS.values())
+    assert all(callable(getattr(Table, method)) for method in METHODS.values() if "." not in method)
+    assert all(hasattr(Catalog, method) for method in OF_CATALOG.values())
     classes = {"Table": Table, "Catalog": Catalog}
     assert all(hasattr(classes[owner], name) for owner, _, name in (call.partition(".") for call in CALLS.values()))
 
@@ -275,6 +278,11 @@ def test_the_library_names_calls() -> None:
         ("paimon-cli alter t set a=1 b.c=x", "Table.open('t').alter.set({'a': '1', 'b.c': 'x'})"),
         ("paimon-cli alter t add-column 'v INT'", "paimon-cli alter t add-column 'v INT'"),
         ("paimon-cli drop t", "paimon-cli drop t"),
+        ("paimon-cli tags ls t", "Table.open('t').tags.ls()"),
+        ("to move it: paimon-cli tags replace t year-end", "to move it: Table.open('t').tags.replace('year-end')"),
+        ("paimon-cli tables ls shop --warehouse 's3://a b'", "Catalog('s3://a b').tables('shop')"),
+        ("paimon-cli db ls --warehouse w", "Catalog('w').databases()"),
+        ("paimon-cli tables ls a b", "paimon-cli tables ls a b"),
         ("paimon-cli compact t u", "paimon-cli compact t u"),
         ("add --order-by a,b", "add order_by a,b"),
         ("run it again with --trace; --engine local needs no Spark", "run it again with trace; engine='local' needs no Spark"),

@@ -15,7 +15,16 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import (
+    DamagedFile,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    Refused,
+    StorageUnavailable,
+    TableNotFound,
+    UsageError,
+)
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
@@ -296,7 +305,7 @@ class Metastore(ABC):
         """The error for an unknown table."""
         database, name = identifier
         meant = did_you_mean(name, names_for_a_hint(partial(self.some_names, database)), before=f"{database}.")
-        return NotFound(
+        return TableNotFound(
             f"there is no table {identifier}",
             f"the {self.kind} catalog does not know it",
             f"{meant}paimon-cli tables ls {shlex.quote(database)}{self.flags}",
@@ -305,7 +314,7 @@ class Metastore(ABC):
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
         """The error for an entry whose table no longer exists."""
-        return NotFound(
+        return TableNotFound(
             f"table {identifier} has lost its files",
             f"the {self.kind} catalog names {url}, where there is no table",
             f"restore the files; if they are lost, remove the entry, which deletes no file: "
