@@ -72,8 +72,8 @@ PANELS = {
         "verify": "verify_command",
         "repair": "verify_command",
         "doctor": "doctor_command",
-        "health": "doctor_command",
-        "advise": "doctor_command",
+        "health": "health_command",
+        "advise": "health_command",
         "locks": "doctor_command.locks",
     },
     "Other": {
