@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.catalog_health import Examination
-from paimon_cli.api.comparison import CompareCall
+from paimon_cli.api.comparison import CompareCall, ComparedVersions
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
@@ -20,6 +20,7 @@ from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import counted
+from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.storage.storage import link_target
 
 if TYPE_CHECKING:
@@ -192,6 +193,16 @@ class Catalog(Compaction, Examination):
         from paimon_cli.api.comparison import compare_sides
 
         return compare_sides(self, call)
+
+    @takes(CompareOptions)
+    def versions(self, call: CompareOptions) -> ComparedVersions:
+        """Two versions of one table, for what lies between them: `file_changes()`, `changelog()`; named as for `compare`.
+
+        Raises `UsageError` if the sides are not versions of one table.
+        """
+        from paimon_cli.api.comparison import compared_versions
+
+        return compared_versions(self, call)
 
     def sql(self, query: str, *, allow_files: bool = False) -> SqlResult:
         """Run one SELECT with DuckDB over tables of this catalog, or tables named by their paths in double quotes.

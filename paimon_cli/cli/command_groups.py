@@ -164,7 +164,7 @@ WORDS_OF_OTHERS = {
     **dict.fromkeys(("history", "log"), "snapshots ls"),
     "optimize": "compact",
     "vacuum": "expire",
-    "diff": "snapshots diff",
+    "diff": "compare",
 }
 """What users of other programs may call our commands."""
 
@@ -192,6 +192,9 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             known = WORDS_OF_OTHERS.get(args[0].lower())
             if known == "sql":
                 return f"paimon-cli sql {shlex.quote(_query(args))}"
+            if known == "compare":
+                here, *others = _sides(args)
+                return f"paimon-cli compare {shlex.quote(here)} {shlex.join(others)}"
             return self._similar(ctx, args) if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
         if "table" in ctx.params:
             return self._similar(ctx, args)
@@ -220,6 +223,14 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             if command is not None and not command.hidden
         }
         return {name: names[0] for name, names in arguments.items() if names}
+
+
+def _sides(args: list[str]) -> list[str]:
+    """The sides for `compare`, from words such as `diff t 1 4`."""
+    table, *versions = args[1:] or ["A"]
+    if len(versions) == 2 and not any(word.startswith("-") for word in versions):
+        return [f"{table}@{version}" for version in versions]
+    return [table, *(versions or ["B"])]
 
 
 def _query(args: list[str]) -> str:

@@ -48,7 +48,7 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
         {"count", "explain", "analyze", "output_file", "file_format", "file_size", "force", "output_path"},
     ),
     "changelog read": ((ChangelogCall,), {"follow"}),
-    "compare": ((CompareOptions,), set()),
+    "compare": ((CompareOptions,), {"files", "changelog"}),
     "verify": ((VerifyOptions,), {"fail_on", "report", "foreign_read_safe", "list_codes"}),
     "repair": ((RepairOptions,), {"apply", "dry_run"}),
     "health": ((HealthOfTables,), {"dry_run", "report"}),
