@@ -176,7 +176,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
         scratch.remove()
 
     try:
-        with _translated_errors(datasets, missing):
+        with _translated_errors(datasets, missing, query):
             query = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             reader = connection.sql(query).to_arrow_reader(PIECES.batch_rows)
@@ -301,11 +301,13 @@ def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:
         return None
 
 
+_BARE_PATH = re.compile(r"\b(?:from|join)\s+([\w.-]*/[^\s'\";,)]+)", re.IGNORECASE)
+"""A path without quotes where a table is named."""
 _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
 
 
 @contextlib.contextmanager
-def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = ()) -> Iterator[None]:
+def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = (), query: str = "") -> Iterator[None]:
     """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query.
 
     `missing`: the errors about tables that could not be opened, which may say what was meant.
@@ -331,6 +333,8 @@ def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFo
             hint = "if you trust the query, add --allow-files; or name a table as db.table, or by its path in double quotes"
             raise Refused(_KIND_OF_ERROR.sub("", what), why, hint) from error
         hint = "write strings in single quotes: 'tea'" if isinstance(error, duckdb.BinderException) else ""
+        if isinstance(error, duckdb.ParserException) and (path := _BARE_PATH.search(query)) is not None:
+            hint = f"a path in a query is in quotes: FROM '{path[1]}'"
         raise UsageError(_KIND_OF_ERROR.sub("", what), why, hint) from error
 
 
