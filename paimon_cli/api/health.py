@@ -10,7 +10,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.definition import Alter
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.maintenance import Maintenance, Planned
-from paimon_cli.errors import PaimonError, PartialSuccess
+from paimon_cli.errors import CommitUnknown, PaimonError, PartialSuccess
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.integrity import HealthOptions
 
@@ -53,11 +53,12 @@ class Fixed:
     errors: list[PaimonError]
 
     def raise_failures(self) -> None:
-        """Raise the error of the only step, or one for all that failed."""
+        """Raise the error of the only step, or that of a commit whose outcome is unknown, or one for all that failed."""
         if not self.errors:
             return
-        first = self.errors[0]
-        if len(self.steps) == 1:
+        unknown = next((error for error in self.errors if isinstance(error, CommitUnknown)), None)
+        first = unknown or self.errors[0]
+        if unknown is not None or len(self.steps) == 1:
             raise first
         what = f"{len(self.errors)} of {counted(len(self.steps), 'step')} failed"
         raise PartialSuccess(what, f"the first one: {first.message}", first.hint) from first

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.findings.remedies import FixStep
     from paimon_cli.inspect.health_report import HealthRow
 
+SHOWN_STEPS = 3
+"""The most steps that the question names."""
+
 commands = top_level()
 
 
@@ -70,11 +73,12 @@ def health(
             say(f"run: {carried_out('--yes')}")
         _end(options, rows, report)
         return bool(steps)
-    confirm(f"{counted(len(steps), 'step')} will be carried out; nothing is discarded", yes)
+    told = "; ".join(step.command for step in steps[:SHOWN_STEPS]) + ("; ..." if len(steps) > SHOWN_STEPS else "")
+    confirm(f"{counted(len(steps), 'step')} will be carried out ({told}), which discards nothing", yes)
     fixed = planned.run()
     if call.is_for_people:
         _say_done(fixed)
-    _show(call, options, fixed.rows, fixed.steps if not call.is_for_people else ())
+    _show(call, options, fixed.rows, None if call.is_for_people else fixed.steps)
     if fixed.errors and report is not None:
         _write(options, fixed.rows, report)
     fixed.raise_failures()
@@ -106,7 +110,9 @@ def _show(call: Call, asked: Given, rows: Sequence[HealthRow], steps: Sequence[F
             say(f"  {step.command}    # {', '.join(step.codes)}")
         left = sum(bool(f.command) and f.remedy is None for row in rows for f in row.findings)
         if left:
-            say(f"the other {counted(left, 'command')} above discard something or need a decision, and are left to you")
+            one = left == 1
+            needs = "discards something, or needs a decision" if one else "discard something, or need a decision"
+            say(f"left to you: {counted(left, 'other command')} above, which {needs}")
     elif steps is not None and any(row.problems for row in rows):
         say("--fix has nothing to do: what the findings propose discards something, or needs a decision")
 

@@ -14,7 +14,7 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.api.definition import Alter
 from paimon_cli.api.maintenance import Maintenance
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import CommitUnknown, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings import history_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
@@ -208,7 +208,8 @@ def test_fix_asks_once_and_a_dry_run_changes_nothing(run: Run, tmp_path: Path) -
     assert f"run: paimon-cli health {url} --fix --yes" in shown.out
     planned = run("health", url, "--fix", "-n", "-o", "json", code=4).json
     assert [step["state"] for step in planned["fixes"]] == ["planned"]
-    assert "without a terminal only --yes confirms it" in run("health", url, "--fix", code=7).err
+    refused = run("health", url, "--fix", "-o", "json", code=7).error["message"]
+    assert "without a terminal only --yes confirms it" in refused and f"(paimon-cli compact {url} --strategy minor)" in refused
     assert snapshots() == before
     for flag in ("--yes", "--dry-run"):
         assert f"{flag} needs --fix" in run("health", url, flag, code=2).err
@@ -237,6 +238,12 @@ def test_a_fix_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path, mon
     monkeypatch.undo()
     monkeypatch.setattr(Maintenance, "compact", fails)
     run("health", due(tmp_path / "other"), "--fix", "--yes", code=6)
+
+    def is_unclear(*given: object, **named: object) -> None:
+        raise CommitUnknown("nobody knows")
+
+    monkeypatch.setattr(Maintenance, "compact", is_unclear)
+    run("health", due(tmp_path / "third", options=CROSSED), "--fix", "--yes", code=11)
 
 
 def test_advice_is_mended_on_request(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
