@@ -274,7 +274,8 @@ def json_page() -> str:
         "",
         "Beside `items`, `doctor` has `passed` (checks without a finding, with `subject` and `message`), `verify` has `checks`",
         "(`check`, `result`, `findings`), `repair --apply` has `made` (the number of repairs) and `snapshots` (their ids), and",
-        "`compact --dry-run` of one table has `snapshot_id`, for `--if-snapshot`.",
+        "`compact --dry-run` of one table has `snapshot_id`, for `--if-snapshot`; `health --fix` has `fixes` (`table`,",
+        "`command`, `codes`, `state`, `message`).",
         "",
     ]
     for shape in sorted(_results().values(), key=lambda each: each.__name__):

@@ -177,7 +177,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
         scratch.remove()
 
     try:
-        with _translated_errors(datasets, missing):
+        with _translated_errors(datasets, missing, query):
             query = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             reader = connection.sql(query).to_arrow_reader(PIECES.batch_rows)
@@ -303,11 +303,13 @@ def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:
 
 
 _QUOTED = re.compile(r'"([^"]+)"')
+_BARE_PATH = re.compile(r"\b(?:from|join)\s+([\w.-]*/[^\s'\";,)]+)", re.IGNORECASE)
+"""A path without quotes where a table is named."""
 _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
 
 
 @contextlib.contextmanager
-def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = ()) -> Iterator[None]:
+def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = (), query: str = "") -> Iterator[None]:
     """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query.
 
     `missing`: the errors about tables that could not be opened, which may say what was meant.
@@ -335,6 +337,8 @@ def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFo
         hint = ""
         if isinstance(error, duckdb.BinderException):
             hint = _meant_column(what, datasets) or "write strings in single quotes: 'tea'"
+        if isinstance(error, duckdb.ParserException) and (path := _BARE_PATH.search(query)) is not None:
+            hint = f"a path in a query is in quotes: FROM '{path[1]}'"
         raise UsageError(_KIND_OF_ERROR.sub("", what), why, hint) from error
 
 

@@ -360,4 +360,4 @@ def _column(row: type, name: str, hide: int) -> Column:
 
 
 def field_names(row: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(row)]
+    return [field.name for field in dataclasses.fields(row) if field.metadata.get("shown", True)]

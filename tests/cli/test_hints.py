@@ -212,7 +212,7 @@ KEEP_THEIR_QUESTION = re.compile(
 """Commands that discard something: in the hint of an error they still ask, and without a terminal they refuse."""
 ALWAYS_ASK = re.compile(r"paimon-cli (?:db )?drop\b")
 """Commands that delete whatever table has the name by now: they ask even in a finding."""
-PLAN_UNLESS_APPLIED = {"repair", "orphans rm"}
+ONLY_LOOK_WITHOUT = {"repair": "--apply", "orphans rm": "--apply", "health": "--fix"}
 
 
 def test_commands_can_be_pasted_without_a_terminal() -> None:
@@ -221,7 +221,7 @@ def test_commands_can_be_pasted_without_a_terminal() -> None:
     for module, text in messages():
         for line in PASTED.findall(text):
             for name, words in named_commands(f"paimon-cli {line}"):
-                if not name or "--yes" not in options_of(name) or (name in PLAN_UNLESS_APPLIED and "--apply" not in words):
+                if not name or "--yes" not in options_of(name) or ONLY_LOOK_WITHOUT.get(name, name) not in (name, *words):
                     continue
                 if PLACEHOLDER.search(line.replace(WORD, "")):
                     continue  # cannot be pasted as it is

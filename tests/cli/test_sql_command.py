@@ -69,3 +69,9 @@ def test_iceberg_metadata(run: Run, tmp_path: Path) -> None:
     assert Path(item["metadata"]).is_file()
     assert "3 rows in 1 file" in run("export", "iceberg", "shop.orders", "--output-path", tmp_path / "out").out
     run("export", "iceberg", "shop.orders", "--snapshot", 9, code=3)
+
+
+def test_a_path_without_quotes_is_shown_with_them(run: Run) -> None:
+    answer = run("sql", "select id from ./wh/shop.db/orders where id = 1", code=2)
+    assert answer.err.splitlines()[-1] == "hint: a path in a query is in quotes: FROM './wh/shop.db/orders'"
+    assert "in quotes" not in run("sql", "select 1/2 frm x", code=2).err

@@ -27,7 +27,7 @@ from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOf
 from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 from paimon_cli.requests.fields import Declared, Request, declared
-from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
+from paimon_cli.requests.integrity import HealthOfTables, RepairOptions, VerifyOptions
 from paimon_cli.requests.lab import CheckOptions, GranularityOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
@@ -50,9 +50,10 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
         {"count", "explain", "analyze", "output_file", "file_format", "file_size", "force", "output_path"},
     ),
     "changelog read": ((ChangelogCall,), {"follow"}),
-    "compare": ((CompareOptions,), set()),
+    "compare": ((CompareOptions,), {"files", "changelog"}),
     "verify": ((VerifyOptions,), {"fail_on", "report", "foreign_read_safe", "list_codes"}),
     "repair": ((RepairOptions,), {"apply", "dry_run"}),
+    "health": ((HealthOfTables,), {"dry_run", "report"}),
     "compact": ((CompactTables, ServiceOptions), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
     "maintain": ((MaintainTables, MaintainRounds), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
     "write": ((WriteCall,), {"sources", "source_format", "from_table", "snapshot", "tag", "as_of"}),
