@@ -142,7 +142,11 @@ class Catalog(Maintaining, Examination):
 
     @takes(NewInCatalog)
     def create_table(self, call: NewInCatalog) -> Table:
-        """Create a table `name` and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`."""
+        """Create a table `name` and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`.
+
+        - `options`: stored in the table, except catalog options. `strict_options`: raise `UsageError` for unknown ones.
+        - `form`: a `TextForm`, if `from_file` is CSV or JSON.
+        """
         place = {"warehouse": self.url, "allow_unsafe_commit": self._allow_unsafe_commit, "runtime": self.runtime}
         return Table.create(**{**vars(call), "options": {**self._options, **(call.options or {})}, **place})
 
