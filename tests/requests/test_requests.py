@@ -28,6 +28,7 @@ from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 from paimon_cli.requests.fields import Declared, Request, declared
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
+from paimon_cli.requests.lab import CheckOptions, GranularityOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
 from paimon_cli.requests.versions import (
@@ -71,6 +72,8 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "rollback": ((RollbackOptions,), {"dry_run"}),
     "bisect": ((BisectOptions,), set()),
     "partitions mark-done": ((MarkOptions,), set()),
+    "lab check": ((CheckOptions,), {"replay", "html", "force"}),
+    "lab granularity": ((GranularityOptions,), set()),
     "stage commit": ((StageCommitOptions, StageWatchOptions), {"files", "watch"}),
 }
 """The requests of each command, and the options that only the command has."""
@@ -172,6 +175,8 @@ def test_what_is_given_is_parsed_once() -> None:
         (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
         (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
         (FrameCall, {"order_by": "id"}, "--order-by of a DataFrame"),
+        (CheckOptions, {"rounds": 21}, "--rounds 21: the maximum is 20"),
+        (CheckOptions, {"depth": 1, "seed": 1}, "--depth cannot be combined with --seed"),
         (ColumnPlace, {"first": True, "after": "a"}, "--first contradicts --after"),
         (ColumnOptions, {"default": "a", "drop_default": True}, "--default contradicts --drop-default"),
         (TagOptions, {"name": "t", "snapshot": 0}, "--snapshot 0: the minimum is 1"),
