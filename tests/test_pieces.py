@@ -172,6 +172,7 @@ CUTS_NOTHING = {
         "jobs/reclaim_job": "DELETIONS_PER_READ",
         "jobs/sort_job": "MIN_MAGNIFICATION",
         "requests/compaction": "MIN_MEMORY",
+        "requests/lab": "keys",
         "jobs/spark/session": "LARGEST_HEAP SMALLEST_HEAP",
         "lsm/aggregators/arithmetic": "LONG_KEY",
         "lsm/compaction_simulation": "commit_interval commits row_bytes rows",
