@@ -273,7 +273,7 @@ def test_a_lost_commit_with_a_file_that_was_cut_off_is_not_made_again(tmp_path: 
     context = plain_table(tmp_path)
     newest = max(tables.live_files(context), key=lambda name: (Path(context.url) / name).stat().st_mtime_ns)
     Path(context.layout.snapshot(4)).unlink()
-    cut(Path(context.url) / newest)
+    cut(f"{context.url}/{newest}")
     assert plan_repair(context, ("lost-commits",)).steps == []
 
 
