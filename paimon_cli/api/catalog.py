@@ -146,7 +146,13 @@ class Catalog(Compaction):
 
     @takes(NewInCatalog)
     def create_table(self, call: NewInCatalog) -> Table:
-        """Create a table `name` and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`."""
+        """Create the table `name` and open it, as `Table.create` does.
+
+        - `options`: stored in the table. `strict_options`: raise `UsageError` for unknown ones.
+        - `form`: a `TextForm`, if `from_file` is CSV or JSON.
+
+        Raises `AlreadyExists` if the table exists, unless `if_not_exists`.
+        """
         place = {"warehouse": self.url, "allow_unsafe_commit": self._allow_unsafe_commit, "runtime": self.runtime}
         return Table.create(**{**vars(call), "options": {**self._options, **(call.options or {})}, **place})
 

@@ -19,7 +19,7 @@ from paimon_cli import Catalog, Table
 from paimon_cli.api.definition import Alter
 from paimon_cli.api.versions import Branches, Consumers, Tags
 from paimon_cli.cli.app import app
-from paimon_cli.errors import CALLS, METHODS, OF_CATALOG, in_python
+from paimon_cli.errors import CALLS, LISTINGS, METHODS, in_python
 from tests.cli.test_documented_commands import COMMANDS
 
 SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))
@@ -258,7 +258,7 @@ def test_the_library_names_calls() -> None:
                 calls += 1
     assert calls > 30
     assert all(callable(getattr(Table, method)) for method in METHODS.values() if "." not in method)
-    assert all(hasattr(Catalog, method) for method in OF_CATALOG.values())
+    assert all(hasattr(Catalog, method) for method in LISTINGS.values())
     classes = {"Table": Table, "Catalog": Catalog}
     assert all(hasattr(classes[owner], name) for owner, _, name in (call.partition(".") for call in CALLS.values()))
 
