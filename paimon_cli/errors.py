@@ -33,7 +33,7 @@ METHODS = {
     "tags replace": "tags.replace",
 }
 """Methods of `Table` by the command that does the same with a table and options that have the names of parameters."""
-LISTINGS = {"tables ls": "tables", "db ls": "databases"}
+METHODS_OF_CATALOG = {"tables ls": "tables", "db ls": "databases"}
 """Methods of `Catalog` by the command that does the same, with at most a database and a warehouse."""
 CALLS = {"create": "Table.create", "compact": "Table.compact", "delete": "Table.delete", "rescale": "Table.rescale"}
 CALLS |= {"tables ls": "Catalog.tables", "db ls": "Catalog.databases", "alter": "Table.alter", "repair": "Table.plan_repair"}
@@ -74,7 +74,7 @@ def _call(command: str) -> str | None:
         return None
     if words[0] == "alter":
         return _alteration(words[1:])
-    if (method := LISTINGS.get(" ".join(words[:2]))) is not None:
+    if (method := METHODS_OF_CATALOG.get(" ".join(words[:2]))) is not None:
         return _call_of_catalog(method, words[2:])
     size = next((size for size in (2, 1) if len(words) > size and " ".join(words[:size]) in METHODS), 0)
     if not size or words[size].startswith("-"):
@@ -161,6 +161,12 @@ class PaimonError(Exception):
 
 def _rebuild(error_class: type[PaimonError], what: str, why: str, hint: str, details: dict[str, Any]) -> PaimonError:
     return error_class(what, why, hint, **details)
+
+
+def class_of_code(error: PaimonError) -> type[PaimonError]:
+    """The class for an error about several ones like this: its own, unless that holds facts of one table, as `BadOption` does."""
+    kinds = (kind for kind in type(error).__mro__ if issubclass(kind, PaimonError))
+    return next(kind for kind in kinds if kind.__init__ is PaimonError.__init__)
 
 
 @contextlib.contextmanager

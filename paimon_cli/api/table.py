@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, option_texts, takes
 from paimon_cli.api.definition import NewTable, create_table
+from paimon_cli.api.health import Care
 from paimon_cli.api.history import History
-from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
-from paimon_cli.api.maintenance import Maintenance, Planned
+from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.reading import Reading
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
@@ -60,7 +60,7 @@ class CreateCall(NewTable):
 
 
 @checks_arguments
-class Table(Reading, Writing, Maintenance, Integrity, Inspection, History):
+class Table(Reading, Writing, Integrity, Care, History):
     """An Apache Paimon table.
 
     Opening a table reads only its latest schema. Arrow is imported when rows or statistics are needed, Spark when a job is

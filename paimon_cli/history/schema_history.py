@@ -78,7 +78,7 @@ class SchemaHistory:
                 why = f"its directory has no schema/schema-* file, but other content, such as {names[0]}"
                 return TableNotFound(f"no table at {root}", why, "check the path; a new table needs an empty directory")
             why = why or "its directory has no schema/schema-* file"
-            return TableNotFound(f"no table at {root}", why, "check the path, or create the table with `paimon-cli create`")
+            return TableNotFound(f"no table at {root}", why, self._how_to_create())
         try:
             latest = SnapshotHistory(self.storage, self.layout).latest()
         except DamagedFile:
@@ -93,6 +93,9 @@ class SchemaHistory:
             f"restore {wanted} from a backup; what is left: paimon-cli verify {self.layout.argument} --all-snapshots",
             path=self.layout.schema_directory,
         )
+
+    def _how_to_create(self) -> str:
+        return f"check the path, or create the table: paimon-cli create {self.layout.argument} -C 'id BIGINT'"
 
     def left_without_schema(self) -> str | None:
         """A file or directory which shows that there is a table or branch, even if it has no schema; None if there is none."""

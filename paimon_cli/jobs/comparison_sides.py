@@ -27,6 +27,7 @@ from paimon_cli.sql.predicate import parse_predicate
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.metadata.snapshot import Snapshot
 
 
 class Side(Protocol):
@@ -58,6 +59,11 @@ class TableSide:
     @property
     def _schema(self) -> TableSchema:
         return self._planned.context.schema
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that is read; None if the table has none."""
+        return self._planned.plan.snapshot
 
     @property
     def waiting_text(self) -> str:

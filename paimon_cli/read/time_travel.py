@@ -149,7 +149,7 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
     if option.key == _VERSION:
         return _version(context, option)
     what = "this version does not support incremental reads through an option"
-    raise NotSupported(f"{option.key}={option.value}", what, "`snapshots diff --rows` shows what changed between two snapshots")
+    raise NotSupported(f"{option.key}={option.value}", what, "`compare T@A T@B` shows what changed between two snapshots")
 
 
 def _version(context: TableContext, option: ScanOption) -> Snapshot:
