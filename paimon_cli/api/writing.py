@@ -271,6 +271,9 @@ def _written_by_spark(table: Writing, call: TableWrite) -> WriteSummary:
     """The rows of a DataFrame are written where they are. The room `spark` is above this one, and needs PySpark: it is loaded by
     its name.
     """
-    given = {name: value for name, value in vars(call).items() if name != "data"}
+    if (call.format, call.form, call.timezone) != (None, None, None):
+        why = "the rows of a DataFrame have types, and its session has a time zone"
+        raise UsageError("format, form and timezone are for other data", why, "leave them out")
+    given = {**vars(WriteCall.of(call)), "on_written": call.on_written}
     done: WriteSummary = import_module("paimon_cli.spark").write(call.data, table, **given)
     return done

@@ -305,3 +305,14 @@ def test_files_that_cannot_hold_a_row_of_the_source_are_not_read(tmp_path: Path)
         table.write(one(1, dt=day))
     done = table.merge(one(1, dt="b"), on=["dt", "id"]).when_matched_delete().execute()
     assert (done.deleted, done.removed_files, [row["dt"] for row in stored(table)]) == (1, 1, ["a"])
+
+
+def test_a_row_of_another_bucket_that_another_commit_inserts_is_met(tmp_path: Path) -> None:
+    """The merge is on a column that says nothing about the bucket."""
+    table = create(tmp_path, KINDS["fixed"])
+    table.write(pa.concat_tables([one(i) for i in range(8)]))
+    mine = rivalled(table, lambda: Table.open(table.url).write(one(50, name="same")))
+    merge = mine.merge(one(60, name="same"), on="name").when_matched_update(values={"points": -1})
+    done = merge.when_not_matched_insert_all().execute()
+    assert (done.attempts, done.inserted, done.updated) == (2, 0, 1)
+    assert [(row["id"], row["points"]) for row in stored(table) if row["name"] == "same"] == [(50, -1)]
