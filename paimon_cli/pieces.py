@@ -183,6 +183,12 @@ class Pieces:
     """Data files that one task checks."""
     reclaimed_task_files: int = 5_000
     """Files that one task deletes."""
+    copied_task_files: int = 500
+    """Files that one task copies."""
+    copied_task_bytes: int = 256 << 20
+    """Bytes of the files that one task copies."""
+    copied_portion_files: int = 50_000
+    """Files that are copied before the versions which need them are, and the next ones planned."""
     orphan_portion_files: int = 1_000
     """Orphans that are deleted and reported at a time."""
     needed_entries_kept: int = 200_000

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.backups import Backups
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.comparison import CompareCall
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.table_choice import ChosenTable
 from paimon_cli.catalog.table_location import TableLocation, locate_table
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.clone_job import ClonedTable
     from paimon_cli.jobs.comparison import Comparison
+    from paimon_cli.jobs.restore_job import Restored
     from paimon_cli.storage.lock_table import HeldLock
 
 
@@ -45,7 +49,7 @@ class DatabaseDrop:
 
 
 @checks_arguments
-class Catalog(Compaction):
+class Catalog(Backups, Compaction):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.
@@ -278,3 +282,20 @@ class Catalog(Compaction):
     def break_lock(self, table: str, *, even_if_valid: bool = False) -> LockRow:
         """Break the commit lock of a table whose holder died. Writers take over expired locks by themselves."""
         return self.plan_break_lock(table, even_if_valid=even_if_valid).run()
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    table: str | os.PathLike[str],
+    *,
+    snapshot: int | None = None,
+    tag: str | None = None,
+    as_of: str | None = None,
+    history: bool = False,
+    warehouse: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    runtime: Runtime | None = None,
+) -> Restored:
+    """Make a table of a backup; see `Catalog.restore`. `options`: of the catalog, such as `s3.endpoint`."""
+    catalog = Catalog(warehouse, options, runtime=runtime)
+    return catalog.restore(backup, table, snapshot=snapshot, tag=tag, as_of=as_of, history=history)

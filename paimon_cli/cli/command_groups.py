@@ -37,6 +37,8 @@ PANELS = {
         "stage": "stage_commands.stage",
     },
     "Maintain": {
+        "backup": "backup_commands.backup",
+        "restore": "backup_commands",
         "expire": "expire_command",
         "rescale": "stage_commands",
         "rollback": "drop_commands",
@@ -220,6 +222,15 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             if command is not None and not command.hidden
         }
         return {name: names[0] for name, names in arguments.items() if names}
+
+
+class GroupWithDefault(HelpfulGroup):
+    """A group whose command `run` is meant where none is named: `backup TABLE DEST` beside `backup ls DEST`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
 
 def _query(args: list[str]) -> str:
