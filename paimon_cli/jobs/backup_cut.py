@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.retention import BACKUP_CONSUMER, reset_consumer
+from paimon_cli.maintain.retention import BACKUP_CONSUMER, write_consumer
 
 _RENEWED_SECONDS = 60.0
 
@@ -30,31 +30,16 @@ class HeldCut:
     def name(self) -> str:
         return f"{BACKUP_CONSUMER}{self.identity}"
 
-    def hold(self, history: TableContext, copied: int | None) -> None:
-        """Keep all snapshots of a branch from `copied`, the newest one that the copy has, or from the oldest one on.
-
-        An expiry that was planned before may still remove some, which the copy then leaves out.
-        """
-        earliest = history.snapshots.earliest_id()
-        if earliest is not None:
-            self._set(history, max(earliest, copied or earliest))
-
-    def advance(self, history: TableContext, copied: int | None) -> None:
-        """Let go of what was copied, up to the newest snapshot."""
-        if history.branch in self._held and copied is not None:
-            self._set(history, copied)
-
-    def _set(self, history: TableContext, number: int) -> None:
-        latest = history.snapshots.latest_id()
-        if latest is not None:
-            self._held[history.branch] = history, min(number, latest)
-            reset_consumer(history, self.name, min(number, latest))
+    def hold(self, history: TableContext, number: int) -> None:
+        """Keep this snapshot of a branch and all later ones. An expiry that was planned before may still remove some."""
+        self._held[history.branch] = history, number
+        write_consumer(history, self.name, number)
 
     def renew(self) -> None:
         """Write the consumers again, for those who measure their age. A branch that was dropped is not made again."""
         for history, number in list(self._held.values()):
             if history.storage.exists(history.layout.consumer(self.name)):
-                reset_consumer(history, self.name, number)
+                write_consumer(history, self.name, number)
 
     @contextmanager
     def renewed(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ A history that was rolled back since is set aside as a branch of the copy: what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,7 +29,7 @@ from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.table_copy import TableCopy
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import carry_out, plan_expiry
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.needed_files import all_ids, delete_files
 from paimon_cli.maintain.retention import BACKUP_CONSUMER, Retention
 from paimon_cli.maintain.tags import plan_removal, remove_tags
 from paimon_cli.metadata.table_layout import (
@@ -143,7 +143,8 @@ class _Backup:
             for branch in (MAIN_BRANCH, *branches):
                 history = context if branch == MAIN_BRANCH else context.seen_from(branch)
                 set_aside += self._copy_branch(copy, history, cut, f"{SET_ASIDE}{number}")
-            expired = self._expire(branches)
+            if expired := self._expire(branches):
+                copy.forget()
         held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
         gaps = tuple((below + 1, above - 1) for below, above in pairwise(held) if above - below > 1)
         first, last = (held[0], held[-1]) if held else (None, None)
@@ -181,18 +182,21 @@ class _Backup:
     def _copy_branch(self, copy: TableCopy, history: TableContext, cut: HeldCut, aside: str) -> list[str]:
         """Copy one history up to its newest snapshot of now; returns the branch into which what differs was set aside."""
         layout = copy.layout.of_branch(history.branch)
+        there = all_ids(history)
         aside = aside if history.branch == MAIN_BRANCH else f"{aside}-{history.branch}"
-        set_aside = _set_aside_what_differs(copy, history, aside)
+        set_aside = _set_aside_what_differs(copy, history, there, aside)
         held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
-        cut.hold(history, max(held, default=None))
-        latest = history.snapshots.latest_id() or 0
+        if there:
+            cut.hold(history, max(there[0], max(held, default=0)))
+        latest = max(there, default=0)
         copy.copy_schemas(history)
-        copy.copy_snapshots(history, lambda version: version.snapshot.id <= latest and self._is_kept(version, latest))
+        copy.copy_snapshots(history, there, lambda version: self._is_kept(version, latest))
         copy.copy_tags(history, lambda version: version.snapshot.id <= latest)
         copy.copy_changelogs(history, self._is_kept)
         copy_records(copy, history, latest)
         copy_consumers(copy, history)
-        cut.advance(history, max(copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX), default=None))
+        if held := copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX):
+            cut.hold(history, held[-1])
         return set_aside
 
     def _is_kept(self, version: VersionFile, latest: int | None = None) -> bool:
@@ -255,9 +259,8 @@ def _lease_of(leases: Leases, storage: Storage, layout: TableLayout) -> Iterator
 
 def _check_same_table(copy: TableCopy) -> None:
     """Raise `Refused` unless the copy is of this table, whose schemas are never changed."""
-    there = set(copy.numbers(copy.layout.schema_directory, SCHEMA_PREFIX))
-    common = there.intersection(copy.source.schemas.ids())
-    if there and (not common or not _is_equal(copy, copy.layout.schema(max(common)), copy.source.layout.schema(max(common)))):
+    there = copy.numbers(copy.layout.schema_directory, SCHEMA_PREFIX)
+    if there and not _is_equal(copy, copy.layout.schema(there[-1]), copy.source.layout.schema(there[-1])):
         raise Refused(
             f"{copy.layout.root} is the backup of another table",
             f"its schemas are not those of {copy.source.address}, which may have been dropped and created again",
@@ -266,10 +269,14 @@ def _check_same_table(copy: TableCopy) -> None:
 
 
 def _is_equal(copy: TableCopy, there: str, here: str) -> bool:
-    return copy.storage.read_bytes(there) == copy.source.storage.read_bytes(here)
+    """Whether a file of the copy and one of the table are the same; False if the table has none."""
+    try:
+        return copy.storage.read_bytes(there) == copy.source.storage.read_bytes(here)
+    except FileNotFoundError:
+        return False
 
 
-def _set_aside_what_differs(copy: TableCopy, history: TableContext, aside: str) -> list[str]:
+def _set_aside_what_differs(copy: TableCopy, history: TableContext, there: Sequence[int], aside: str) -> list[str]:
     """Move snapshots of the copy that the table has no more, or has otherwise, into a branch of the copy.
 
     Expired ones are older than all that the table has. What was rolled back is newer, or was replaced by other commits.
@@ -278,8 +285,7 @@ def _set_aside_what_differs(copy: TableCopy, history: TableContext, aside: str) 
     held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
     if not held:
         return []
-    there = set(history.snapshots.ids())
-    common = [number for number in held if number in there]
+    common = sorted(set(held).intersection(there))
     while common and not _is_equal(copy, layout.snapshot(common[-1]), history.layout.snapshot(common[-1])):
         common.pop()
     last = common[-1] if common else (held[-1] if there and min(there) > held[-1] else 0)
@@ -296,9 +302,10 @@ def _set_aside_what_differs(copy: TableCopy, history: TableContext, aside: str) 
             copy.put(keeper.tag(name.removeprefix(TAG_PREFIX)), copy.storage.read_bytes(f"{layout.tag_directory}/{name}"))
         if history.branch != MAIN_BRANCH:  # a new branch with the name of another one
             copy.storage.delete_directory(layout.version_root)
+            copy.forget()
             return [aside]
     for number in reversed([number for number in held if number > last]):
-        copy.storage.delete(layout.snapshot(number))
+        copy.remove(layout.snapshot(number))
     copy.write_hints(history.branch)
     return [aside]
 

@@ -21,6 +21,7 @@ from paimon_cli.jobs.copy_plan import VersionFile
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.jobs.table_copy import COPIES_PER_READ, TableCopy, tasks_of
+from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.restore_as_new import restore_as_new, whole_difference
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
@@ -98,7 +99,7 @@ def _copy_history(up_to: Snapshot | None, copy: TableCopy) -> None:
         if not is_main:
             copy.copy_schemas(history)
         chosen = functools.partial(wanted, is_main=is_main)
-        copy.copy_snapshots(history, chosen)
+        copy.copy_snapshots(history, all_ids(history), chosen)
         copy.copy_tags(history, chosen)
         copy.copy_changelogs(history, chosen)
         newest = history.snapshots.latest_id() or 0

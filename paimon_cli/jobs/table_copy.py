@@ -17,7 +17,6 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.copy_plan import CopyPlan, Portion, VersionFile
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
-from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.metadata.table_layout import (
     CHANGELOG_PREFIX,
     SCHEMA_PREFIX,
@@ -76,6 +75,7 @@ class TableCopy:
     """Called before the files of each portion are copied."""
     tally: CopyTally = field(default_factory=CopyTally)
     written: list[str] = field(default_factory=list)
+    _names: dict[str, set[str]] = field(default_factory=dict)
 
     def undo(self) -> None:
         """Delete what was written, the last first, so that an incomplete copy is never taken for a table."""
@@ -83,20 +83,26 @@ class TableCopy:
 
     # ---- versions -----------------------------------------------------------------------------------------------------------
 
-    def copy_snapshots(self, history: TableContext, wanted: Callable[[VersionFile], bool] | None = None) -> None:
-        """Copy the snapshots of a branch that the copy has not, oldest first, after its schemas.
+    def copy_snapshots(
+        self, history: TableContext, numbers: Iterable[int], wanted: Callable[[VersionFile], bool] | None = None
+    ) -> None:
+        """Copy those of these snapshots of a branch that the copy has not, in this order, after its schemas.
 
         Snapshots that expire meanwhile are left out. `wanted`: whether a snapshot is to be copied; default all.
         """
-        self._again_if_gone(history, lambda: self._copy_snapshots(history, wanted))
+        asked = list(numbers)
+        self._again_if_gone(history, lambda: self._copy_snapshots(history, asked, wanted))
         self.write_hints(history.branch)
 
-    def _copy_snapshots(self, history: TableContext, wanted: Callable[[VersionFile], bool] | None) -> None:
+    def _copy_snapshots(
+        self, history: TableContext, numbers: Sequence[int], wanted: Callable[[VersionFile], bool] | None
+    ) -> None:
         layout = self.layout.of_branch(history.branch)
         held = set(self.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX))
-        newest = history.snapshots.find(max(held)) if held else None
-        missing = [number for number in all_ids(history) if number not in held]
-        plan = CopyPlan(history, newest)
+        missing = [number for number in numbers if number not in held]
+        if not missing:
+            return
+        plan = CopyPlan(history, history.snapshots.find(max(held)) if held else None)
         for portion in plan.portions(missing, held, wanted):
             self.copy_files(portion)
             for version in portion.versions:
@@ -195,9 +201,23 @@ class TableCopy:
 
     def names(self, directory: str) -> set[str]:
         """The names of the files that the copy has in a directory."""
-        if self.is_new and not self.written:
-            return set()
-        return {status.name for status in self.storage.list_directory(directory) if not status.is_directory}
+        if directory not in self._names:
+            listed = [] if self.is_new and not self.is_resumed else self.storage.list_directory(directory)
+            self._names[directory] = {status.name for status in listed if not status.is_directory}
+        return self._names[directory]
+
+    def forget(self) -> None:
+        """Look again at what the copy has, because others than this object have changed it."""
+        self._names.clear()
+
+    def remove(self, path: str) -> None:
+        """Delete the file of a version from the copy."""
+        self.storage.delete(path)
+        self._note(path).discard(path.rpartition("/")[2])
+
+    def _note(self, path: str) -> set[str]:
+        """The known names in the directory of a file."""
+        return self._names.get(path.rpartition("/")[0], set())
 
     def _again_if_gone(self, history: TableContext, copy: Callable[[], None]) -> None:
         """Copy, and plan again if versions disappear meanwhile. Raises `DamagedFile` if only their files do."""
@@ -284,6 +304,7 @@ class TableCopy:
             raise Refused(f"{path} exists already", why, "copy into another directory", path=path)
         elif became is not Verified.OURS:
             raise _not_written(path)
+        self._note(path).add(path.rpartition("/")[2])
 
     def _put_new(self, path: str, content: bytes) -> None:
         """Write a file of a new copy. One that exists is never taken for ours: another copy of the same table holds the same."""

@@ -186,6 +186,11 @@ def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
     kept = context.storage.exists(context.layout.changelog(next_snapshot))  # its changes outlived it
     if not earliest <= next_snapshot <= newest + 1 and not kept:
         raise context.snapshots.missing(next_snapshot)
+    return write_consumer(context, name, next_snapshot)
+
+
+def write_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
+    """Write the file of a consumer, as Java does, whether or not the snapshot exists."""
     text = json.dumps({"nextSnapshot": next_snapshot}, separators=(",", " : "))
     context.storage.overwrite(context.layout.consumer(name), f"{{\n  {text[1:-1]}\n}}".encode())
     return Consumer(name, next_snapshot, context.clock.now_millis())
