@@ -187,6 +187,8 @@ class Pieces:
     """Files that one task copies."""
     copied_task_bytes: int = 256 << 20
     """Bytes of the files that one task copies."""
+    copied_versions_read: int = 64
+    """Snapshots that are read before what they need is copied."""
     copied_portion_files: int = 50_000
     """Files that are copied before the versions which need them are, and the next ones planned."""
     orphan_portion_files: int = 1_000

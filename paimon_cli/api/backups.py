@@ -86,9 +86,10 @@ class Backups(OpenedCatalog):
 
     @takes(DatabaseBackup)
     def backup(self, call: DatabaseBackup) -> list[BackupSummary]:
-        """Copy all tables of a database with their histories to DESTINATION/DATABASE.db/TABLE; see `Table.backup`.
+        """Copy all tables of a `database` with their histories below `destination`, to DATABASE.db/TABLE; see `Table.backup`.
 
-        A table that fails does not stop the others. Raises `PartialSuccess` at the end then, or the error of the only table.
+        `on_done`: called with each result as soon as it is known. A table that fails does not stop the others. Raises
+        `PartialSuccess` at the end then, or the error of the only table.
         """
         damaged: list[PaimonError] = []
         choice = TableChoice(database=call.database)
@@ -161,7 +162,7 @@ class Backups(OpenedCatalog):
 
     @takes(RestoreCall)
     def restore(self, call: RestoreCall) -> Restored:
-        """Make a table of a backup: at its latest snapshot, at the one that is named, or with its whole `history`.
+        """Make a `table` of a `backup`: at its latest snapshot, at the one that is named, or with its whole `history`.
 
         In an existing table the rows become a new snapshot, as by `rollback(as_new=True)`. Raises `NotFound` if there is no such
         backup or version.

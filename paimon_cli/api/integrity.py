@@ -80,7 +80,7 @@ class Integrity(OpenedTable):
 
     @takes(BackupCall)
     def backup(self, call: BackupCall) -> BackupSummary:
-        """Copy the table with its history into a directory or URL, which then is a table that any reader can open.
+        """Copy the table with its history to `destination`, a directory or URL, which then is a table that any reader can open.
 
         What the copy has already is not copied again. Writers, compactions and expiries may go on. Raises `UsageError` for a
         directory with other files, `Refused` for the backup of another table, and `StorageUnavailable` if another backup into it

@@ -23,7 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
 from paimon_cli.jobs.clone_job import copy_records
-from paimon_cli.jobs.copy_plan import VersionFile
+from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.table_copy import TableCopy
@@ -199,7 +199,7 @@ class _Backup:
             cut.hold(history, held[-1])
         return set_aside
 
-    def _is_kept(self, version: VersionFile, latest: int | None = None) -> bool:
+    def _is_kept(self, version: CopiedVersion, latest: int | None = None) -> bool:
         """Whether a version is young enough to be copied. The newest one always is."""
         return self.keep_from is None or version.snapshot.time_millis >= self.keep_from or version.snapshot.id == latest
 

@@ -10,7 +10,7 @@ from paimon_cli.catalog.table_site import check_site
 from paimon_cli.commit.commit_records import records_up_to
 from paimon_cli.errors import UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.copy_plan import VersionFile
+from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.table_copy import TableCopy
@@ -77,7 +77,7 @@ def copy_snapshot(copy: TableCopy, snapshot: Snapshot | None) -> None:
     """Copy a snapshot as the only one of a new table, with the records of the commits that it contains."""
     if snapshot is None:
         return
-    version = VersionFile(copy.source.layout.snapshot(snapshot.id), snapshot.to_json().encode(), snapshot)
+    version = CopiedVersion(copy.source.layout.snapshot(snapshot.id), snapshot.to_json().encode(), snapshot)
     copy_records(copy, copy.source, snapshot.id)
     copy.copy_state(copy.source, version, copy.layout.snapshot(snapshot.id))
     copy.write_hints(MAIN_BRANCH)

@@ -32,12 +32,11 @@ from paimon_cli.storage.file_copy import FileToCopy
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel
 
-_READ_AT_ONCE = 64
 _ODD_PARTS = frozenset(("", ".", ".."))
 
 
 @dataclass(frozen=True)
-class VersionFile:
+class CopiedVersion:
     """A snapshot, tag or changelog: its file, byte by byte, and what that says."""
 
     path: str
@@ -45,23 +44,23 @@ class VersionFile:
     snapshot: Snapshot
 
     @staticmethod
-    def read(storage: Storage, path: str) -> VersionFile | None:
+    def read(storage: Storage, path: str) -> CopiedVersion | None:
         """The version in a file; None if it does not exist any more. Raises `DamagedFile`."""
         try:
             content = storage.read_bytes(path)
         except FileNotFoundError:
             return None
-        return VersionFile(path, content, Snapshot.from_json(content, path))
+        return CopiedVersion(path, content, Snapshot.from_json(content, path))
 
 
 @dataclass
-class Portion:
+class CopyPortion:
     """Versions whose files are copied together, and then the versions themselves, in this order.
 
     `files`: by rank and path below the table. `may_exist`: paths of files that earlier copies may have brought already.
     """
 
-    versions: list[VersionFile] = field(default_factory=list)
+    versions: list[CopiedVersion] = field(default_factory=list)
     files: dict[int, dict[str, FileToCopy]] = field(default_factory=dict)
     may_exist: set[str] = field(default_factory=set)
 
@@ -85,13 +84,13 @@ class CopyPlan:
             self._seen.update(file.path for file in metadata_files(history, known))
 
     def portions(
-        self, numbers: Sequence[int], held: set[int], wanted: Callable[[VersionFile], bool] | None = None
-    ) -> Iterator[Portion]:
+        self, numbers: Sequence[int], held: set[int], wanted: Callable[[CopiedVersion], bool] | None = None
+    ) -> Iterator[CopyPortion]:
         """The snapshots of these ids with the files that they need beside the snapshots in `held`, which grows.
 
         A snapshot that has expired, or is not `wanted`, is left out.
         """
-        portion = Portion()
+        portion = CopyPortion()
         for version in self._read(numbers):
             if wanted is not None and not wanted(version):
                 continue
@@ -102,16 +101,16 @@ class CopyPlan:
             held.add(version.snapshot.id)
             if portion.count >= PIECES.copied_portion_files:
                 yield portion
-                portion = Portion()
+                portion = CopyPortion()
         if portion.versions:
             yield portion
 
-    def add_state(self, portion: Portion, version: VersionFile) -> None:
+    def add_state(self, portion: CopyPortion, version: CopiedVersion) -> None:
         """Add a version with all files that a read of it opens, and those of its changelog."""
         data = [*self._manifests.live(version.snapshot), *changelog_entries(self._history, version.snapshot)]
         self._add(portion, version, self._with_metadata(data, version.snapshot), may_exist=True)
 
-    def add_changelog(self, portion: Portion, version: VersionFile) -> None:
+    def add_changelog(self, portion: CopyPortion, version: CopiedVersion) -> None:
         """Add a long-lived changelog: an expired snapshot whose changes can still be read."""
         snapshot, context = version.snapshot, self._history
         data: Iterable[ManifestEntry] = ()
@@ -125,11 +124,11 @@ class CopyPlan:
         files = chain(self._data(data), self._unseen(files_of_lists(context, lists)))
         self._add(portion, version, files, may_exist=True)
 
-    def _read(self, numbers: Sequence[int]) -> Iterator[VersionFile]:
+    def _read(self, numbers: Sequence[int]) -> Iterator[CopiedVersion]:
         history, left = self._history, iter(numbers)
-        while some := list(islice(left, _READ_AT_ONCE)):
+        while some := list(islice(left, PIECES.copied_versions_read)):
             paths = map(history.layout.snapshot, some)
-            found = in_parallel(lambda path: VersionFile.read(history.storage, path), paths, history.read_threads)
+            found = in_parallel(lambda path: CopiedVersion.read(history.storage, path), paths, history.read_threads)
             yield from (version for version in found if version is not None)
 
     def _changes(self, snapshot: Snapshot) -> Iterator[FileToDelete]:
@@ -158,7 +157,7 @@ class CopyPlan:
                 self._seen.add(file.path)
                 yield file
 
-    def _add(self, portion: Portion, version: VersionFile, files: Iterator[FileToDelete], may_exist: bool = False) -> None:
+    def _add(self, portion: CopyPortion, version: CopiedVersion, files: Iterator[FileToDelete], may_exist: bool = False) -> None:
         try:
             for file in files:
                 path = self._below(file.path)

@@ -17,7 +17,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_job import copy_consumers
 from paimon_cli.jobs.clone_job import copy_into_new, copy_records, copy_snapshot
-from paimon_cli.jobs.copy_plan import VersionFile
+from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.jobs.table_copy import COPIES_PER_READ, TableCopy, tasks_of
@@ -88,7 +88,7 @@ def _copy_state(version: Snapshot | None, copy: TableCopy) -> None:
 def _copy_history(up_to: Snapshot | None, copy: TableCopy) -> None:
     """Copy all versions of all branches, or those that are no younger than `up_to`."""
 
-    def wanted(version: VersionFile, is_main: bool) -> bool:
+    def wanted(version: CopiedVersion, is_main: bool) -> bool:
         if up_to is None:
             return True
         return version.snapshot.id <= up_to.id if is_main else version.snapshot.time_millis <= up_to.time_millis

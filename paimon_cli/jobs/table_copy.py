@@ -14,7 +14,7 @@ from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, Stora
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.jobs.copy_plan import CopyPlan, Portion, VersionFile
+from paimon_cli.jobs.copy_plan import CopiedVersion, CopyPlan, CopyPortion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.metadata.table_layout import (
@@ -76,6 +76,7 @@ class TableCopy:
     tally: CopyTally = field(default_factory=CopyTally)
     written: list[str] = field(default_factory=list)
     _names: dict[str, set[str]] = field(default_factory=dict)
+    _has_files: bool = False
 
     def undo(self) -> None:
         """Delete what was written, the last first, so that an incomplete copy is never taken for a table."""
@@ -84,7 +85,7 @@ class TableCopy:
     # ---- versions -----------------------------------------------------------------------------------------------------------
 
     def copy_snapshots(
-        self, history: TableContext, numbers: Iterable[int], wanted: Callable[[VersionFile], bool] | None = None
+        self, history: TableContext, numbers: Iterable[int], wanted: Callable[[CopiedVersion], bool] | None = None
     ) -> None:
         """Copy those of these snapshots of a branch that the copy has not, in this order, after its schemas.
 
@@ -95,7 +96,7 @@ class TableCopy:
         self.write_hints(history.branch)
 
     def _copy_snapshots(
-        self, history: TableContext, numbers: Sequence[int], wanted: Callable[[VersionFile], bool] | None
+        self, history: TableContext, numbers: Sequence[int], wanted: Callable[[CopiedVersion], bool] | None
     ) -> None:
         layout = self.layout.of_branch(history.branch)
         held = set(self.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX))
@@ -109,9 +110,9 @@ class TableCopy:
                 self.put(layout.snapshot(version.snapshot.id), version.content)
                 self.tally.snapshots += 1
 
-    def copy_state(self, history: TableContext, version: VersionFile, target: str) -> None:
+    def copy_state(self, history: TableContext, version: CopiedVersion, target: str) -> None:
         """Copy one version with all its files, and write it to `target`."""
-        portion = Portion()
+        portion = CopyPortion()
         CopyPlan(history).add_state(portion, version)
         try:
             self.copy_files(portion)
@@ -123,39 +124,39 @@ class TableCopy:
             ) from error
         self.put(target, version.content)
 
-    def copy_tags(self, history: TableContext, wanted: Callable[[VersionFile], bool] | None = None) -> None:
+    def copy_tags(self, history: TableContext, wanted: Callable[[CopiedVersion], bool] | None = None) -> None:
         """Copy the tags that the copy has not, or has otherwise, after the snapshots."""
         self._again_if_gone(history, lambda: self._copy_tags(history, wanted))
 
-    def _copy_tags(self, history: TableContext, wanted: Callable[[VersionFile], bool] | None) -> None:
+    def _copy_tags(self, history: TableContext, wanted: Callable[[CopiedVersion], bool] | None) -> None:
         layout = self.layout.of_branch(history.branch)
         held = set(self.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX))
         there = self.names(layout.tag_directory)
         for name in history.tags.names():
             path = layout.tag(name)
-            version = VersionFile.read(history.storage, history.layout.tag(name))
+            version = CopiedVersion.read(history.storage, history.layout.tag(name))
             exists = path.rpartition("/")[2] in there
             if version is None or (exists and self.storage.read_bytes(path) == version.content):
                 continue
             if wanted is not None and not wanted(version):
                 continue
             if version.snapshot.id not in held or not self._is_same(layout, version):
-                portion = Portion()
+                portion = CopyPortion()
                 CopyPlan(history).add_state(portion, version)
                 self.copy_files(portion)
             self.put(path, version.content, replaces=exists)
             self.tally.tags += 1
 
-    def _is_same(self, layout: TableLayout, version: VersionFile) -> bool:
+    def _is_same(self, layout: TableLayout, version: CopiedVersion) -> bool:
         """Whether a tag is of the snapshot of this id that the copy holds."""
-        found = VersionFile.read(self.storage, layout.snapshot(version.snapshot.id))
+        found = CopiedVersion.read(self.storage, layout.snapshot(version.snapshot.id))
         return found is not None and found.snapshot == version.snapshot
 
-    def copy_changelogs(self, history: TableContext, wanted: Callable[[VersionFile], bool] | None = None) -> None:
+    def copy_changelogs(self, history: TableContext, wanted: Callable[[CopiedVersion], bool] | None = None) -> None:
         """Copy the long-lived changelogs of snapshots that the copy has not."""
         self._again_if_gone(history, lambda: self._copy_changelogs(history, wanted))
 
-    def _copy_changelogs(self, history: TableContext, wanted: Callable[[VersionFile], bool] | None) -> None:
+    def _copy_changelogs(self, history: TableContext, wanted: Callable[[CopiedVersion], bool] | None) -> None:
         layout = self.layout.of_branch(history.branch)
         numbers = ChangelogHistory(history.storage, history.layout).ids()
         if not numbers:
@@ -166,10 +167,10 @@ class TableCopy:
         }
         plan = CopyPlan(history)
         for number in numbers:
-            version = None if number in held else VersionFile.read(history.storage, history.layout.changelog(number))
+            version = None if number in held else CopiedVersion.read(history.storage, history.layout.changelog(number))
             if version is None or (wanted is not None and not wanted(version)):
                 continue
-            portion = Portion()
+            portion = CopyPortion()
             plan.add_changelog(portion, version)
             self.copy_files(portion)
             self.put(layout.changelog(number), version.content)
@@ -239,13 +240,13 @@ class TableCopy:
 
     # ---- files --------------------------------------------------------------------------------------------------------------
 
-    def copy_files(self, portion: Portion) -> None:
+    def copy_files(self, portion: CopyPortion) -> None:
         """Copy the files of a portion as tasks of the engine: those that are named before those that name them."""
         self.before()
         present = _Present(self.storage, self.layout.root)
         for rank in sorted(portion.files):
             files = list(portion.files[rank].values())
-            if self._may_meet_own:
+            if self._may_meet_own or self._has_files:
                 looked_for = [file for file in files if self.is_resumed or file.path in portion.may_exist]
                 found = {file.path for file in looked_for if present.has(file, self._size_of)}
                 files = [file for file in files if file.path not in found]
@@ -287,6 +288,7 @@ class TableCopy:
 
         with phase(self.progress, "Copying files", len(files)):
             sizes = [sum(file.size or 0 for file in task) for task in tasks]
+            self._has_files = True
             self.engine.run_tasks(functools.partial(FileCopy.copy_all, copy), tasks, done, sizes)
         if missing:
             raise _Vanished(missing)
