@@ -192,7 +192,7 @@ class Backups(OpenedCatalog):
                     name = f"{at.name}/{database}/{entry.name}"
                     yield name, replace(at, url=entry.path, name=name)
         if not count:
-            raise NotFound(f"there is no backup at {at.name}", "no run has begun there", "paimon-cli backup TABLE DEST makes one")
+            raise NotFound(f"there is no backup at {at.name}", "no run has begun there", "name the DEST of a backup")
 
     def _copy_at(self, destination: str | os.PathLike[str]) -> TableLocation:
         text = os.fspath(destination)

@@ -19,6 +19,7 @@ from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.table_choice import ChosenTable
+from paimon_cli.api.trash import Dropped
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -49,7 +50,7 @@ class DatabaseDrop:
 
 
 @checks_arguments
-class Catalog(Backups, Compaction):
+class Catalog(Backups, Dropped, Compaction):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.
@@ -141,26 +142,26 @@ class Catalog(Backups, Compaction):
         """Drop a database; with `cascade`, drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
 
-    def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
+    def plan_drop_table(self, name: str, *, purge: bool = False) -> Planned[TableDropped, TableDropped]:
         """Plan to drop a table; see `Table.plan_drop`.
 
         If the files of the table no longer exist, only its entry in the catalog is dropped, and nothing in its
         directory is deleted.
         """
-        return self._plan_drop(self._locate(name))
+        return self._plan_drop(self._locate(name), purge)
 
-    def drop_table(self, name: str) -> TableDropped:
-        """Delete a table permanently, and remove its entry in the catalog."""
-        return self.plan_drop_table(name).run()
+    def drop_table(self, name: str, *, purge: bool = False) -> TableDropped:
+        """Move a table to the trash of its warehouse, or with `purge` delete it, and remove its entry in the catalog."""
+        return self.plan_drop_table(name, purge=purge).run()
 
-    def _plan_drop(self, location: TableLocation) -> Planned[TableDropped, TableDropped]:
+    def _plan_drop(self, location: TableLocation, purge: bool = False) -> Planned[TableDropped, TableDropped]:
         try:
             table = Table.at(location, self._table_options, self.runtime, may_be_damaged=True)
         except NotFound:
             if location.branch != MAIN_BRANCH or (entry := plan_drop_of_entry(location)) is None:
                 raise
             return entry
-        return table.plan_drop()
+        return table.plan_drop(purge=purge)
 
     def rename_table(self, old: str, new: str) -> None:
         """Rename a table of the catalog atomically. Stop its writers first.

@@ -19,10 +19,10 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_table
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
-from paimon_cli.storage.catalog_options import split_options
+from paimon_cli.storage.catalog_options import database_and_table, split_options, trash_millis
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableDropped:
-    """What a drop deletes. `left`: the paths that remain, relative to the table's directory `path`.
+    """What a drop removes. `left`: the paths that remain, relative to the table's directory `path`.
 
     `only_entry`: the files no longer exist, and only the entry in the catalog is removed. `link_to`: the table was named by a
-    symbolic link, which is all that is deleted; the table itself, at the path to which the link leads, remains.
+    symbolic link, which is all that is deleted; the table itself, at the path to which the link leads, remains. `kept`: the bytes
+    that stay in the trash of the warehouse, from which the table can be brought back, and `until` when (epoch millis).
     """
 
     table: str
@@ -49,6 +50,8 @@ class TableDropped:
     left: list[str]
     only_entry: bool = False
     link_to: str | None = None
+    kept: int = 0
+    until: int | None = None
 
 
 @checks_arguments
@@ -224,11 +227,14 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
         return Alter(self)
 
-    def plan_drop(self) -> Planned[TableDropped, TableDropped]:
-        """Plan to delete the table; the plan names the files in its directory that would remain.
+    def plan_drop(self, *, purge: bool = False) -> Planned[TableDropped, TableDropped]:
+        """Plan to move the table to the trash of its warehouse, or with `purge` to delete it at once.
 
-        A drop that was interrupted can be repeated. If the table was named by a symbolic link, only the link is deleted.
+        A table outside of a warehouse is deleted, and so is one whose deletion was interrupted. The plan names the files in its
+        directory that would remain. If the table was named by a symbolic link, only the link is deleted. Raises `Refused` in a
+        catalog whose server deletes files by itself, without `purge`.
         """
+        from paimon_cli.catalog.warehouse_trash import trash_of_table
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
         from paimon_cli.maintain.needed_files import total_size
         from paimon_cli.storage.storage import link_target
@@ -248,8 +254,20 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
         size, snapshots = total_size(plan.files), len(opened.snapshots.ids()) - is_repeated
         dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
-        delete_files = partial(drop_table, opened.storage, opened.layout, schema)
-        return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
+        kept_millis = trash_millis(opened.place.storage_options)
+        entry = entry_of(opened)
+        if not purge and entry is not None and not entry[0].takes_files:
+            why = f"the server of the {entry[0].kind} catalog deletes the files, so that nothing could be brought back"
+            raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
+        trash = None if purge or is_repeated or not kept_millis else trash_of_table(opened.place, opened.url, opened.clock)
+        if trash is None:
+            delete_files = partial(drop_table, opened.storage, opened.layout, schema)
+            return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
+        name = ".".join(database_and_table(opened.url))
+        into = trash.new_entry(name, opened.url, kept_millis, snapshots, len(plan.files), size)
+        kept = replace(dropped, kept=size, until=into.until)
+        take = partial(trash.take, opened.storage, opened.layout, into, plan.stays)
+        return Planned(kept, self._dropping(kept, take), lambda: plan.files)
 
     def _dropping(self, dropped: TableDropped, delete_files: Callable[[], None]) -> Callable[[], TableDropped]:
         """A function that drops the table from its catalog, if it has one."""
@@ -265,9 +283,12 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
         return run
 
-    def drop(self) -> TableDropped:
-        """Delete the table permanently: its files, snapshots, tags and branches. Other files in its directory remain."""
-        return self.plan_drop().run()
+    def drop(self, *, purge: bool = False) -> TableDropped:
+        """Move the table to the trash of its warehouse: its files, snapshots, tags and branches; see `Catalog.undrop`.
+
+        With `purge`, or outside of a warehouse, it is deleted for good. Other files in its directory remain.
+        """
+        return self.plan_drop(purge=purge).run()
 
 
 def plan_drop_of_entry(location: TableLocation) -> Planned[TableDropped, TableDropped] | None:

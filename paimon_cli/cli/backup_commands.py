@@ -66,7 +66,7 @@ def run(
             call.show(Listing("BackupSummaryList", None, BackupSummary, done))
         return
     if len(places) != 2:
-        raise UsageError("backup takes a TABLE and a DEST", f"{len(places)} given", "paimon-cli backup TABLE DEST")
+        raise UsageError("backup takes a TABLE and a DEST", f"{len(places)} given", "paimon-cli backup run --help")
     summary = call.open(places[0]).backup(places[1], **options)
     if call.is_for_people:
         _say_run(call, summary)

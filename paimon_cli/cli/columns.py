@@ -62,7 +62,7 @@ NAMES_OF_KIND = {
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
     "last_snapshot restored watermark write write_amplification",
     SIZE: "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
-    "bytes_before bytes_read bytes_written "
+    "bytes_before bytes_read bytes_written kept "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
@@ -71,7 +71,7 @@ NAMES_OF_KIND = {
     "gaps partition_keys primary_keys removed set_aside story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
-    TIME: "done last_full modified time",
+    TIME: "done dropped last_full modified time",
     WALL_CLOCK: "created updated",
     SECONDS: "age_seconds expires_in_seconds uncompacted_seconds",
     KEY: "max_key min_key",
@@ -123,6 +123,10 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "PlanLine.read_amplification": TEXT,
     "PlanLine.space_amplification": TEXT,
     "Restored.snapshots": COUNT,
+    "TableDropped.until": TIME,
+    "TrashRow.snapshots": COUNT,
+    "TrashRow.until": TIME,
+    "Undropped.snapshots": COUNT,
     "RunRow.level": LEVEL,
     "RunRow.picked": FLAG,
     "ScanAnalysis.bytes": SIZE,

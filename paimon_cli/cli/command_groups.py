@@ -32,6 +32,7 @@ PANELS = {
         "truncate": "drop_commands",
         "drop-partition": "drop_commands",
         "drop": "drop_commands",
+        "undrop": "trash_commands",
         "alter": "definition_commands.alter",
         "changelog": "snapshot_commands.changelog",
         "stage": "stage_commands.stage",
@@ -39,6 +40,7 @@ PANELS = {
     "Maintain": {
         "backup": "backup_commands.backup",
         "restore": "backup_commands",
+        "trash": "trash_commands.trash",
         "expire": "expire_command",
         "rescale": "stage_commands",
         "rollback": "drop_commands",

@@ -29,6 +29,7 @@ PLANNED = {
     "repair": ["repair", "T"],
     "compact": ["compact", "T", "--strategy", "full", "--engine", "local"],
     "db drop": ["db", "drop", "empty", "--warehouse", "W"],
+    "trash empty": ["trash", "empty", "--warehouse", "W"],
 }
 
 
@@ -44,6 +45,8 @@ def table(run: Run, tmp_path: Path) -> Path:
     run("branches", "create", path, "dev", "--snapshot", 3)
     run("write", path, "-", "--format", "json", "--engine", "local", "--branch", "dev", stdin=ROWS[0])
     run("consumers", "reset", path, "job", "--next", 3)
+    run("create", path.parent / "dropped", *columns)
+    run("drop", path.parent / "dropped", "--yes")
     return path
 
 

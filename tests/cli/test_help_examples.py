@@ -90,6 +90,8 @@ def prepare(name: str, home: Path) -> None:
     elif name in ("backup ls", "backup verify", "restore"):
         orders.backup(home / "backup/orders")
         orders.backup(home / "backup/shop.db/orders")
+    elif name in ("undrop", "trash ls", "trash empty"):
+        orders.drop()
     elif name == "export iceberg":
         orders.compact(strategy="full")
     elif name.startswith("stage "):

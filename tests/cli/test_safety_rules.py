@@ -31,6 +31,7 @@ ASKS = {
     "rescale",
     "rollback",
     "tags rm",
+    "trash empty",
     "truncate",
 }
 """Commands that delete, rewrite history or mend."""
