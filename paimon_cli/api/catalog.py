@@ -19,7 +19,7 @@ from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.table_choice import ChosenTable
-from paimon_cli.api.trash import Dropped
+from paimon_cli.api.trash import DroppedTables
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -50,7 +50,7 @@ class DatabaseDrop:
 
 
 @checks_arguments
-class Catalog(Backups, Dropped, Compaction):
+class Catalog(Backups, DroppedTables, Compaction):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.

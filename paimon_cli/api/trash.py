@@ -124,7 +124,7 @@ def _emptied(deleted: Sequence[TrashEntry]) -> EmptiedTrash:
 
 
 @checks_arguments
-class Dropped(OpenedCatalog):
+class DroppedTables(OpenedCatalog):
     """The methods of `Catalog` for dropped tables."""
 
     @property

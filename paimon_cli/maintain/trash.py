@@ -30,7 +30,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
 from paimon_cli.storage.storage import Storage, directories_of, link_target, remove_empty_directory
 
-DIRECTORY = ".paimon-cli"
+KEPT_DIRECTORY = ".paimon-cli"
 """What is kept for a warehouse lies in this directory of it."""
 _VERSION = 1
 _MAX_SHOWN = 500
@@ -103,7 +103,7 @@ class Trash:
 
     @property
     def directory(self) -> str:
-        return f"{self.root.rstrip('/')}/{DIRECTORY}/trash"
+        return f"{self.root.rstrip('/')}/{KEPT_DIRECTORY}/trash"
 
     # ---- entries ------------------------------------------------------------------------------------------------------------
 

@@ -143,6 +143,7 @@ MAY_BE_LEFT_OPEN = {
     "N": "a number of buckets, or a snapshot to go back to",
     "=VALUE": "the values of a partition",
     "KEY": "the values of a partition",
+    "NEW": "another name of a dropped table",
     "NEW_TABLE": "the name of a copy",
     "ROWS": "the right rows of a damaged partition",
 }
