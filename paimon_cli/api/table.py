@@ -19,7 +19,7 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_table
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import Refused, UsageError
+from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
 from paimon_cli.storage.catalog_options import database_and_table, split_options, trash_millis
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.scan import Changes, Scan
     from paimon_cli.api.versions import Branches, Consumers, Tags
     from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.maintain.trash import Trash, TrashEntry
 
 
 @dataclass(frozen=True)
@@ -249,15 +250,17 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
             dropped = TableDropped(opened.name, opened.url, 0, 0, 0, [], link_to=link_to)
             return Planned(dropped, self._dropping(dropped, lambda: opened.storage.delete(opened.url)))
         is_repeated = opened.snapshots.is_ended()
+        if is_repeated and (trash := trash_of_table(opened.place, opened.url)) and (entry := trash.at(opened.url)):
+            return _plan_purge(opened.name, trash, entry, purge)
         schema = None if is_repeated and not opened.schemas.ids() else opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
         size, snapshots = total_size(plan.files), len(opened.snapshots.ids()) - is_repeated
         dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
         kept_millis = trash_millis(opened.place.storage_options)
-        entry = entry_of(opened)
-        if not purge and entry is not None and not entry[0].takes_files:
-            why = f"the server of the {entry[0].kind} catalog deletes the files, so that nothing could be brought back"
+        named = entry_of(opened)
+        if not purge and named is not None and not named[0].takes_files:
+            why = f"the server of the {named[0].kind} catalog deletes the files, so that nothing could be brought back"
             raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
         trash = None if purge or is_repeated or not kept_millis else trash_of_table(opened.place, opened.url, opened.clock)
         if trash is None:
@@ -289,6 +292,20 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         With `purge`, or outside of a warehouse, it is deleted for good. Other files in its directory remain.
         """
         return self.plan_drop(purge=purge).run()
+
+
+def _plan_purge(name: str, trash: Trash, entry: TrashEntry, purge: bool) -> Planned[TableDropped, TableDropped]:
+    """Plan to delete a table for good whose data is still in its place, though it is in the trash."""
+    if not purge:
+        hint = f"bring it back: paimon-cli undrop {shlex.quote(entry.url)}; or delete it for good: add --purge"
+        raise NotFound(f"table {name} was dropped", "it is in the trash of its warehouse", hint)
+    dropped = TableDropped(name, entry.url, entry.snapshots, entry.files, entry.size, [])
+
+    def run() -> TableDropped:
+        trash.delete(entry)
+        return dropped
+
+    return Planned(dropped, run)
 
 
 def plan_drop_of_entry(location: TableLocation) -> Planned[TableDropped, TableDropped] | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.errors import NotSupported
+from paimon_cli.catalog.table_site import check_site
+from paimon_cli.errors import NotSupported, Refused, UsageError
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.maintain.trash import Trash
+from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
@@ -22,6 +26,22 @@ def trash_of_table(place: TablePlace, root: str, clock: Clock | None = None, ran
     if not name.endswith(DATABASE_SUFFIX) or name == DATABASE_SUFFIX or not warehouse.strip(":/"):
         return None
     return _trash(warehouse, place.storage_options, clock, random)
+
+
+def check_new_site(location: TablePlace, storage: Storage, root: str) -> list[str]:
+    """Check `root` before a table is created there; see `check_site`. Raises `Refused` over the data of a dropped table."""
+    try:
+        return check_site(storage, root)
+    except UsageError:
+        trash = trash_of_table(location, root) if SnapshotHistory(storage, TableLayout(root)).is_ended() else None
+        if trash is None or trash.at(root) is None:
+            raise
+        place = shlex.quote(root)
+        raise Refused(
+            f"{root} holds the data of a dropped table",
+            "it is in the trash, and on this store its data stays in place",
+            f"bring it back: paimon-cli undrop {place}; or delete it for good: paimon-cli drop {place} --purge",
+        ) from None
 
 
 def trash_of_warehouse(metastore: Metastore) -> Trash:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.catalog.table_site import check_site
+from paimon_cli.catalog.warehouse_trash import check_new_site
 from paimon_cli.commit.commit_records import records_up_to
 from paimon_cli.errors import UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
@@ -60,7 +60,7 @@ def copy_into_new(
     )
 
     def publish() -> bool:
-        check_site(storage, root)
+        check_new_site(target, storage, root)
         copy_versions(copy)
         copy.copy_schemas(context)
         return True

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, StorageUnavailable, TookTooLong, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, OnDamage, RegisteredTable, TableIdentifier
@@ -138,8 +139,14 @@ def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | Non
     """
 
     def has_schema(path: str) -> bool:
-        schemas = SchemaHistory(storage, TableLayout(path))
-        return path in found or bool(schemas.ids()) or schemas.left_without_schema() is not None
+        if path in found:
+            return True
+        layout = TableLayout(path)
+        schemas = SchemaHistory(storage, layout)
+        if schemas.ids():
+            return True
+        is_left = schemas.left_without_schema() is not None
+        return is_left and not SnapshotHistory(storage, layout).is_ended()  # otherwise it was dropped
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)
