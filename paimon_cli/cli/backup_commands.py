@@ -151,7 +151,8 @@ _OF_CHECK = ("copy", "snapshots", "branches", "is_unfinished", "errors")
 def _say_check(one: BackupCheck) -> None:
     count = len(one.violations)
     verdict = "is whole" if not one.errors else f"has {counted(count, 'finding')}"
-    say(f"{one.copy} {verdict}: {counted(one.snapshots, 'snapshot')} of {counted(one.branches + 1, 'line')} checked")
+    more = f", on main and {one.branches} other branch{'' if one.branches == 1 else 'es'}" if one.branches else ""
+    say(f"{one.copy} {verdict}: {counted(one.snapshots, 'snapshot')} checked{more}")
     for violation in one.violations[:SHOWN_FINDINGS]:
         say(f"  {violation.code} {violation.path}: {violation.message}")
     if count > SHOWN_FINDINGS:

@@ -1,4 +1,4 @@
-"""The trash of a warehouse: dropped tables, which can be brought back for a while (FORMAT.md, section 16).
+"""The trash of a warehouse: dropped tables, which can be brought back for a while (FORMAT.md, section 13.9).
 
     WAREHOUSE/.paimon-cli/trash/ID/entry        what was dropped, and until when it is kept (JSON)
     WAREHOUSE/.paimon-cli/trash/ID/table/...    its files, or its version files
