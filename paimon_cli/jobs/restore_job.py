@@ -136,7 +136,7 @@ def _run(backup: TableContext, table: TableContext, files: Sequence[FileToCopy],
     """Copy files of the backup to their new names in the table, as tasks of the engine."""
     size = sum(file.size or 0 for file in files)
     engine.prepare(Work(size // COPIES_PER_READ, len(files) // COPIES_PER_READ), progress)
-    copy = FileCopy(backup.storage, backup.layout.root, table.storage, table.layout.root)
+    copy = FileCopy(backup.storage, backup.layout.root, table.storage, table.layout.root, replaces=engine.retries_tasks)
     with phase(progress, "Copying files", len(files)) as advance:
         done = engine.run_tasks(functools.partial(FileCopy.copy_all, copy), list(tasks_of(files)), advance)
     if missing := [path for one in done for path in one.missing]:

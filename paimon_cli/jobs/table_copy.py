@@ -277,7 +277,7 @@ class TableCopy:
             tasks = _tasks_at_most(files, _THROTTLED_TASKS)
             throttle = throttle.shared_by(len(tasks))
         roots = (self.source.storage, self.source.layout.root, self.storage, self.layout.root)
-        copy = FileCopy(*roots, replaces=self._may_meet_own, throttle=throttle)
+        copy = FileCopy(*roots, replaces=self._may_meet_own or self.engine.retries_tasks, throttle=throttle)
         missing: list[str] = []
 
         def done(copied: Copied) -> None:
