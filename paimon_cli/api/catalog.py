@@ -112,8 +112,11 @@ class Catalog(Backups, DroppedTables, Compaction):
         metastore.create_database(name)
         return True
 
-    def plan_drop_database(self, name: str, *, cascade: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
-        """Plan to drop a database. Raises `UsageError` if it has tables, unless `cascade`."""
+    def plan_drop_database(self, name: str, *, cascade: bool = False, purge: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
+        """Plan to drop a database. Raises `UsageError` if it has tables, unless `cascade`.
+
+        Its tables go to the trash, unless `purge`, or where the server of the catalog deletes files by itself.
+        """
         metastore = self._metastore
         url = metastore.database(name).url
         target = None if url is None else link_target(*metastore.open_directory(url))
@@ -131,16 +134,16 @@ class Catalog(Backups, DroppedTables, Compaction):
 
         def run() -> DatabaseDrop:
             for location in tables:
-                self._plan_drop(location).run()
+                self._plan_drop(location, purge or not metastore.takes_files).run()
             metastore.drop_database(name)
             return plan
 
         plan = DatabaseDrop(name, tuple(location.name for location in tables))
         return Planned(plan, run)
 
-    def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
-        """Drop a database; with `cascade`, drop its tables first."""
-        return self.plan_drop_database(name, cascade=cascade).run()
+    def drop_database(self, name: str, *, cascade: bool = False, purge: bool = False) -> DatabaseDrop:
+        """Drop a database; with `cascade`, drop its tables first, with `purge` for good; see `plan_drop_database`."""
+        return self.plan_drop_database(name, cascade=cascade, purge=purge).run()
 
     def plan_drop_table(self, name: str, *, purge: bool = False) -> Planned[TableDropped, TableDropped]:
         """Plan to drop a table; see `Table.plan_drop`.

@@ -21,6 +21,7 @@ from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_tab
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.requests.dropping import DropOptions
 from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
 from paimon_cli.storage.catalog_options import database_and_table, split_options, trash_millis
 
@@ -228,7 +229,8 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
         return Alter(self)
 
-    def plan_drop(self, *, purge: bool = False) -> Planned[TableDropped, TableDropped]:
+    @takes(DropOptions)
+    def plan_drop(self, options: DropOptions) -> Planned[TableDropped, TableDropped]:
         """Plan to move the table to the trash of its warehouse, or with `purge` to delete it at once.
 
         A table outside of a warehouse is deleted, and so is one whose deletion was interrupted. The plan names the files in its
@@ -251,14 +253,14 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
             return Planned(dropped, self._dropping(dropped, lambda: opened.storage.delete(opened.url)))
         is_repeated = opened.snapshots.is_ended()
         if is_repeated and (trash := trash_of_table(opened.place, opened.url)) and (entry := trash.at(opened.url)):
-            return _plan_purge(opened.name, trash, entry, purge)
+            return _plan_purge(opened.name, trash, entry, options.purge)
         schema = None if is_repeated and not opened.schemas.ids() else opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
         size, snapshots = total_size(plan.files), len(opened.snapshots.ids()) - is_repeated
         dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
         kept_millis = trash_millis(opened.place.storage_options)
-        named = entry_of(opened)
+        named, purge = entry_of(opened), options.purge
         if not purge and named is not None and not named[0].takes_files:
             why = f"the server of the {named[0].kind} catalog deletes the files, so that nothing could be brought back"
             raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
@@ -286,12 +288,13 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
         return run
 
-    def drop(self, *, purge: bool = False) -> TableDropped:
+    @takes(DropOptions)
+    def drop(self, options: DropOptions) -> TableDropped:
         """Move the table to the trash of its warehouse: its files, snapshots, tags and branches; see `Catalog.undrop`.
 
         With `purge`, or outside of a warehouse, it is deleted for good. Other files in its directory remain.
         """
-        return self.plan_drop(purge=purge).run()
+        return self.plan_drop(purge=options.purge).run()
 
 
 def _plan_purge(name: str, trash: Trash, entry: TrashEntry, purge: bool) -> Planned[TableDropped, TableDropped]:

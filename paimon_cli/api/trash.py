@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import PartialSuccess, Refused
 from paimon_cli.options.option_text import counted
+from paimon_cli.requests.dropping import EmptyOptions, UndropOptions
 
 if TYPE_CHECKING:
     from paimon_cli.maintain.trash import Trash, TrashEntry
@@ -88,11 +89,12 @@ class TrashCan:
         """The dropped tables. Raises `NotSupported` without a warehouse directory."""
         return [_row(entry) for entry in self._trash.entries()]
 
-    def plan_empty(self, *, expired: bool = False) -> Planned[list[TrashRow], EmptiedTrash]:
-        """Plan to delete all dropped tables for good, or with `expired` those whose time is over."""
+    @takes(EmptyOptions)
+    def plan_empty(self, options: EmptyOptions) -> Planned[list[TrashRow], EmptiedTrash]:
+        """Plan to delete all dropped tables for good, or with `expired` some of them."""
         from paimon_cli.maintain.trash import empty_trash
 
-        trash = self._trash
+        trash, expired = self._trash, options.expired
         planned = [_row(entry) for entry in trash.overdue(everything=not expired)]
 
         def run() -> EmptiedTrash:
@@ -109,9 +111,10 @@ class TrashCan:
 
         return Planned(planned, run)
 
-    def empty(self, *, expired: bool = False) -> EmptiedTrash:
-        """Delete all dropped tables for good, or with `expired` those whose time is over (the option `trash-retention`)."""
-        return self.plan_empty(expired=expired).run()
+    @takes(EmptyOptions)
+    def empty(self, options: EmptyOptions) -> EmptiedTrash:
+        """Delete all dropped tables for good, or with `expired` some of them."""
+        return self.plan_empty(expired=options.expired).run()
 
 
 def _row(entry: TrashEntry) -> TrashRow:
@@ -132,8 +135,9 @@ class DroppedTables(OpenedCatalog):
         """The dropped tables of the warehouse."""
         return TrashCan(self._metastore)
 
-    def undrop(self, table: str, *, new_name: str | None = None) -> Undropped:
-        """Bring back the table of this name, or of this path, that was dropped last, with all it had; or as `new_name`.
+    @takes(UndropOptions)
+    def undrop(self, options: UndropOptions) -> Undropped:
+        """Bring back the `table` of this name, or of this path, that was dropped last, with all it had; or as `new_name`.
 
         Raises `NotFound` if it is not in the trash, `Refused` if something else is in its place, `NotSupported` outside of
         warehouses and in catalogs whose server deletes files by itself.
@@ -141,6 +145,7 @@ class DroppedTables(OpenedCatalog):
         from paimon_cli.catalog.warehouse_trash import needed_trash
         from paimon_cli.storage.catalog_options import database_and_table
 
+        table, new_name = options.table, options.new_name
         old = locate_table(table, self.url, self._options, is_new=True)
         new = old if new_name is None else locate_table(new_name, self.url, self._options, is_new=True)
         root, target = old.open_storage()[1], new.open_storage()[1]

@@ -12,6 +12,7 @@ from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, rfc3339, warn
+from paimon_cli.requests.dropping import DropOptions
 from paimon_cli.requests.selections import split_partitions
 from paimon_cli.requests.writing import Identity
 
@@ -110,7 +111,8 @@ def _summary_text(done: Dropped, dry_run: bool) -> str:
 def drop(
     call: Call,
     table: TableName,
-    purge: Annotated[bool, typer.Option("--purge", help="Delete it at once, instead of moving it to the trash.")] = False,
+    *,
+    options: Annotated[Given, DropOptions],
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -127,7 +129,7 @@ def drop(
 
     paimon-cli drop ./wh/shop.db/orders --yes
     """
-    planned = call.catalog().plan_drop_table(table, purge=purge)
+    planned = call.catalog().plan_drop_table(table, **options)
     plan = planned.plan
     if plan.link_to is not None:
         what, files = f"the symbolic link {plan.table}", f"the table at {plan.link_to}, to which it leads, remains"

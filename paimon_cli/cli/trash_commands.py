@@ -4,39 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import DryRun, Yes
+from paimon_cli.cli.parameters import DryRun, Given, Yes
 from paimon_cli.cli.results import confirm, counted, human_size
+from paimon_cli.requests.dropping import EmptyOptions, UndropOptions
 
 commands = top_level()
 trash = group("Dropped tables of a warehouse, which `undrop` brings back.")
 
-Expired = Annotated[
-    bool, typer.Option("--expired", help="Only tables whose time is over: a day after the drop, or as trash-retention says.")
-]
-
 
 @command(commands, "undrop")
-def undrop(
-    call: Call,
-    dropped: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="The path or URL that the table had, or its db.table.", show_default=False),
-    ],
-    new_name: Annotated[
-        str | None, typer.Option("--as", metavar="NEW", help="Its new name, if another table has the old one by now.")
-    ] = None,
-) -> None:
+def undrop(call: Call, *, options: Annotated[Given, UndropOptions]) -> None:
     """Bring back a dropped table, with its files, snapshots, tags and branches. Of several drops of a name, the last one counts.
 
     paimon-cli undrop ./wh/shop.db/orders
 
     paimon-cli undrop shop.orders --as shop.orders_of_monday --warehouse ./wh
     """
-    done = call.catalog().undrop(dropped, new_name=new_name)
+    done = call.catalog().undrop(**options)
     content = f"{counted(done.snapshots, 'snapshot')}, {counted(done.files, 'file')} of {human_size(done.size)}"
     call.show(Item("UndropSummary", done.table, done), f"{done.table} is back: {content}")
 
@@ -57,7 +43,7 @@ def list_trash(call: Call) -> None:
 
 
 @command(trash, "empty")
-def empty(call: Call, expired: Expired = False, dry_run: DryRun = False, yes: Yes = False) -> bool:
+def empty(call: Call, *, options: Annotated[Given, EmptyOptions], dry_run: DryRun = False, yes: Yes = False) -> bool:
     """Delete the dropped tables of the warehouse for good.
 
     paimon-cli trash empty --warehouse ./wh --dry-run
@@ -66,7 +52,7 @@ def empty(call: Call, expired: Expired = False, dry_run: DryRun = False, yes: Ye
     """
     from paimon_cli.api.trash import TrashRow
 
-    planned = call.catalog().trash.plan_empty(expired=expired)
+    planned = call.catalog().trash.plan_empty(**options)
     rows = planned.plan
     what = f"{counted(len(rows), 'dropped table')} of {human_size(sum(row.size for row in rows))}"
     if dry_run:
