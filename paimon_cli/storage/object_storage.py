@@ -36,6 +36,7 @@ _CONFLICT_TRIES = 4
 _CONFLICT_WAIT_SECONDS = 0.05
 _MD5 = re.compile("[0-9a-f]{32}")
 _MAX_COPIED_AT_ONCE = 5 << 30
+_NOT_IMPLEMENTED = (405, 501)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,12 @@ class ObjectStorage:
             return False
         client, source = self._reached(path)
         with self._errors_of(path):
-            client.copy(source, key, overwrite=True)
+            try:
+                client.copy(source, key, overwrite=True)
+            except GenericError as error:
+                if StoreError(error).status in _NOT_IMPLEMENTED:
+                    return False
+                raise
         return True
 
     def list_directory(self, path: str) -> list[FileStatus]:

@@ -16,7 +16,7 @@ from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.object_storage import ObjectStorage
 from tests.pieces import injected
-from tests.storage.s3_proxy import Fate, S3Proxy
+from tests.storage.s3_proxy import Answer, Fate, S3Proxy
 from tests.storage.s3_server import S3Server
 
 pytestmark = pytest.mark.xdist_group("s3")
@@ -132,6 +132,15 @@ class TestOnS3:
         assert store.read_bytes(f"{bucket}/b/f") == CONTENT
         FileCopy(store, f"{bucket}/a", store, f"{other}/b").copy(FileToCopy("f", len(CONTENT)))
         assert store.read_bytes(f"{other}/b/f") == CONTENT
+
+    def test_a_store_that_does_not_copy(self, s3_server: S3Server, store: ObjectStorage, proxy: S3Proxy) -> None:
+        """Or takes the request for that of an empty object, as servers do that do not know its header."""
+        bucket = s3_server.new_bucket()
+        store.overwrite(f"{bucket}/a/f", CONTENT)
+        refused = [Answer(501, "NotImplemented")]
+        proxy.rule = lambda request: refused.pop() if refused and request.method == "PUT" else Fate.PASS
+        FileCopy(store, f"{bucket}/a", store, f"{bucket}/b").copy(FileToCopy("f", len(CONTENT)))
+        assert store.read_bytes(f"{bucket}/b/f") == CONTENT and not refused
 
     def test_an_upload_that_arrived_otherwise(
         self, s3_server: S3Server, store: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
