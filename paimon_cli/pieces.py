@@ -191,6 +191,8 @@ class Pieces:
     """Snapshots that are read before what they need is copied."""
     copied_portion_files: int = 50_000
     """Files that are copied before the versions which need them are, and the next ones planned."""
+    deleted_files: int = 1_000
+    """Files that are deleted together: what S3 takes in one request."""
     orphan_portion_files: int = 1_000
     """Orphans that are deleted and reported at a time."""
     needed_entries_kept: int = 200_000

@@ -11,10 +11,10 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.api.table import Table
 from paimon_cli.api.table_choice import chosen_tables
+from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, PartialSuccess
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.backup import BackupCall, RestoreOptions
 from paimon_cli.requests.compaction import TableChoice

@@ -20,11 +20,11 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.table_choice import ChosenTable
 from paimon_cli.api.trash import DroppedTables
+from paimon_cli.catalog.metastore.metastore import TableIdentifier, is_name, refuse_nul
+from paimon_cli.catalog.metastore.settings import SettingRow, read_settings
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metastore.metastore import TableIdentifier, is_name, refuse_nul
-from paimon_cli.metastore.settings import SettingRow, read_settings
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import link_target

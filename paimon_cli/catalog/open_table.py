@@ -15,8 +15,8 @@ from paimon_cli.storage.injected import NoTrace, Trace
 from paimon_cli.storage.web_address import AllowedHosts
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.metastore.metastore import Metastore, TableIdentifier
     from paimon_cli.maintain.mark_done import PartitionMarks
-    from paimon_cli.metastore.metastore import Metastore, TableIdentifier
 
 
 def open_table(location: TableLocation, given: Mapping[str, str] | None = None, trace: Trace | None = None) -> TableContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
 from paimon_cli.errors import NotSupported, Refused, UsageError
@@ -12,7 +13,6 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.maintain.trash import Trash
 from paimon_cli.metadata.table_layout import TableLayout
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
 from paimon_cli.storage.storage import Storage

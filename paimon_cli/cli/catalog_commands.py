@@ -195,7 +195,7 @@ def show_config(call: Call) -> None:
 
     paimon-cli config show --warehouse ./wh -o json
     """
-    from paimon_cli.metastore.settings import SettingRow, user_file_of
+    from paimon_cli.catalog.metastore.settings import SettingRow, user_file_of
 
     rows = call.catalog().settings()
     footer = f"{counted(len(rows), 'setting')}; your own file: {user_file_of(os.environ)}"

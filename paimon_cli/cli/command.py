@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
+from paimon_cli.catalog.metastore.settings import PROFILE
 from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
 from paimon_cli.cli.next_step import table_argument
@@ -32,7 +33,6 @@ from paimon_cli.cli.results import NAMES, View, carried_out, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
-from paimon_cli.metastore.settings import PROFILE
 from paimon_cli.options.option_text import names
 from paimon_cli.requests.selections import split_pairs
 from paimon_cli.storage.catalog_options import split_options

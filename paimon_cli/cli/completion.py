@@ -16,8 +16,8 @@ from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
+    from paimon_cli.catalog.metastore.metastore import Metastore
     from paimon_cli.errors import PaimonError
-    from paimon_cli.metastore.metastore import Metastore
     from paimon_cli.options.option_catalog import TableOption
 
 MAX_CHOICES = 500
@@ -107,7 +107,7 @@ def _leave_out(damage: PaimonError) -> None:
 
 
 def _metastore(context: Any) -> Metastore:
-    from paimon_cli.metastore.settings import find_metastore
+    from paimon_cli.catalog.metastore.settings import find_metastore
     from paimon_cli.storage.catalog_options import split_options
 
     return find_metastore(_given(context, "warehouse"), split_options(_options(context))[0])
@@ -115,7 +115,7 @@ def _metastore(context: Any) -> Metastore:
 
 def _options(context: Any) -> dict[str, str]:
     """The options on the command line so far, with the profile of the catalog."""
-    from paimon_cli.metastore.settings import PROFILE
+    from paimon_cli.catalog.metastore.settings import PROFILE
     from paimon_cli.requests.selections import split_pairs
 
     profile = _given(context, "profile")
@@ -284,7 +284,7 @@ OF_ARGUMENTS: dict[str, Completer] = {
 }
 """Completers by the name of the parameter, which has the same meaning in every command."""
 OF_OPTIONS: dict[str, Completer] = {
-    **dict.fromkeys(("snapshot", "read_snapshot", "begin", "end", "if_snapshot"), _snapshots),
+    **dict.fromkeys(("snapshot", "read_snapshot", "begin", "end", "first", "last", "if_snapshot"), _snapshots),
     "to": _snapshots_and_tags,
     "tag": _tags,
     "branch": _branches,

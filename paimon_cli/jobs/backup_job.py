@@ -25,7 +25,7 @@ from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
 from paimon_cli.jobs.clone_job import copy_records
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.leases import Leases
+from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.table_copy import TableCopy
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import carry_out, plan_expiry

@@ -18,8 +18,8 @@ from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_job import LEASE, LEASE_MILLIS, SET_ASIDE
 from paimon_cli.jobs.backup_records import BackupRecords
-from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.metadata_jobs import find_target
+from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.branches import create_branch, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files

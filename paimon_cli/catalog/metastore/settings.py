@@ -21,7 +21,7 @@ from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_v
 from paimon_cli.storage.web_address import REPORT_HOSTS, AllowedHosts
 
 if TYPE_CHECKING:
-    from paimon_cli.metastore.metastore import Metastore
+    from paimon_cli.catalog.metastore.metastore import Metastore
 
 CATALOG_FILE = "paimon.yaml"
 WAREHOUSE_VARIABLE, PROFILE_VARIABLE = "PAIMON_WAREHOUSE", "PAIMON_PROFILE"
@@ -122,21 +122,21 @@ def open_metastore(settings: CatalogSettings) -> Metastore:
 def _metastore_of(settings: CatalogSettings) -> Metastore:
     kind, options = settings.metastore, settings.catalog_options
     if kind == FILESYSTEM:
-        from paimon_cli.metastore.filesystem import FileSystemMetastore
+        from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore
 
         del options[METASTORE]
         return FileSystemMetastore(settings.warehouse, options, settings.flags)
     if kind == JDBC:
         with importing("a jdbc catalog needs SQLAlchemy", "jdbc"):
-            from paimon_cli.metastore.jdbc import JdbcMetastore
+            from paimon_cli.catalog.metastore.jdbc import JdbcMetastore
 
         return JdbcMetastore(settings.warehouse, options, settings.flags)
     if kind == HIVE:
-        from paimon_cli.metastore.hive import HiveMetastore
+        from paimon_cli.catalog.metastore.hive import HiveMetastore
 
         return HiveMetastore(settings.warehouse, options, settings.flags)
     if kind == REST:
-        from paimon_cli.metastore.rest import RestMetastore
+        from paimon_cli.catalog.metastore.rest import RestMetastore
 
         return RestMetastore(settings.warehouse, options, settings.flags)
     origin, source = settings.sources[METASTORE]
