@@ -120,12 +120,15 @@ def run_backup(
 
 @dataclass
 class _Backup:
+    """One run. `keep_from`: what is older, in epoch millis, is neither copied nor kept; None to keep all."""
+
     context: TableContext
     destination: Destination
     options: BackupOptions
     engine: Engine
     progress: Progress
     leases: Leases
+    keep_from: int | None = None
 
     def run(self) -> BackupSummary:
         context, storage = self.context, self.destination.storage

@@ -80,6 +80,7 @@ class CopyPlan:
         self._root = f"{history.layout.root}/"
         self._manifests = SharedManifests(history)
         self._seen: set[str] = set()
+        self._knows = known is not None
         if known is not None:
             self._seen.update(file.path for file in metadata_files(history, known))
 
@@ -90,12 +91,12 @@ class CopyPlan:
 
         A snapshot that has expired, or is not `wanted`, is left out.
         """
-        portion = CopyPortion()
+        portion, is_unknown = CopyPortion(), bool(held) and not self._knows
         for version in self._read(numbers):
             if wanted is not None and not wanted(version):
                 continue
             if version.snapshot.id - 1 in held:
-                self._add(portion, version, self._changes(version.snapshot))
+                self._add(portion, version, self._changes(version.snapshot), may_exist=is_unknown)
             else:
                 self.add_state(portion, version)
             held.add(version.snapshot.id)

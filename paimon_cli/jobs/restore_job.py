@@ -20,14 +20,14 @@ from paimon_cli.jobs.clone_job import copy_into_new, copy_records, copy_snapshot
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import again_on_conflict
-from paimon_cli.jobs.table_copy import COPIES_PER_READ, TableCopy, tasks_of
+from paimon_cli.jobs.table_copy import COPIES_PER_READ, TableCopy
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.restore_as_new import restore_as_new, whole_difference
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.read.time_travel import travel
 from paimon_cli.requests.backup import RestoreOptions
-from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy
+from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, tasks_of
 
 
 @dataclass(frozen=True)

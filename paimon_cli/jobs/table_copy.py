@@ -7,7 +7,7 @@ So the copy is a valid table at every moment, and one that was killed is continu
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
@@ -25,8 +25,7 @@ from paimon_cli.metadata.table_layout import (
     parse_hint,
     parse_numbered,
 )
-from paimon_cli.pieces import PIECES
-from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, Throttle
+from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, Throttle, tasks_at_most, tasks_of
 from paimon_cli.storage.storage import PutOutcome, Storage, Verified, delete_all, put_and_verify
 
 _TRIES = 5
@@ -274,7 +273,7 @@ class TableCopy:
         self.engine.prepare(Work(size // COPIES_PER_READ, len(files) // COPIES_PER_READ), self.progress)
         throttle, tasks = self.throttle, list(tasks_of(files))
         if throttle is not None and self.engine.name != LOCAL:
-            tasks = _tasks_at_most(files, _THROTTLED_TASKS)
+            tasks = tasks_at_most(files, _THROTTLED_TASKS)
             throttle = throttle.shared_by(len(tasks))
         roots = (self.source.storage, self.source.layout.root, self.storage, self.layout.root)
         copy = FileCopy(*roots, replaces=self._may_meet_own or self.engine.retries_tasks, throttle=throttle)
@@ -347,21 +346,3 @@ class _Present:
             self._sizes[directory] = {status.name: status.size for status in listed if not status.is_directory}
         found = self._sizes[directory].get(name)
         return found is not None and found == size_of(file)
-
-
-def tasks_of(files: Iterable[FileToCopy]) -> Iterator[tuple[FileToCopy, ...]]:
-    """Cut files into tasks of a limited number of files and bytes."""
-    task: list[FileToCopy] = []
-    size = 0
-    for file in files:
-        if task and (len(task) >= PIECES.copied_task_files or size + (file.size or 0) > PIECES.copied_task_bytes):
-            yield tuple(task)
-            task, size = [], 0
-        task.append(file)
-        size += file.size or 0
-    if task:
-        yield tuple(task)
-
-
-def _tasks_at_most(files: Sequence[FileToCopy], count: int) -> list[tuple[FileToCopy, ...]]:
-    return [tuple(part) for start in range(min(count, len(files))) if (part := files[start::count])]

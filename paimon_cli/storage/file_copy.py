@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
@@ -211,6 +211,25 @@ class FileCopy:
             return  # what looks like an MD5 is something else where the store encrypts, so that the content decides
         why = "the checksum of what the store has is another one"
         raise StorageUnavailable(f"{target} is not a copy of {source}", why, "run the command again", path=target)
+
+
+def tasks_of(files: Iterable[FileToCopy]) -> Iterator[tuple[FileToCopy, ...]]:
+    """Cut files into tasks of a limited number of files and bytes."""
+    task: list[FileToCopy] = []
+    size = 0
+    for file in files:
+        if task and (len(task) >= PIECES.copied_task_files or size + (file.size or 0) > PIECES.copied_task_bytes):
+            yield tuple(task)
+            task, size = [], 0
+        task.append(file)
+        size += file.size or 0
+    if task:
+        yield tuple(task)
+
+
+def tasks_at_most(files: Sequence[FileToCopy], count: int) -> list[tuple[FileToCopy, ...]]:
+    """Cut files into a number of tasks, or fewer."""
+    return [tuple(part) for start in range(min(count, len(files))) if (part := files[start::count])]
 
 
 _NOT_IN_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)

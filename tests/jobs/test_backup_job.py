@@ -237,6 +237,24 @@ def test_what_had_expired_is_recorded_as_a_gap(tmp_path: Path) -> None:
     assert (copy / "snapshot/EARLIEST").read_text() == "1"
 
 
+def test_what_the_copy_has_is_never_written_again(tmp_path: Path) -> None:
+    """Even if the table no longer has the snapshot that the copy ends with: a reader may be at work on the copy."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    backup(table, copy)
+    for consumer in consumers(table):
+        Path(table.layout.consumer(consumer.name)).unlink()
+    write(table, [{"k": 1, "v": "next"}])
+    expire_snapshots(table, ALL_BUT_ONE)
+    there = {str(path) for path in copy.rglob("*") if path.is_file()}
+    store = Recording(ConfinedStorage(str(copy)))
+    backup(table, copy, store)
+    written = {path for call, path in store.calls if call in ("open_output", "delete") and "/backup/" not in path}
+    assert not written & there
+    assert opened(copy).snapshots.ids() == [1, 2, 3, 4]
+    check_whole(opened(copy))
+
+
 def test_an_expiry_that_was_planned_before(tmp_path: Path) -> None:
     """It does not know the consumer: its snapshots are left out, and the later ones are whole."""
     table, copy = new_table(tmp_path), tmp_path / "copy"
