@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotNotFound
 from paimon_cli.history.file_cache import BranchFiles, FileCache
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
@@ -184,7 +184,7 @@ class TableContext:
             snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
         if snapshot_id is None or snapshot_id < 0:
             why = "name a snapshot by its id, latest or earliest"
-            raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
+            raise SnapshotNotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
         return self.snapshots.get(snapshot_id)
 
     def named_schema(self, name: str) -> TableSchema:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.warehouse_trash import check_new_site
 from paimon_cli.commit.commit_records import records_up_to
-from paimon_cli.errors import UsageError, undone_on_failure
+from paimon_cli.errors import AlreadyExists, UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
@@ -69,7 +69,7 @@ def copy_into_new(
         if target.metastore is None or target.identifier is None:
             publish()
         elif not target.metastore.create_table(target.identifier, context.schemas.latest(), publish):
-            raise UsageError(f"table {target.name} already exists", hint="choose another name")
+            raise AlreadyExists(f"table {target.name} already exists", hint="choose another name")
     return copy
 
 

@@ -16,6 +16,7 @@ from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
+from paimon_cli.jobs.table_change import Summary
 from paimon_cli.metadata.data_file import DELETION_VECTORS
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class ScanPlan:
+@dataclass(frozen=True, repr=False)
+class ScanPlan(Summary):
     """What a scan reads and what it skips, by reason. `levels`: all, or the top level for `$ro`; `size`: bytes.
 
     Splits are raw (files are read as they are), have deletion vectors (which mark `vector_rows` rows), or are merged (files hold
@@ -80,7 +81,7 @@ class ScanStage:
     bytes: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScanAnalysis(ScanPlan):
     """A plan and the cost of running it in one thread. The rows are read and discarded."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import NotSupported, SnapshotNotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.options.option_text import parse_duration, plain_number
@@ -149,7 +149,7 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
     if option.key == _VERSION:
         return _version(context, option)
     what = "this version does not support incremental reads through an option"
-    raise NotSupported(f"{option.key}={option.value}", what, "`snapshots diff --rows` shows what changed between two snapshots")
+    raise NotSupported(f"{option.key}={option.value}", what, "`compare T@A T@B` shows what changed between two snapshots")
 
 
 def _version(context: TableContext, option: ScanOption) -> Snapshot:
@@ -174,7 +174,9 @@ def _at_watermark(context: TableContext, watermark: int) -> Snapshot:
                 break
             earliest = snapshot
     if earliest is None:
-        raise NotFound(f"no snapshot of {context.url} with a watermark of {watermark} or more", "no snapshot has reached it yet")
+        raise SnapshotNotFound(
+            f"no snapshot of {context.url} with a watermark of {watermark} or more", "no snapshot has reached it yet"
+        )
     return earliest
 
 
@@ -189,7 +191,9 @@ def _as_of(context: TableContext, millis: int, text: str) -> Snapshot:
         if first is None
         else f"the oldest, {first.id}, was committed at {_iso_text(first.time_millis)}"
     )
-    raise NotFound(f"no snapshot of {context.url} as old as {text}", why, f"paimon-cli snapshots ls {context.layout.argument}")
+    raise SnapshotNotFound(
+        f"no snapshot of {context.url} as old as {text}", why, f"paimon-cli snapshots ls {context.layout.argument}"
+    )
 
 
 def parse_moment(text: str) -> int:

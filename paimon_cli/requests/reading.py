@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
-from paimon_cli.requests.fields import Option, Parsed, Request, check_limit
+from paimon_cli.requests.conditions import Conditional
+from paimon_cli.requests.fields import Option, Parsed, check_limit
 
 IncrementMode = Literal["auto", "delta", "changelog", "diff"]
 _OF_COLUMNS = "Names, including nested fields (`a.b`); a name may be in quotes, unless a column of a list is called so"
@@ -46,7 +47,7 @@ class RowLimit(Parsed[int | None, int | None]):
         return min(written, sys.maxsize)
 
 
-class ReadOptions(Request):
+class ReadOptions(Conditional):
     """Which rows of which version to read, and how. Without a version, it is the latest."""
 
     columns: Annotated[
@@ -116,7 +117,7 @@ class ScanCall(ReadOptions):
             )
 
 
-class ChangelogCall(Request):
+class ChangelogCall(Conditional):
     """The changes of the snapshots `begin` to `end`; None for the latest, or for no end if they are followed."""
 
     begin: Annotated[int, Option("The first snapshot.", metavar="N", min=1, flags=("--from",))]
