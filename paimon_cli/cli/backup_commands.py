@@ -178,7 +178,7 @@ def restore(
 
     paimon-cli restore ./backup/orders ./wh/shop.db/orders_restored --history
 
-    paimon-cli restore ./backup/orders ./wh/shop.db/orders --as-of 2026-11-20T12:00:00Z
+    paimon-cli restore ./backup/orders ./wh/shop.db/orders --tag year-end
     """
     done = call.catalog(allow_unsafe_commit).restore(source, new, **options)
     call.show(Item("RestoreSummary", done.table, done), _restored_text(done))
