@@ -8,19 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paimon_cli.api.catalog import Catalog
+    from paimon_cli.api.catalog import Catalog, restore
     from paimon_cli.api.runtime import Runtime
     from paimon_cli.api.table import Table
     from paimon_cli.ingest.text_form import TextForm
 
 __version__ = "0.1.0"
-__all__ = ["Catalog", "Runtime", "Table", "TextForm", "__version__"]
+__all__ = ["Catalog", "Runtime", "Table", "TextForm", "__version__", "restore"]
 
 _MODULES = {
     "Catalog": "paimon_cli.api.catalog",
     "Runtime": "paimon_cli.api.runtime",
     "Table": "paimon_cli.api.table",
     "TextForm": "paimon_cli.ingest.text_form",
+    "restore": "paimon_cli.api.catalog",
 }
 
 

@@ -183,6 +183,14 @@ class Pieces:
     """Data files that one task checks."""
     reclaimed_task_files: int = 5_000
     """Files that one task deletes."""
+    copied_task_files: int = 500
+    """Files that one task copies."""
+    copied_task_bytes: int = 256 << 20
+    """Bytes of the files that one task copies."""
+    copied_versions_read: int = 64
+    """Snapshots that are read before what they need is copied."""
+    copied_portion_files: int = 50_000
+    """Files that are copied before the versions which need them are, and the next ones planned."""
     deleted_files: int = 1_000
     """Files that are deleted together: what S3 takes in one request."""
     orphan_portion_files: int = 1_000

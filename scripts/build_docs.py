@@ -34,7 +34,8 @@ BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHA
 NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Start", ("index.md", "tutorial.md")),
     ("Tables", ("loading.md", "reading.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
-    ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
+    ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "backup.md", "service.md")),
+    ("Where tables are", ("catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
     ("Reference", ("commands.md", "outputs.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
     ("Background", ("ARCHITECTURE.md", "decisions.md", "proofs.md", "CONTRIBUTING.md", "speed.md", "CHANGELOG.md")),

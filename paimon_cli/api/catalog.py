@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.backups import Backups
 from paimon_cli.api.catalog_health import Examination
 from paimon_cli.api.catalog_maintenance import Maintaining
 from paimon_cli.api.comparison import CompareCall, ComparedVersions
 from paimon_cli.api.definition import NewTable
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
+from paimon_cli.api.trash import DroppedTables
 from paimon_cli.catalog.metastore.metastore import TableIdentifier, is_name, refuse_nul
 from paimon_cli.catalog.metastore.settings import SettingRow, read_settings
 from paimon_cli.catalog.table_location import TableLocation, locate_table
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.clone_job import ClonedTable
     from paimon_cli.jobs.comparison import Comparison
+    from paimon_cli.jobs.restore_job import Restored
     from paimon_cli.storage.lock_table import HeldLock
 
 
@@ -48,7 +54,7 @@ class NewInCatalog(NewTable):
 
 
 @checks_arguments
-class Catalog(Maintaining, Examination):
+class Catalog(Backups, DroppedTables, Maintaining, Examination):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.
@@ -110,8 +116,11 @@ class Catalog(Maintaining, Examination):
         metastore.create_database(name)
         return True
 
-    def plan_drop_database(self, name: str, *, cascade: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
-        """Plan to drop a database. Raises `UsageError` if it has tables, unless `cascade`."""
+    def plan_drop_database(self, name: str, *, cascade: bool = False, purge: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
+        """Plan to drop a database. Raises `UsageError` if it has tables, unless `cascade`.
+
+        Its tables go to the trash, unless `purge`, or where the server of the catalog deletes files by itself.
+        """
         metastore = self._metastore
         url = metastore.database(name).url
         target = None if url is None else link_target(*metastore.open_directory(url))
@@ -129,16 +138,16 @@ class Catalog(Maintaining, Examination):
 
         def run() -> DatabaseDrop:
             for location in tables:
-                self._plan_drop(location).run()
+                self._plan_drop(location, purge or not metastore.takes_files).run()
             metastore.drop_database(name)
             return plan
 
         plan = DatabaseDrop(name, tuple(location.name for location in tables))
         return Planned(plan, run)
 
-    def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
-        """Drop a database; with `cascade`, drop its tables first."""
-        return self.plan_drop_database(name, cascade=cascade).run()
+    def drop_database(self, name: str, *, cascade: bool = False, purge: bool = False) -> DatabaseDrop:
+        """Drop a database; with `cascade`, drop its tables first, with `purge` for good; see `plan_drop_database`."""
+        return self.plan_drop_database(name, cascade=cascade, purge=purge).run()
 
     @takes(NewInCatalog)
     def create_table(self, call: NewInCatalog) -> Table:
@@ -150,26 +159,26 @@ class Catalog(Maintaining, Examination):
         place = {"warehouse": self.url, "allow_unsafe_commit": self._allow_unsafe_commit, "runtime": self.runtime}
         return Table.create(**{**vars(call), "options": {**self._options, **(call.options or {})}, **place})
 
-    def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
+    def plan_drop_table(self, name: str, *, purge: bool = False) -> Planned[TableDropped, TableDropped]:
         """Plan to drop a table; see `Table.plan_drop`.
 
         If the files of the table no longer exist, only its entry in the catalog is dropped, and nothing in its
         directory is deleted.
         """
-        return self._plan_drop(self._locate(name))
+        return self._plan_drop(self._locate(name), purge)
 
-    def drop_table(self, name: str) -> TableDropped:
-        """Delete a table permanently, and remove its entry in the catalog."""
-        return self.plan_drop_table(name).run()
+    def drop_table(self, name: str, *, purge: bool = False) -> TableDropped:
+        """Move a table to the trash of its warehouse, or with `purge` delete it, and remove its entry in the catalog."""
+        return self.plan_drop_table(name, purge=purge).run()
 
-    def _plan_drop(self, location: TableLocation) -> Planned[TableDropped, TableDropped]:
+    def _plan_drop(self, location: TableLocation, purge: bool = False) -> Planned[TableDropped, TableDropped]:
         try:
             table = Table.at(location, self._table_options, self.runtime, may_be_damaged=True)
         except NotFound:
             if location.branch != MAIN_BRANCH or (entry := plan_drop_of_entry(location)) is None:
                 raise
             return entry
-        return table.plan_drop()
+        return table.plan_drop(purge=purge)
 
     def rename_table(self, old: str, new: str) -> None:
         """Rename a table of the catalog atomically. Stop its writers first.
@@ -256,3 +265,20 @@ class Catalog(Maintaining, Examination):
     def break_lock(self, table: str, *, even_if_valid: bool = False) -> LockRow:
         """Break the commit lock of a table whose holder died. Writers take over expired locks by themselves."""
         return self.plan_break_lock(table, even_if_valid=even_if_valid).run()
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    table: str | os.PathLike[str],
+    *,
+    snapshot: int | None = None,
+    tag: str | None = None,
+    as_of: str | None = None,
+    history: bool = False,
+    warehouse: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    runtime: Runtime | None = None,
+) -> Restored:
+    """Make a table of a backup; see `Catalog.restore`. `options`: of the catalog, such as `s3.endpoint`."""
+    catalog = Catalog(warehouse, options, runtime=runtime)
+    return catalog.restore(backup, table, snapshot=snapshot, tag=tag, as_of=as_of, history=history)

@@ -1,7 +1,8 @@
-"""The integrity of a table, its repair, and its use by readers of other formats."""
+"""The integrity of a table, its repair, its backup, and its use by readers of other formats."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,9 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_catalog import Operation
+from paimon_cli.requests.backup import BackupCall, BackupOptions
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from paimon_cli.invariants.foreign_reads import ForeignReadReport
     from paimon_cli.invariants.repair_steps import RepairPlan
     from paimon_cli.invariants.violation import Invariant
+    from paimon_cli.jobs.backup_job import BackupSummary
     from paimon_cli.jobs.iceberg_export import IcebergExport
     from paimon_cli.jobs.repair_job import RepairSummary
     from paimon_cli.jobs.verify_job import VerifyReport
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 @checks_arguments
 class Integrity(OpenedTable):
-    """The methods of `Table` that check it, repair it, and serve readers of other formats."""
+    """The methods of `Table` that check it, repair it, back it up, and serve readers of other formats."""
 
     def export_iceberg(self, output_path: str | None = None, *, snapshot: int | None = None) -> IcebergExport:
         """Write Iceberg metadata for a snapshot over the table's own files (`export iceberg`).
@@ -73,6 +77,28 @@ class Integrity(OpenedTable):
         self._expect_existing()
         with self.runtime.engine_running() as engine:
             return run_verify(context, request, engine, self.runtime.new_progress())
+
+    @takes(BackupCall)
+    def backup(self, call: BackupCall) -> BackupSummary:
+        """Copy the table with its history to `destination`, a directory or URL, which then is a table that any reader can open.
+
+        What the copy has already is not copied again. Writers, compactions and expiries may go on. Raises `UsageError` for a
+        directory with other files, `Refused` for the backup of another table, and `StorageUnavailable` if another backup into it
+        does not end. `Catalog.restore` makes a table of it again.
+        """
+        from paimon_cli.jobs.backup_job import Destination, run_backup
+        from paimon_cli.storage.redaction import without_login
+        from paimon_cli.storage.storage_for_url import storage_for_url
+
+        self.check_call()
+        opened = self.supported
+        if opened.branch != MAIN_BRANCH:
+            raise UsageError(f"{opened.name} is a branch", "a backup is of the table with all its branches", "name the table")
+        given = os.fspath(call.destination)
+        storage, root = storage_for_url(given, opened.place.store_options, confined=True)
+        with self.runtime.engine_running() as engine:
+            destination = Destination(storage, root, without_login(given))
+            return run_backup(opened, destination, BackupOptions.of(call), engine, self.runtime.new_progress())
 
     @takes(RepairOptions)
     def plan_repair(self, options: RepairOptions) -> Planned[RepairPlan, RepairSummary]:

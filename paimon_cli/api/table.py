@@ -20,23 +20,26 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_table
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.requests.dropping import DropOptions
 from paimon_cli.requests.writing import Identity
-from paimon_cli.storage.catalog_options import split_options
+from paimon_cli.storage.catalog_options import database_and_table, split_options, trash_millis
 
 if TYPE_CHECKING:
     from paimon_cli.api.definition import Alter
     from paimon_cli.api.transaction import Transaction
     from paimon_cli.api.versions import Branches, Consumers, Tags
+    from paimon_cli.maintain.trash import Trash, TrashEntry
 
 
 @dataclass(frozen=True)
 class TableDropped:
-    """What a drop deletes. `left`: the paths that remain, relative to the table's directory `path`.
+    """What a drop removes. `left`: the paths that remain, relative to the table's directory `path`.
 
     `only_entry`: the files no longer exist, and only the entry in the catalog is removed. `link_to`: the table was named by a
-    symbolic link, which is all that is deleted; the table itself, at the path to which the link leads, remains.
+    symbolic link, which is all that is deleted; the table itself, at the path to which the link leads, remains. `kept`: the bytes
+    that stay in the trash of the warehouse, from which the table can be brought back, and `until` when (epoch millis).
     """
 
     table: str
@@ -47,6 +50,8 @@ class TableDropped:
     left: list[str]
     only_entry: bool = False
     link_to: str | None = None
+    kept: int = 0
+    until: int | None = None
 
 
 class CreateCall(NewTable):
@@ -186,11 +191,15 @@ class Table(Reading, Writing, Integrity, Care, History):
 
         return Alter(self)
 
-    def plan_drop(self) -> Planned[TableDropped, TableDropped]:
-        """Plan to delete the table; the plan names the files in its directory that would remain.
+    @takes(DropOptions)
+    def plan_drop(self, options: DropOptions) -> Planned[TableDropped, TableDropped]:
+        """Plan to move the table to the trash of its warehouse, or with `purge` to delete it at once.
 
-        A drop that was interrupted can be repeated. If the table was named by a symbolic link, only the link is deleted.
+        A table outside of a warehouse is deleted, and so is one whose deletion was interrupted. The plan names the files in its
+        directory that would remain. If the table was named by a symbolic link, only the link is deleted. Raises `Refused` in a
+        catalog whose server deletes files by itself, without `purge`.
         """
+        from paimon_cli.catalog.warehouse_trash import trash_of_table
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
         from paimon_cli.maintain.needed_files import total_size
         from paimon_cli.storage.storage import link_target
@@ -205,13 +214,27 @@ class Table(Reading, Writing, Integrity, Care, History):
             dropped = TableDropped(opened.name, opened.url, 0, 0, 0, [], link_to=link_to)
             return Planned(dropped, self._dropping(dropped, lambda: opened.storage.delete(opened.url)))
         is_repeated = opened.snapshots.is_ended()
+        if is_repeated and (trash := trash_of_table(opened.place, opened.url)) and (entry := trash.at(opened.url)):
+            return _plan_purge(opened.name, trash, entry, options.purge)
         schema = None if is_repeated and not opened.schemas.ids() else opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
         size, snapshots = total_size(plan.files), len(opened.snapshots.ids()) - is_repeated
         dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
-        delete_files = partial(drop_table, opened.storage, opened.layout, schema)
-        return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
+        kept_millis = trash_millis(opened.place.storage_options)
+        named, purge = entry_of(opened), options.purge
+        if not purge and named is not None and not named[0].takes_files:
+            why = f"the server of the {named[0].kind} catalog deletes the files, so that nothing could be brought back"
+            raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
+        trash = None if purge or is_repeated or not kept_millis else trash_of_table(opened.place, opened.url, opened.clock)
+        if trash is None:
+            delete_files = partial(drop_table, opened.storage, opened.layout, schema)
+            return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
+        name = ".".join(database_and_table(opened.url))
+        into = trash.new_entry(name, opened.url, kept_millis, snapshots, len(plan.files), size)
+        kept = replace(dropped, kept=size, until=into.until)
+        take = partial(trash.take, opened.storage, opened.layout, into, plan.stays)
+        return Planned(kept, self._dropping(kept, take), lambda: plan.files)
 
     def _dropping(self, dropped: TableDropped, delete_files: Callable[[], None]) -> Callable[[], TableDropped]:
         """A function that drops the table from its catalog, if it has one."""
@@ -227,9 +250,27 @@ class Table(Reading, Writing, Integrity, Care, History):
 
         return run
 
-    def drop(self) -> TableDropped:
-        """Delete the table permanently: its files, snapshots, tags and branches. Other files in its directory remain."""
-        return self.plan_drop().run()
+    @takes(DropOptions)
+    def drop(self, options: DropOptions) -> TableDropped:
+        """Move the table to the trash of its warehouse: its files, snapshots, tags and branches; see `Catalog.undrop`.
+
+        With `purge`, or outside of a warehouse, it is deleted for good. Other files in its directory remain.
+        """
+        return self.plan_drop(purge=options.purge).run()
+
+
+def _plan_purge(name: str, trash: Trash, entry: TrashEntry, purge: bool) -> Planned[TableDropped, TableDropped]:
+    """Plan to delete a table for good whose data is still in its place, though it is in the trash."""
+    if not purge:
+        hint = f"bring it back: paimon-cli undrop {shlex.quote(entry.url)}; or delete it for good: add --purge"
+        raise NotFound(f"table {name} was dropped", "it is in the trash of its warehouse", hint)
+    dropped = TableDropped(name, entry.url, entry.snapshots, entry.files, entry.size, [])
+
+    def run() -> TableDropped:
+        trash.delete(entry)
+        return dropped
+
+    return Planned(dropped, run)
 
 
 def plan_drop_of_entry(location: TableLocation) -> Planned[TableDropped, TableDropped] | None:

@@ -9,7 +9,8 @@ from paimon_cli.catalog.definition_check import check_definition, engine_limit
 from paimon_cli.catalog.option_values import idle_levels, odd_options, refuse_secrets
 from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.catalog.table_site import check_not_dropping, check_site
+from paimon_cli.catalog.table_site import check_not_dropping
+from paimon_cli.catalog.warehouse_trash import check_new_site
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, MAX_NESTING, NEWER_ROOTS, DataType, TimestampType
 from paimon_cli.errors import AlreadyExists, NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
@@ -60,7 +61,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         if history.ids():
             return False
         refuse_unwritable(f"cannot create {location.name}", schema)
-        warnings.extend(check_site(storage, root))
+        warnings.extend(check_new_site(location, storage, root))
         return history.commit(schema)
 
     if metastore is None or name is None:

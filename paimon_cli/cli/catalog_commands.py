@@ -11,9 +11,10 @@ import typer
 from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, note, note_gone, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, PartialSuccess, UsageError
+from paimon_cli.requests.dropping import DropOptions
 
 commands = top_level()
 tables = group("Tables of a warehouse.")
@@ -125,22 +126,26 @@ def drop_database(
     call: Call,
     database: DatabaseName,
     cascade: Annotated[bool, typer.Option("--cascade", help="Also drop its tables.")] = False,
+    *,
+    options: Annotated[Given, DropOptions],
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Drop a database. Refused if it has tables, unless --cascade drops them for good.
+    """Drop a database. Refused if it has tables, unless --cascade drops them, as `drop` does: into the trash.
+
+    In a REST catalog the server deletes them for good.
 
     paimon-cli db drop shop --cascade --dry-run --warehouse ./wh
 
     paimon-cli db drop archive --yes --warehouse ./wh
     """
-    planned = call.catalog().plan_drop_database(database, cascade=cascade)
+    planned = call.catalog().plan_drop_database(database, cascade=cascade, **options)
     tables = planned.plan.table_names
     what = f"database {database}" + (f" with {counted(len(tables), 'table')} ({', '.join(tables)})" if tables else "")
     if dry_run:
         call.show(Item("DatabaseDropPlan", None, planned.plan), f"{what} would be dropped; nothing was changed (dry run)")
         return
-    confirm(f"{what} will be deleted for good", yes)
+    confirm(f"{what} will be dropped", yes)
     call.show(Item("DatabaseDropSummary", None, planned.run()), f"dropped {what}")
 
 

@@ -57,24 +57,24 @@ NAMES_OF_KIND = {
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
-    "different only_here only_there rows_here rows_there "
+    "changelogs different expired only_here only_there rows_here rows_there "
     "stale_files unseen_records vectors visible_rows waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
-    "watermark write write_amplification",
+    "last_snapshot restored watermark write write_amplification",
     SIZE: "left_bytes orphan_bytes "
     "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
-    "bytes_before bytes_read bytes_written "
+    "bytes_before bytes_read bytes_written kept "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
-    "option_changed overwrite",
+    "is_new is_unfinished option_changed overwrite",
     NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
-    "partition_keys primary_keys removed story "
+    "gaps partition_keys primary_keys removed set_aside story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
-    TIME: "done last_full modified time",
+    TIME: "done dropped last_full modified time",
     WALL_CLOCK: "created updated",
     SECONDS: "age_seconds expires_in_seconds uncompacted_seconds",
     KEY: "max_key min_key",
@@ -86,9 +86,17 @@ NAMES_OF_KIND = {
     RECORDS: "differences tried fields findings finds runs steps strategies",
     TO_DO: "health",
     _RECORD: "lookup",
-    _PLACE: "external_path file html output_path path table url",
+    _PLACE: "copy destination external_path file html output_path path table url",
 }
 KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
+    "BackupRow.branches": COUNT,
+    "BackupRow.run": ID,
+    "BackupRow.snapshots": COUNT,
+    "BackupRow.tags": COUNT,
+    "BackupSummary.branches": COUNT,
+    "BackupSummary.run": ID,
+    "BackupSummary.snapshots": COUNT,
+    "BackupSummary.tags": COUNT,
     "Finding.figures": JSON,
     "CompactedBucketRow.levels": TEXT,
     "CompactionRow.levels": TEXT,
@@ -117,6 +125,11 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "PlanLine.level": TEXT,
     "PlanLine.read_amplification": TEXT,
     "PlanLine.space_amplification": TEXT,
+    "Restored.snapshots": COUNT,
+    "TableDropped.until": TIME,
+    "TrashRow.snapshots": COUNT,
+    "TrashRow.until": TIME,
+    "Undropped.snapshots": COUNT,
     "RunRow.level": LEVEL,
     "RunRow.picked": FLAG,
     "ScanAnalysis.bytes": SIZE,

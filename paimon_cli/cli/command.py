@@ -165,9 +165,9 @@ class Call:
             return result
 
 
-def group(help_text: str) -> typer.Typer:
+def group(help_text: str, cls: type[HelpfulGroup] = HelpfulGroup) -> typer.Typer:
     """A group of commands; `command` registers commands in it."""
-    return typer.Typer(cls=HelpfulGroup, help=help_text)
+    return typer.Typer(cls=cls, help=help_text)
 
 
 def top_level() -> typer.Typer:

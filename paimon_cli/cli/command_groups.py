@@ -33,12 +33,16 @@ PANELS = {
         "truncate": "drop_commands",
         "drop-partition": "drop_commands",
         "drop": "drop_commands",
+        "undrop": "trash_commands",
         "alter": "definition_commands.alter",
         "changelog": "snapshot_commands.changelog",
         "stage": "stage_commands.stage",
     },
     "Maintain": {
         "maintain": "maintain_command",
+        "backup": "backup_commands.backup",
+        "restore": "backup_commands",
+        "trash": "trash_commands.trash",
         "expire": "expire_command",
         "rescale": "stage_commands",
         "rollback": "drop_commands",
@@ -235,6 +239,15 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             if command is not None and not command.hidden
         }
         return {name: names[0] for name, names in arguments.items() if names}
+
+
+class GroupWithDefault(HelpfulGroup):
+    """A group whose command `run` is meant where none is named: `backup TABLE DEST` beside `backup ls DEST`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
 
 def _sides(args: list[str]) -> list[str]:

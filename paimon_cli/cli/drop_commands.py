@@ -11,7 +11,8 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, warn
+from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, rfc3339, warn
+from paimon_cli.requests.dropping import DropOptions
 from paimon_cli.requests.selections import split_partitions
 from paimon_cli.requests.versions import RollbackOptions
 from paimon_cli.requests.writing import Identity
@@ -108,12 +109,19 @@ def _summary_text(done: Dropped, dry_run: bool) -> str:
 
 
 @command(commands, "drop")
-def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False) -> None:
-    """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
+def drop(
+    call: Call,
+    table: TableName,
+    *,
+    options: Annotated[Given, DropOptions],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Move a table to the trash of its warehouse, from which `undrop` brings it back for a day. Foreign files remain.
 
-    The drop first ends the table's history, and no commit of paimon-cli is acknowledged after that. Writers of other engines may
-    not notice: stop them first. If the drop is interrupted, the table can no longer be read or written; repeat the drop to
-    finish it.
+    --purge deletes its files, snapshots, tags and branches at once, and so does the drop of a table outside of a warehouse, which
+    has no trash. No commit of paimon-cli is acknowledged after a drop. Writers of other engines may not notice: stop them first.
+    If a deletion is interrupted, the table can no longer be read or written; repeat it.
 
     If the files of the table no longer exist, only its entry in the catalog is removed. If the table is named by a symbolic link,
     only the link is deleted.
@@ -122,7 +130,7 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
 
     paimon-cli drop ./wh/shop.db/orders --yes
     """
-    planned = call.catalog().plan_drop_table(table)
+    planned = call.catalog().plan_drop_table(table, **options)
     plan = planned.plan
     if plan.link_to is not None:
         what, files = f"the symbolic link {plan.table}", f"the table at {plan.link_to}, to which it leads, remains"
@@ -131,15 +139,21 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
     else:
         what = f"table {plan.table} with {counted(plan.snapshots, 'snapshot')}"
         files = f"{counted(plan.files, 'file')} of {human_size(plan.size)} deleted"
+    end = "will be deleted for good"
+    if plan.until is not None:
+        files = f"{counted(plan.files, 'file')} of {human_size(plan.kept)} stay in the trash until {rfc3339(plan.until)}"
+        end = "will be moved to the trash"
     if not dry_run:
-        confirm(f"{what} ({files.removesuffix(' deleted')}) will be deleted for good", yes)
+        confirm(f"{what} ({files.removesuffix(' deleted')}) {end}", yes)
         planned.run()
     for line in _remaining_files(plan.path, plan.left):
         warn(line)
     if dry_run:
         show_files_to_delete(call, plan.table, plan.path, "TableDropPlan", planned.files(), what)
-    else:
-        call.show(Item("TableDropSummary", plan.table, plan), f"dropped {what}: {files}")
+        return
+    call.show(Item("TableDropSummary", plan.table, plan), f"dropped {what}: {files}")
+    if plan.until is not None and call.is_for_people:
+        note(f"note: to bring it back: paimon-cli undrop {call.pasted(table)}")
 
 
 def _remaining_files(url: str, left: list[str]) -> list[str]:

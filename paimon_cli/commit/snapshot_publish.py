@@ -252,12 +252,20 @@ def _withdraw(context: TableContext, snapshot: Snapshot, fate: Fate) -> None:
     if fate is Fate.DROPPED:
         gone, what = "the table was dropped or renamed meanwhile", "the table was dropped meanwhile"
     if fate is not Fate.OUTDATED:
-        if not context.storage.exists(path):
+        if not _is_there(context, snapshot):
             raise _unknown(context, snapshot, gone)
         if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
             on = "a commit to a new one already builds" if fate is Fate.DROPPED else "another commit already builds"
             raise _unknown(context, snapshot, f"{what}, and {on} on this one")
     context.storage.delete(path)
+
+
+def _is_there(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether our snapshot is still in its place, and not that of a new table whose predecessor took ours along."""
+    try:
+        return context.storage.read_bytes(context.layout.snapshot(snapshot.id)) == snapshot.to_json().encode()
+    except FileNotFoundError:
+        return False
 
 
 def is_same_table(context: TableContext) -> bool:

@@ -27,7 +27,7 @@ DAMAGED = "damaged"
 """The directory into which `repair` moves version files that cannot be read."""
 
 _BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease", "removal", "commit-user")
-_TABLE_DIRECTORIES = ("branch", *_BRANCH_DIRECTORIES, "manifest", "index", "statistics", "service", DAMAGED)
+_TABLE_DIRECTORIES = ("branch", *_BRANCH_DIRECTORIES, "manifest", "index", "statistics", "service", "backup", DAMAGED)
 _ROUNDS = 5
 """How often files are looked for that other jobs have written meanwhile."""
 _DELETED_FIRST = ("branch", "tag", "changelog", "snapshot")
@@ -41,7 +41,8 @@ _NAMES = {
     "schema": re.compile("schema-[0-9]+"),
     "tag": re.compile("tag-.+"),
     "consumer": re.compile("consumer-.+"),
-    "lease": re.compile("compaction-[0-9]+"),
+    "lease": re.compile("(compaction|backup)-[0-9]+"),
+    "backup": re.compile("run-[0-9]+|identity|unfinished"),
     "removal": re.compile(f"removal-{_UUID}"),
     "commit-user": re.compile("commit-[0-9a-f]{64}-.+"),
     "manifest": re.compile("(index-)?manifest-.+"),

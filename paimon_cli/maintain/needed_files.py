@@ -36,6 +36,15 @@ class FileToDelete:
     size: int | None = None
 
 
+_RANKS = {"manifest": 1, "manifest list": 2, "index manifest": 2}
+DATA_RANK, LIST_RANK = 0, 2
+
+
+def rank_of(kind: str) -> int:
+    """Files of a rank are named by those of a higher one only: the order in which they are deleted, and copied."""
+    return _RANKS.get(kind, DATA_RANK)
+
+
 def key_of_file(entry: ManifestEntry) -> FileKey:
     return (entry.partition, entry.bucket, entry.file.file_name)
 
@@ -226,7 +235,7 @@ class NeededFiles:
             if changelog.changelog_manifest_list is not None:
                 self._need(changelog_entries(context, changelog))
                 lists = [(changelog.changelog_manifest_list, changelog.changelog_manifest_list_size)]
-            elif _has_producer(context, changelog):
+            elif has_producer(context, changelog):
                 continue
             else:
                 self._need(entry for entry in context.manifests.delta_entries(changelog) if entry.kind == EntryKind.ADD)
@@ -243,7 +252,7 @@ class NeededFiles:
         self.metadata.update(file.path for file in files_of_lists(context, manifest_lists(snapshot)))
 
 
-def _has_producer(context: TableContext, snapshot: Snapshot) -> bool:
+def has_producer(context: TableContext, snapshot: Snapshot) -> bool:
     """Whether the table had a changelog producer when this snapshot was committed."""
     schema = context.schemas.find(snapshot.schema_id)
     options = context.options if schema is None else schema.typed_options

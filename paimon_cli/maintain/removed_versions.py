@@ -39,6 +39,7 @@ from paimon_cli.maintain.needed_files import (
     measured,
     metadata_files,
     needed_by_other_branches,
+    rank_of,
     statistics_files,
 )
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
@@ -47,15 +48,13 @@ from paimon_cli.storage.storage import remove_empty_directory
 
 ROLLBACK, FAST_FORWARD, TAGS, CHANGELOGS = "rollback", "fast-forward", "tags", "changelogs"
 """Kinds of records: a command finishes only its own, since another one may still be at work."""
-_RANKS = {"manifest": 1, "manifest list": 2, "index manifest": 2}
-"""When a kind of file is deleted: after all files that it names."""
 
 
 def delete_named_first(files: Iterable[FileToDelete], delete: DeleteFiles) -> int:
     """Delete files before the manifests, and manifests before the lists, that name them; returns how many."""
     ranked: dict[int, list[str]] = {}
     for file in files:
-        ranked.setdefault(_RANKS.get(file.kind, 0), []).append(file.path)
+        ranked.setdefault(rank_of(file.kind), []).append(file.path)
     return sum(delete(ranked[rank]) for rank in sorted(ranked))
 
 

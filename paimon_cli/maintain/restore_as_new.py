@@ -1,19 +1,18 @@
-"""Rollback as a new commit: an OVERWRITE snapshot on top of the latest one, with the rows of an older one.
+"""Rollback as a new commit: an OVERWRITE snapshot on top of the latest one, with the rows of an older one, or of a backup.
 
 Files that later snapshots replaced are copied under new names: expiry deletes every file that a snapshot removed, so no snapshot
-may add an old name again.
+may add an old name again. Of a backup all files are copied: those of the table may be the very ones that are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.commit.outcome import CommitResult
-from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
     BucketId,
@@ -26,7 +25,7 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.choices import ConflictCheck
-from paimon_cli.pieces import PIECES
+from paimon_cli.storage.file_copy import FileCopy, FileToCopy
 
 
 @dataclass(frozen=True)
@@ -68,21 +67,67 @@ def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> li
     return found
 
 
-def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[BucketDifference]) -> CommitResult:
-    """Copy the missing files and commit.
+def whole_difference(
+    context: TableContext, latest: Snapshot | None, backup: TableContext, target: Snapshot
+) -> list[BucketDifference]:
+    """All buckets of a table, and of a version of its backup, as if they had no file in common."""
+    now = {} if latest is None else _by_bucket(context.manifests.live_entries(latest))
+    indexes_now = {} if latest is None else _indexes(context, latest)
+    then, indexes_then = _by_bucket(backup.manifests.live_entries(target)), _indexes(backup, target)
+    found = []
+    for bucket_id in sorted(now.keys() | then.keys() | indexes_now.keys() | indexes_then.keys()):
+        have, want = now.get(bucket_id, {}), then.get(bucket_id, {})
+        marked = {entry.file.file_name for entry in want.values()}
+        entry = next(iter((*want.values(), *have.values())), None)
+        found.append(
+            BucketDifference(
+                bucket_id,
+                context.options.bucket if entry is None else entry.total_buckets,
+                tuple(entry.file for entry in have.values()),
+                tuple(entry.file for entry in want.values()),
+                tuple(indexes_now.get(bucket_id, {}).values()),
+                tuple(_of_files(file, marked) for file in indexes_then.get(bucket_id, {}).values()),
+            )
+        )
+    return found
+
+
+CopyFiles = Callable[[Sequence[FileToCopy]], None]
+"""Copies files, each to the name that it says."""
+
+
+def restore_as_new(
+    context: TableContext, latest: Snapshot | None, found: Iterable[BucketDifference], copy_files: CopyFiles | None = None
+) -> CommitResult:
+    """Copy the missing files and commit. `copy_files`: from elsewhere; by default they are files of the table itself.
 
     Raises `Conflict` if another commit wrote to these partitions; the copies are then deleted.
     """
     messages: list[CommitMessage] = []
+    copy = copy_files or _within(context)
     with removed_on_refusal(context, messages):
         for difference in found:
-            _copy_into(context, difference, latest, messages)
+            copy(_copy_into(context, difference, latest, messages))
         identity = fresh_identity(context)
         return Committer(context, ConflictCheck.PARTITION).commit(messages, identity, CommitKind.RESTORE)
 
 
-def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:
-    """Complete the message before the first byte is copied, so that copies can be deleted by their names after a failure."""
+def _within(context: TableContext) -> CopyFiles:
+    copy = FileCopy(context.storage, context.layout.root, context.storage, context.layout.root)
+
+    def copy_files(files: Sequence[FileToCopy]) -> None:
+        for file in files:
+            copy.copy(file)
+
+    return copy_files
+
+
+def _copy_into(
+    context: TableContext, found: BucketDifference, latest: Snapshot | None, messages: list[CommitMessage]
+) -> list[FileToCopy]:
+    """The files to copy. The message is complete before the first byte is, so that copies can be deleted by their names after a
+    failure.
+    """
     partition, bucket = found.bucket_id
     stamp = context.random.uuid()
     names = {file.file_name: _new_name(file.file_name, f"data-{stamp}-{n}") for n, file in enumerate(found.missing)}
@@ -96,25 +141,21 @@ def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot,
             append=FileChanges(
                 added=tuple(copies), removed=found.removed, added_indexes=tuple(indexes), removed_indexes=found.removed_indexes
             ),
-            read_snapshot_id=latest.id,
+            read_snapshot_id=None if latest is None else latest.id,
         )
     )
+    files: list[FileToCopy] = []
+    below = f"{context.layout.root}/"
     for old, new in zip(found.missing, copies, strict=True):
         for old_name, new_name in zip((old.file_name, *old.extra_files), (new.file_name, *new.extra_files), strict=True):
-            source, sink = (context.data_file_path_of(partition, bucket, name) for name in (old_name, new_name))
-            _copy(context, source, sink, old.file_size if old_name == old.file_name else None)
+            source, sink = (
+                context.data_file_path_of(partition, bucket, name).removeprefix(below) for name in (old_name, new_name)
+            )
+            files.append(FileToCopy(source, old.file_size if old_name == old.file_name else None, sink))
     for index, copy in zip(found.missing_indexes, indexes, strict=True):
-        _copy(context, context.layout.index(index.file_name), context.layout.index(copy.file_name), index.file_size)
-
-
-def _copy(context: TableContext, source: str, sink: str, size: int | None) -> None:
-    """Copy a file. Raises `DamagedFile` if its length differs from its metadata."""
-    copied = 0
-    with context.storage.open_input(source) as reader, context.storage.open_output(sink) as writer:
-        while block := reader.read(PIECES.copied_bytes):
-            copied += writer.write(block)
-    if copied != (context.storage.file_size(source) if size is None else size):
-        raise DamagedFile(f"{source} is damaged", f"{copied} bytes were read, but {size} were written", path=source)
+        source, sink = (context.layout.index(name).removeprefix(below) for name in (index.file_name, copy.file_name))
+        files.append(FileToCopy(source, index.file_size, sink))
+    return files
 
 
 def _of_files(index: IndexFileMeta, names: Collection[str]) -> IndexFileMeta:

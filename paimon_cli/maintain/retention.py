@@ -59,9 +59,17 @@ def consumers(context: TableContext) -> list[Consumer]:
     return sorted(found, key=lambda consumer: consumer.name)
 
 
+BACKUP_CONSUMER = "paimon-cli-backup-"
+"""How the names of the consumers begin by which backups keep the snapshots that they have not copied yet."""
+BACKUP_MILLIS = 14 * 86_400_000
+"""For how long after its last run a backup keeps snapshots: one that is never run again must not keep all of them."""
+
+
 def oldest_consumed(context: TableContext) -> int | None:
-    """The first snapshot that some consumer has not read yet; None without consumers."""
-    return min((consumer.next_snapshot for consumer in consumers(context)), default=None)
+    """The first snapshot that some consumer has not read yet; None without consumers. Backups that have ended do not count."""
+    given_up = context.clock.now_millis() - BACKUP_MILLIS
+    found = (c for c in consumers(context) if not c.name.startswith(BACKUP_CONSUMER) or c.modified_millis >= given_up)
+    return min((consumer.next_snapshot for consumer in found), default=None)
 
 
 def _next_snapshot(content: bytes, path: str) -> int:
@@ -87,13 +95,15 @@ def _read(context: TableContext, path: str) -> bytes | None:
 class Retention:
     """The `at_least` newest snapshots always stay, those beyond `at_most` always go; in between, age decides.
 
-    `millis`: younger snapshots stay. `limit`: how many may go in one run, None for all.
+    `millis`: younger snapshots stay. `limit`: how many may go in one run, None for all. `heeds_consumers`: not in a backup, whose
+    consumers read the table that it is of.
     """
 
     at_least: int
     at_most: int
     millis: int
     limit: int | None
+    heeds_consumers: bool = True
 
     @staticmethod
     def of(options: TableOptions) -> Retention:
@@ -138,7 +148,7 @@ def expiring_range(context: TableContext, retention: Retention) -> range:
     if latest is None or earliest is None:
         return range(0)
     stop = latest - max(retention.at_least, 1) + 1
-    consumed = oldest_consumed(context)
+    consumed = oldest_consumed(context) if retention.heeds_consumers else None
     if consumed is not None:
         stop = min(stop, consumed)
     if retention.limit is not None:
@@ -183,6 +193,11 @@ def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
     kept = context.storage.exists(context.layout.changelog(next_snapshot))  # its changes outlived it
     if not earliest <= next_snapshot <= newest + 1 and not kept:
         raise context.snapshots.missing(next_snapshot)
+    return write_consumer(context, name, next_snapshot)
+
+
+def write_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
+    """Write the file of a consumer, as Java does, whether or not the snapshot exists."""
     text = json.dumps({"nextSnapshot": next_snapshot}, separators=(",", " : "))
     context.storage.overwrite(context.layout.consumer(name), f"{{\n  {text[1:-1]}\n}}".encode())
     return Consumer(name, next_snapshot, context.clock.now_millis())

@@ -72,6 +72,8 @@ class TableLayout:
         """Not part of Paimon: records of removals that were begun (`maintain.removed_versions`)."""
         self.commit_user_directory = f"{own}/commit-user"
         """Not part of Paimon: records of repeatable commits (`commit.commit_records`)."""
+        self.backup_directory = f"{root}/backup"
+        """Not part of Paimon: what a backup says of itself (`jobs.backup_records`)."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"

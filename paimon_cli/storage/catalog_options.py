@@ -42,10 +42,11 @@ USER_PREFIXES = ("http-report.",)
 PLAIN_HTTP = "allow-plain-http"
 """Option of a REST catalog: send credentials over http to another machine."""
 TABLE_TIMEOUT, DEFAULT_TABLE_TIMEOUT = "table-timeout", "1 min"
+TRASH_TIME, DEFAULT_TRASH_TIME = "trash-retention", "1 d"
 """Option of a catalog: the time of one look at a table, where a command looks at several (`time_bounds`)."""
 _CATALOG_NAMES = {
     *("warehouse", "profile", "sync-all-properties", "hive-conf-dir", "location-in-properties", "alter-table-cascade"),
-    *("table.type", "token", "prefix", "data-token.enabled", PLAIN_HTTP, TABLE_TIMEOUT),
+    *("table.type", "token", "prefix", "data-token.enabled", PLAIN_HTTP, TABLE_TIMEOUT, TRASH_TIME),
 }
 """Options that only the catalog reads; stores do not get them."""
 
@@ -144,6 +145,11 @@ def table_seconds(options: Mapping[str, Any]) -> float:
     if millis <= 0:
         raise UsageError(f"{TABLE_TIMEOUT}={given}", "no table can answer in no time", "give it some time, such as 1 min")
     return millis / 1000
+
+
+def trash_millis(options: Mapping[str, Any]) -> int:
+    """For how long dropped tables are kept; 0 to delete them at once."""
+    return parse_duration(str(options.get(TRASH_TIME, DEFAULT_TRASH_TIME)))
 
 
 def database_and_table(table_url: str) -> tuple[str, str]:

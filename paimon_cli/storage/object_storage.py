@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import io
+import re
 import sys
 import threading
 from collections import deque
@@ -22,6 +23,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, Prec
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
 from paimon_cli.storage.ranged_file import RangedFile
@@ -32,6 +34,9 @@ from paimon_cli.storage.time_bounds import check_time
 _PARTS_AT_ONCE = 2
 _CONFLICT_TRIES = 4
 _CONFLICT_WAIT_SECONDS = 0.05
+_MD5 = re.compile("[0-9a-f]{32}")
+_MAX_COPIED_AT_ONCE = 5 << 30
+_NOT_IMPLEMENTED = (405, 501)
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,29 @@ class ObjectStorage:
         client, key = self._reached(path)
         with self._errors_of(path):
             return int(client.head(key)["size"])
+
+    def stored(self, path: str) -> tuple[int, str | None]:
+        """See `file_copy.TellsChecksums`: on S3, the ETag of an object that was put as a whole."""
+        client, key = self._reached(path)
+        with self._errors_of(path):
+            found = client.head(key)
+        tag = str(found.get("e_tag") or "").strip('"')
+        return int(found["size"]), tag if self.settings.service is Service.S3 and _MD5.fullmatch(tag) else None
+
+    def copy_object(self, path: str, target: str, size: int) -> bool:
+        """See `file_copy.CopiesObjects`. A copy is one request, which stores refuse for objects above 5 GB."""
+        (bucket, _), (other, key) = (bucket_and_key(self.settings.service, one) for one in (path, target))
+        if bucket != other or size > _MAX_COPIED_AT_ONCE:
+            return False
+        client, source = self._reached(path)
+        with self._errors_of(path):
+            try:
+                client.copy(source, key, overwrite=True)
+            except GenericError as error:
+                if StoreError(error).status in _NOT_IMPLEMENTED:
+                    return False
+                raise
+        return True
 
     def list_directory(self, path: str) -> list[FileStatus]:
         check_time()

@@ -31,6 +31,7 @@ PLANNED = {
     "repair": ["repair", "T"],
     "compact": ["compact", "T", "--strategy", "full", "--engine", "local"],
     "db drop": ["db", "drop", "empty", "--warehouse", "W"],
+    "trash empty": ["trash", "empty", "--warehouse", "W"],
 }
 
 ENDS_WITH_FINDINGS = {"health"}
@@ -58,6 +59,8 @@ def make_table(run: Run, folder: Path) -> None:
     run("branches", "create", path, "dev", "--snapshot", 3)
     run("write", path, "-", "--format", "json", "--engine", "local", "--branch", "dev", stdin=ROWS[0])
     run("consumers", "reset", path, "job", "--next", 3)
+    run("create", path.parent / "dropped", *columns)
+    run("drop", path.parent / "dropped", "--yes")
 
 
 def damage(run: Run, table: Path) -> None:

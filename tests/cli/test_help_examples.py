@@ -87,6 +87,11 @@ def prepare(name: str, home: Path) -> None:
         orders.tags.rm("year-end")
     elif name == "branches create":
         orders.branches.rm("try")
+    elif name in ("backup ls", "backup verify", "restore"):
+        orders.backup(home / "backup/orders")
+        orders.backup(home / "backup/shop.db/orders")
+    elif name in ("undrop", "trash ls", "trash empty"):
+        orders.drop()
     elif name == "export iceberg":
         orders.compact(strategy="full")
     elif name.startswith("stage "):

@@ -290,3 +290,22 @@ def test_a_killed_client_is_no_error_of_a_server(capsys: pytest.CaptureFixture[s
             except Exception:
                 proxy.server.handle_error(None, ("127.0.0.1", 1))
         assert bool(capsys.readouterr().err) == is_shown
+
+
+def test_a_backup_there_and_back(store: Store, tmp_path: Path) -> None:
+    """From local disk to the store, to another place of the bucket, and back; what a drop leaves comes back."""
+    table, backup = tmp_path / "wh/shop.db/orders", f"{store.root}/backup/shop.db/orders"
+    run("create", table, "-C", "k INT NOT NULL", "--primary-key", "k", "--bucket", 1)
+    for key in (1, 2):
+        run("write", table, "-", "--format", "json", "--engine", "local", stdin=f'{{"k": {key}}}\n')
+    flags = [*pairs(store.options), "--engine", "local"]
+    run("backup", table, backup, *flags)
+    run("backup", backup, f"{store.root}/second", *flags)
+    assert "is whole: 2 snapshots" in run("backup", "verify", f"{store.root}/second", *flags).out
+    run("restore", f"{store.root}/second", tmp_path / "back", "--history", *flags)
+    assert run("read", tmp_path / "back", "--count").out.strip() == "2"
+    assert run("read", tmp_path / "back", "--snapshot", 1, "--count").out.strip() == "1"
+    run("drop", backup, "--yes", *pairs(store.options))
+    run("read", backup, *pairs(store.options), code=3)
+    run("undrop", backup, *pairs(store.options))
+    assert run("read", backup, "--count", *pairs(store.options)).out.strip() == "2"

@@ -26,6 +26,7 @@ from paimon_cli.errors import (
     UsageError,
 )
 from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
@@ -154,8 +155,14 @@ def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | Non
     """
 
     def has_schema(path: str) -> bool:
-        schemas = SchemaHistory(storage, TableLayout(path))
-        return path in found or bool(schemas.ids()) or schemas.left_without_schema() is not None
+        if path in found:
+            return True
+        layout = TableLayout(path)
+        schemas = SchemaHistory(storage, layout)
+        if schemas.ids():
+            return True
+        is_left = schemas.left_without_schema() is not None
+        return is_left and not SnapshotHistory(storage, layout).is_ended()  # otherwise it was dropped
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)

@@ -122,6 +122,25 @@ def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> 
     assert rows(call, "shop.orders") == []
 
 
+def test_a_dropped_table_comes_back_with_its_entry(call: Call, tmp_path: Path) -> None:
+    call("create", "shop.orders", *COLUMNS)
+    write(call, "shop.orders", {"id": 1, "v": "a"})
+    call("drop", "shop.orders", "-y")
+    assert names(call) == [] and (tmp_path / "wh/.paimon-cli").exists()
+    (item,) = call("trash", "ls", "-o", "json").json["items"]
+    assert (item["table"], item["snapshots"]) == ("shop.orders", 1)
+    call("create", "shop.orders", *COLUMNS)
+    assert "--as NEW" in call("undrop", "shop.orders", code=7).err
+    call("undrop", "shop.orders", "--as", "shop.old")
+    assert names(call) == ["shop.old", "shop.orders"] and rows(call, "shop.old") == [{"id": 1, "v": "a"}]
+    call("drop", "shop.orders", "-y")
+    call("undrop", "shop.orders")
+    write(call, "shop.orders", {"id": 2, "v": "b"})
+    assert rows(call, "shop.orders") == [{"id": 2, "v": "b"}]
+    call("drop", "shop.old", "-y", "--purge")
+    assert call("trash", "empty", "-y").out and call("undrop", "shop.old", code=3).err
+
+
 def test_entries_with_missing_files_can_be_dropped(call: Call, tmp_path: Path) -> None:
     """A file system catalog has no entries: there the table is gone as well."""
     for name in ("one", "two", "odd"):

@@ -87,7 +87,8 @@ def test_names(call: Call) -> None:
     assert "answered 409" in call("tables", "rename", "shop.b", "empty.c", code=2).err
     assert "there is no table shop.a" in call("read", "shop.a", code=3).err
     assert call("read", "empty.c", "--count").out == "0\n"
-    call("drop", "empty.c", "-y")
+    assert "--purge" in call("drop", "empty.c", "-y", code=7).err, "the server deletes files by itself"
+    call("drop", "empty.c", "--purge", "-y")
     call("db", "drop", "empty", "-y")
     assert "there is no database empty" in call("create", "empty.c", *COLUMNS, code=3).err
     call("db", "drop", "shop", "--cascade", "-y")

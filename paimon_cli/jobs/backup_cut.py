@@ -1,0 +1,60 @@
+"""Keeps the snapshots of a table that a backup has not copied yet: a consumer of each branch, which every expiry heeds.
+
+A consumer reads from its next snapshot on. That of a backup stays after the run, at the newest snapshot that was copied, so that
+no id is missing in the copy, and the next run finds where the history goes on. It is renewed while a run lasts; without further
+runs it counts for nothing after `retention.BACKUP_MILLIS`, or earlier by the table's `consumer.expiration-time`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.retention import BACKUP_CONSUMER, write_consumer
+
+_RENEWED_SECONDS = 60.0
+
+
+@dataclass
+class HeldCut:
+    """What one backup holds. `identity`: of the backup."""
+
+    identity: str
+    _held: dict[str, tuple[TableContext, int]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{BACKUP_CONSUMER}{self.identity}"
+
+    def hold(self, history: TableContext, number: int) -> None:
+        """Keep this snapshot of a branch and all later ones. An expiry that was planned before may still remove some."""
+        self._held[history.branch] = history, number
+        write_consumer(history, self.name, number)
+
+    def renew(self) -> None:
+        """Write the consumers again, for those who measure their age. A branch that was dropped is not made again."""
+        for history, number in list(self._held.values()):
+            if history.storage.exists(history.layout.consumer(self.name)):
+                write_consumer(history, self.name, number)
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """While entered, renew the consumers in a background thread. One that fails is tried again later."""
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(_RENEWED_SECONDS):
+                with suppress(PaimonError):
+                    self.renew()
+
+        thread = threading.Thread(target=run, name="backup-cut", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

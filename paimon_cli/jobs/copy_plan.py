@@ -1,0 +1,185 @@
+"""Which files a copy of a table's versions needs, as a difference of sets: files are never changed, so each is copied once.
+
+A snapshot whose predecessor is copied, too, needs only what its own commit added. Any other version needs all its live files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.manifest_reader import SnapshotGone
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.needed_files import (
+    FileToDelete,
+    SharedManifests,
+    changelog_entries,
+    data_files_to_delete,
+    files_of_lists,
+    has_producer,
+    index_files,
+    manifest_lists,
+    metadata_files,
+    rank_of,
+    statistics_files,
+)
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.pieces import PIECES
+from paimon_cli.storage.file_copy import FileToCopy
+from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.threads import in_parallel
+
+_ODD_PARTS = frozenset(("", ".", ".."))
+
+
+@dataclass(frozen=True)
+class CopiedVersion:
+    """A snapshot, tag or changelog: its file, byte by byte, and what that says."""
+
+    path: str
+    content: bytes
+    snapshot: Snapshot
+
+    @staticmethod
+    def read(storage: Storage, path: str) -> CopiedVersion | None:
+        """The version in a file; None if it does not exist any more. Raises `DamagedFile`."""
+        try:
+            content = storage.read_bytes(path)
+        except FileNotFoundError:
+            return None
+        return CopiedVersion(path, content, Snapshot.from_json(content, path))
+
+
+@dataclass
+class CopyPortion:
+    """Versions whose files are copied together, and then the versions themselves, in this order.
+
+    `files`: by rank and path below the table. `may_exist`: paths of files that earlier copies may have brought already.
+    """
+
+    versions: list[CopiedVersion] = field(default_factory=list)
+    files: dict[int, dict[str, FileToCopy]] = field(default_factory=dict)
+    may_exist: set[str] = field(default_factory=set)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.files.values()))
+
+
+class CopyPlan:
+    """Plans the copy of one history: that of the table, or of one of its branches.
+
+    `known`: a version that the copy has already, so that the metadata that it names need not be looked for.
+    """
+
+    def __init__(self, history: TableContext, known: Snapshot | None = None) -> None:
+        self._history = history
+        self._root = f"{history.layout.root}/"
+        self._manifests = SharedManifests(history)
+        self._seen: set[str] = set()
+        self._knows = known is not None
+        if known is not None:
+            self._seen.update(file.path for file in metadata_files(history, known))
+
+    def portions(
+        self, numbers: Sequence[int], held: set[int], wanted: Callable[[CopiedVersion], bool] | None = None
+    ) -> Iterator[CopyPortion]:
+        """The snapshots of these ids with the files that they need beside the snapshots in `held`, which grows.
+
+        A snapshot that has expired, or is not `wanted`, is left out.
+        """
+        portion, is_unknown = CopyPortion(), bool(held) and not self._knows
+        for version in self._read(numbers):
+            if wanted is not None and not wanted(version):
+                continue
+            if version.snapshot.id - 1 in held:
+                self._add(portion, version, self._changes(version.snapshot), may_exist=is_unknown)
+            else:
+                self.add_state(portion, version)
+            held.add(version.snapshot.id)
+            if portion.count >= PIECES.copied_portion_files:
+                yield portion
+                portion = CopyPortion()
+        if portion.versions:
+            yield portion
+
+    def add_state(self, portion: CopyPortion, version: CopiedVersion) -> None:
+        """Add a version with all files that a read of it opens, and those of its changelog."""
+        data = [*self._manifests.live(version.snapshot), *changelog_entries(self._history, version.snapshot)]
+        self._add(portion, version, self._with_metadata(data, version.snapshot), may_exist=True)
+
+    def add_changelog(self, portion: CopyPortion, version: CopiedVersion) -> None:
+        """Add a long-lived changelog: an expired snapshot whose changes can still be read."""
+        snapshot, context = version.snapshot, self._history
+        data: Iterable[ManifestEntry] = ()
+        lists: list[tuple[str, int | None]] = []
+        if snapshot.changelog_manifest_list is not None:
+            data = changelog_entries(context, snapshot)
+            lists = [(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)]
+        elif not has_producer(context, snapshot):  # otherwise its changes are nowhere: Java keeps the version alone
+            data = [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD]
+            lists = manifest_lists(snapshot)
+        files = chain(self._data(data), self._unseen(files_of_lists(context, lists)))
+        self._add(portion, version, files, may_exist=True)
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[CopiedVersion]:
+        history, left = self._history, iter(numbers)
+        while some := list(islice(left, PIECES.copied_versions_read)):
+            paths = map(history.layout.snapshot, some)
+            found = in_parallel(lambda path: CopiedVersion.read(history.storage, path), paths, history.read_threads)
+            yield from (version for version in found if version is not None)
+
+    def _changes(self, snapshot: Snapshot) -> Iterator[FileToDelete]:
+        added = [entry for entry in self._history.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD]
+        return self._with_metadata([*added, *changelog_entries(self._history, snapshot)], snapshot)
+
+    def _with_metadata(self, data: Iterable[ManifestEntry], snapshot: Snapshot) -> Iterator[FileToDelete]:
+        context = self._history
+        yield from self._data(data)
+        index = snapshot.index_manifest
+        if index is not None and context.layout.manifest(index) not in self._seen:
+            for entry in context.manifests.index_entries(snapshot):
+                _refuse_external(context, entry.index_file.file_name, entry.index_file.external_path)
+            yield from self._unseen(index_files(context, snapshot))
+        yield from self._unseen(statistics_files(context, snapshot))
+        yield from self._unseen(files_of_lists(context, manifest_lists(snapshot)))
+
+    def _data(self, entries: Iterable[ManifestEntry]) -> Iterator[FileToDelete]:
+        for entry in entries:
+            _refuse_external(self._history, entry.file.file_name, entry.file.external_path)
+            yield from data_files_to_delete(self._history, entry, "data")
+
+    def _unseen(self, files: Iterable[FileToDelete]) -> Iterator[FileToDelete]:
+        for file in files:
+            if file.path not in self._seen:
+                self._seen.add(file.path)
+                yield file
+
+    def _add(self, portion: CopyPortion, version: CopiedVersion, files: Iterator[FileToDelete], may_exist: bool = False) -> None:
+        try:
+            for file in files:
+                path = self._below(file.path)
+                portion.files.setdefault(rank_of(file.kind), {})[path] = FileToCopy(path, file.size)
+                if may_exist:
+                    portion.may_exist.add(path)
+        except DamagedFile as error:
+            if self._history.storage.exists(version.path):
+                raise
+            raise SnapshotGone(f"{version.path} no longer exists", "another job has removed it", "try again") from error
+        portion.versions.append(version)
+
+    def _below(self, path: str) -> str:
+        """The path below the table. Raises `DamagedFile` for one that would lead the copy elsewhere."""
+        below = path.removeprefix(self._root)
+        if below == path or _ODD_PARTS.intersection(below.split("/")):
+            why, hint = "a directory in its path leads out of the table", "correct the option of the table that holds it"
+            raise DamagedFile(f"{path} lies outside of the table", why, hint, path=path)
+        return below
+
+
+def _refuse_external(context: TableContext, name: str, external_path: str | None) -> None:
+    if external_path is not None:
+        raise NotSupported(f"data file {name} is outside {context.address}", "external paths are not supported")

@@ -1,0 +1,323 @@
+"""The trash of a warehouse: dropped tables, which can be brought back for a while (FORMAT.md, section 13.9).
+
+    WAREHOUSE/.paimon-cli/trash/ID/entry        what was dropped, and until when it is kept (JSON)
+    WAREHOUSE/.paimon-cli/trash/ID/table/...    its files, or its version files
+
+Where directories can be moved, a drop is one rename of the table's directory. A commit that is being published finds itself moved
+with the table, or in a directory without schema, and then is not acknowledged (`commit.snapshot_publish`).
+
+On an object store the data stays where it is. The history is ended first, as a drop for good does (`end_of_history`), so that
+nothing can be committed; then the version files, without which no reader sees a table, are copied into the trash and deleted. The
+end stays: it keeps others from creating a table over the data.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.tags_and_branches import BranchList
+from paimon_cli.maintain.drop_table import drop_table
+from paimon_cli.maintain.end_of_history import EndOfHistory
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, SNAPSHOT_PREFIX, TableLayout, is_plain_name, parse_numbered
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
+from paimon_cli.storage.storage import Storage, directories_of, link_target, remove_empty_directory
+
+KEPT_DIRECTORY = ".paimon-cli"
+"""What is kept for a warehouse lies in this directory of it."""
+_VERSION = 1
+_MAX_SHOWN = 500
+_ODD_PARTS = frozenset(("", ".", ".."))
+_LEFTOVERS_MILLIS = 86_400_000
+"""For how long an entry without a table may belong to a drop that is about to move it."""
+
+
+@dataclass(frozen=True)
+class TrashEntry:
+    """A dropped table: its name, where it was, and until when it is kept. Times are epoch millis.
+
+    `is_moved`: its directory is in the trash; otherwise only its version files are, and the data is where it was.
+    """
+
+    id: str
+    table: str
+    url: str
+    dropped: int
+    until: int
+    snapshots: int
+    files: int
+    size: int
+    is_moved: bool
+
+    def to_json(self) -> str:
+        return json.dumps({"version": _VERSION, **asdict(self)}, indent=2)
+
+    @staticmethod
+    def from_json(content: bytes, path: str) -> TrashEntry:
+        """Parse an entry. Raises `DamagedFile` for anything that no drop would write."""
+        try:
+            found = json.loads(content)
+            if found["version"] != _VERSION or not isinstance(found["is_moved"], bool):
+                raise ValueError("it is of another version")
+            name, table, url = (_text(found[key]) for key in ("id", "table", "url"))
+            if not is_plain_name(name):
+                raise ValueError("its id is no name of a directory")
+            times = _number(found["dropped"]), _number(found["until"])
+            counts = _number(found["snapshots"]), _number(found["files"]), _number(found["size"])
+            return TrashEntry(name, table, url, *times, *counts, is_moved=found["is_moved"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            why = f"{type(error).__name__}: {str(error)[:_MAX_SHOWN]}"
+            raise DamagedFile(f"cannot read {path}", why, "delete its directory if it is of no use", path=path) from error
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str) or not found:
+        raise ValueError("a text is missing")
+    return found
+
+
+def _number(found: Any) -> int:
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 2**63:
+        raise ValueError(f"{str(found)[:40]!r} is not a whole number")
+    return found
+
+
+@dataclass(frozen=True)
+class Trash:
+    """The trash of the warehouse at `root`. `storage` reaches the whole warehouse; `open_table`: the storage of one table in it,
+    which does not follow links out of it.
+    """
+
+    storage: Storage
+    root: str
+    open_table: Callable[[str], Storage]
+    clock: Clock = field(default_factory=SystemClock)
+    random: RandomSource = field(default_factory=SystemRandom)
+
+    @property
+    def directory(self) -> str:
+        return f"{self.root.rstrip('/')}/{KEPT_DIRECTORY}/trash"
+
+    # ---- entries ------------------------------------------------------------------------------------------------------------
+
+    def entries(self) -> list[TrashEntry]:
+        """The dropped tables, the last one first. Raises `DamagedFile` for an entry that cannot be read."""
+        found = (self._entry(name) for name in self._ids())
+        return sorted((entry for entry in found if entry is not None), key=lambda entry: -entry.dropped)
+
+    def _ids(self) -> list[str]:
+        return [status.name for status in self.storage.list_directory(self.directory) if status.is_directory]
+
+    def _entry(self, name: str) -> TrashEntry | None:
+        """An entry with a table; None if its drop was interrupted, or has been undone."""
+        path = f"{self.directory}/{name}/entry"
+        try:
+            entry = TrashEntry.from_json(self.storage.read_bytes(path), path)
+        except FileNotFoundError:
+            return None
+        if entry.id != name:
+            raise DamagedFile(f"cannot read {path}", "it is the entry of another directory", path=path)
+        below = entry.url.removeprefix(f"{self.root.rstrip('/')}/")
+        if not entry.is_moved and (below == entry.url or _ODD_PARTS.intersection(below.split("/"))):
+            raise DamagedFile(f"cannot read {path}", "the table that it names is outside of the warehouse", path=path)
+        if link_target(self.storage, self.table_directory(entry)) is not None:
+            raise DamagedFile(f"{self.table_directory(entry)} is a link", "no drop makes one", "delete the link", path=path)
+        return entry if self.storage.list_directory(f"{self.table_directory(entry)}/schema") else None
+
+    def table_directory(self, entry: TrashEntry) -> str:
+        return f"{self.directory}/{entry.id}/table"
+
+    def find(self, table: str, url: str) -> TrashEntry:
+        """The last dropped table of this name, or at this place. Raises `NotFound`."""
+        for entry in self.entries():
+            if entry.table == table or entry.url == url:
+                return entry
+        why = f"{self.directory} has none of this name"
+        raise NotFound(f"there is no table {table} in the trash", why, "paimon-cli trash ls")
+
+    def at(self, url: str) -> TrashEntry | None:
+        """The dropped table whose data is still at this place; None if there is none."""
+        return next((entry for entry in self.entries() if entry.url == url and not entry.is_moved), None)
+
+    # ---- drop ---------------------------------------------------------------------------------------------------------------
+
+    def take(self, storage: Storage, layout: TableLayout, entry: TrashEntry, stays: Iterable[str]) -> None:
+        """Move a table into the trash. `storage`: of the table. `stays`: paths in its directory that do not belong to it, and
+        remain there.
+        """
+        self.storage.overwrite(f"{self.directory}/{entry.id}/entry", entry.to_json().encode())
+        directories = directories_of(self.storage)
+        if directories is None:
+            _move_versions(storage, layout, TableLayout(self.table_directory(entry)), self.clock, self.random)
+            return
+        try:
+            directories.move_directory(layout.root, self.table_directory(entry))
+        except (StorageUnavailable, OSError) as error:
+            self._forget(entry)
+            if isinstance(error, FileNotFoundError):
+                raise NotFound(f"there is no table at {layout.root}", "another job has dropped it") from error
+            raise Refused(
+                f"{layout.root} cannot be moved to the trash", str(error), "delete it for good: add --purge to the drop"
+            ) from error
+        for path in stays:
+            below = path.rstrip("/").removeprefix(f"{layout.root}/")
+            directories.move_directory(f"{self.table_directory(entry)}/{below}", f"{layout.root}/{below}")
+
+    def new_entry(self, table: str, url: str, kept_millis: int, snapshots: int, files: int, size: int) -> TrashEntry:
+        """The entry of a table that is about to be dropped."""
+        now, is_moved = self.clock.now_millis(), directories_of(self.storage) is not None
+        name = f"{now}-{self.random.uuid()[:8]}"
+        return TrashEntry(name, table, url, now, now + kept_millis, snapshots, files, size, is_moved)
+
+    # ---- undrop -------------------------------------------------------------------------------------------------------------
+
+    def schema(self, entry: TrashEntry) -> TableSchema:
+        """The latest schema of a dropped table. Raises `NotFound` if another job has brought it back, or deleted it."""
+        return SchemaHistory(self.storage, TableLayout(self.table_directory(entry))).latest()
+
+    def give_back(self, entry: TrashEntry, root: str) -> None:
+        """Bring a table back to `root`. Raises `Refused` if something else is there, or the data would have to be moved."""
+        directories = directories_of(self.storage)
+        if directories is None or not entry.is_moved:
+            if root != entry.url:
+                raise Refused(
+                    f"{entry.table} cannot be brought back as {root}",
+                    f"its data is at {entry.url}, on a store that cannot move it",
+                    f"bring it back as {entry.table}, then clone it",
+                )
+            _return_versions(self.open_table(root), TableLayout(self.table_directory(entry)), TableLayout(root))
+        else:
+            _remove_empty_below(self.storage, root)
+            if self.storage.list_directory(root):
+                raise _in_use(entry, root)
+            try:
+                directories.move_directory(self.table_directory(entry), root)
+            except FileNotFoundError as error:
+                raise NotFound(f"{entry.table} is not in the trash any more", "another job has brought it back") from error
+            except (StorageUnavailable, OSError) as error:
+                raise _in_use(entry, root) from error
+        self._forget(entry)
+
+    # ---- empty --------------------------------------------------------------------------------------------------------------
+
+    def overdue(self, *, everything: bool = False) -> list[TrashEntry]:
+        """The tables whose time is over, or all."""
+        now = self.clock.now_millis()
+        return [entry for entry in self.entries() if everything or entry.until <= now]
+
+    def delete(self, entry: TrashEntry) -> None:
+        """Delete a dropped table for good. Files that do not belong to it remain. Can be repeated."""
+        here = TableLayout(self.table_directory(entry))
+        schema = SchemaHistory(self.storage, here).latest()
+        for layout in (here,) if entry.is_moved else (TableLayout(entry.url), here):
+            drop_table(self.open_table(layout.root), layout, schema, self.clock, self.random)
+        self._forget(entry)
+
+    def tidy(self) -> None:
+        """Remove what drops have left that were interrupted before they moved a table."""
+        for name in self._ids():
+            digits = name.partition("-")[0]
+            is_old = digits.isdigit() and int(digits) < self.clock.now_millis() - _LEFTOVERS_MILLIS
+            if is_old and self._entry(name) is None and not self.storage.list_directory(f"{self.directory}/{name}/table"):
+                self.storage.delete_directory(f"{self.directory}/{name}")
+
+    def _forget(self, entry: TrashEntry) -> None:
+        self.storage.delete(f"{self.directory}/{entry.id}/entry")
+        for path in (f"{self.directory}/{entry.id}", self.directory, self.directory.rpartition("/")[0]):
+            if self.storage.list_directory(path):
+                return
+            remove_empty_directory(self.storage, path)
+
+
+def empty_trash(trash: Trash, *, everything: bool = False) -> tuple[list[TrashEntry], list[tuple[TrashEntry, PaimonError]]]:
+    """Delete the tables whose time is over, or all; returns those that were deleted, and those that could not be, with why."""
+    deleted: list[TrashEntry] = []
+    failed: list[tuple[TrashEntry, PaimonError]] = []
+    for entry in trash.overdue(everything=everything):
+        try:
+            trash.delete(entry)
+            deleted.append(entry)
+        except NotFound:  # another job has deleted it, or brought it back
+            continue
+        except PaimonError as error:
+            failed.append((entry, error))
+    trash.tidy()
+    return deleted, failed
+
+
+def _in_use(entry: TrashEntry, root: str) -> Refused:
+    return Refused(
+        f"{entry.table} cannot be brought back to {root}",
+        "something else is there by now",
+        f"give it another name: paimon-cli undrop {shlex.quote(entry.table)} --as NEW",
+    )
+
+
+def _remove_empty_below(storage: Storage, root: str) -> None:
+    """Remove directories without files, which writers make again that have not noticed the drop."""
+    pending, found = [root], list[str]()
+    while pending:
+        path = pending.pop()
+        found.append(path)
+        entries = storage.list_directory(path)
+        if any(not entry.is_directory for entry in entries):
+            return
+        pending += [entry.path for entry in entries]
+    for path in reversed(found):
+        remove_empty_directory(storage, path)
+
+
+# ---- object stores ----------------------------------------------------------------------------------------------------------
+
+
+def _histories(storage: Storage, layout: TableLayout) -> list[str]:
+    return [MAIN_BRANCH, *BranchList(storage, layout).directories()]
+
+
+def _version_files(storage: Storage, layout: TableLayout) -> Iterator[str]:
+    """The paths of the version files of all branches: snapshots oldest first, tags, changelogs, hints, the schemas last."""
+    for branch in reversed(_histories(storage, layout)):
+        own = layout.of_branch(branch)
+        snapshots = storage.list_directory(own.snapshot_directory)
+        for status in sorted(snapshots, key=lambda status: parse_numbered(SNAPSHOT_PREFIX, status.name) or 0):
+            yield status.path
+        for directory in (own.tag_directory, own.changelog_directory, own.schema_directory):
+            yield from (status.path for status in storage.list_directory(directory) if not status.is_directory)
+
+
+def _move_versions(storage: Storage, layout: TableLayout, kept: TableLayout, clock: Clock, random: RandomSource) -> None:
+    """End the histories, copy the version files, and only then delete them. The ends stay. Can be repeated."""
+    ends = {branch: EndOfHistory(storage, layout.of_branch(branch), clock, random) for branch in _histories(storage, layout)}
+    for end in ends.values():
+        end.begin()
+    staying = {end.path for end in ends.values()}
+    paths = [path for path in _version_files(storage, layout) if path not in staying]
+    for path in paths:
+        storage.overwrite(kept.root + path.removeprefix(layout.root), storage.read_bytes(path))
+    for path in paths:
+        storage.delete(path)
+
+
+def _return_versions(storage: Storage, kept: TableLayout, layout: TableLayout) -> None:
+    """Copy the version files back, the schemas last, and remove the ends before these: then it is a table again."""
+    ends = {branch: EndOfHistory(storage, layout.of_branch(branch)) for branch in _histories(storage, layout)}
+    for branch, end in ends.items():
+        if not SnapshotHistory(storage, layout.of_branch(branch)).is_ended():
+            raise Refused(f"{layout.root} cannot be brought back", "its data is not kept any more, or another table is there")
+        end.begin()
+    paths = list(_version_files(storage, kept))
+    schemas = [path for path in paths if "/schema/" in path.removeprefix(kept.root)]
+    for path in (path for path in paths if path not in schemas):
+        storage.overwrite(layout.root + path.removeprefix(kept.root), storage.read_bytes(path))
+    for end in ends.values():
+        end.retract()
+    for path in schemas:
+        storage.overwrite(layout.root + path.removeprefix(kept.root), storage.read_bytes(path))
+    storage.delete_directory(kept.root)

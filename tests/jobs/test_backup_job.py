@@ -1,0 +1,423 @@
+"""Backups: the copy is a table at every moment and has each version of its source, whatever goes on or dies meanwhile."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.backup_job import LEASE, LEASE_MILLIS, SET_ASIDE
+from paimon_cli.jobs.backup_records import BackupRecords
+from paimon_cli.jobs.metadata_jobs import find_target
+from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.maintain.branches import create_branch, remove_branch
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.retention import BACKUP_CONSUMER, BACKUP_MILLIS, Retention, consumers, reset_consumer
+from paimon_cli.maintain.rollback import plan_rollback, roll_back
+from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag
+from paimon_cli.storage.injected import SystemClock
+from paimon_cli.storage.local_storage import ConfinedStorage
+from tests.goldens import golden_table
+from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, check_same, check_whole, opened
+from tests.nightly import BRIEF
+from tests.pieces import injected
+from tests.tables import compact, make_table, rows, write
+
+ALL_BUT_ONE = Retention(at_least=1, at_most=1, millis=0, limit=None)
+
+
+class ShiftedClock(SystemClock):
+    """A clock that is ahead, and never waits."""
+
+    def __init__(self, millis: int = 0) -> None:
+        self.ahead = millis
+
+    def now_millis(self) -> int:
+        return super().now_millis() + self.ahead
+
+    def sleep(self, seconds: float) -> None:
+        self.ahead += round(seconds * 1000)
+
+
+def new_table(tmp_path: Path, **options: str) -> TableContext:
+    return make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=2, options=options)
+
+
+def fill(table: TableContext, commits: int = 3, first: int = 0) -> None:
+    for number in range(first, first + commits):
+        write(table, [{"k": key, "v": f"{number}-{key}"} for key in range(number, number + 3)])
+
+
+def rich_table(tmp_path: Path) -> TableContext:
+    """Snapshots, of which some have expired; a tag of an expired one; a branch; compactions."""
+    table = new_table(tmp_path)
+    fill(table, 2)
+    create_tag(table, "old", 1)
+    compact(table, strategy="full")
+    expire_snapshots(table, replace(ALL_BUT_ONE, at_most=2))
+    fill(table, 2, first=5)
+    create_branch(table, "try", None, table.snapshots.latest_id())
+    write(table.at_branch("try"), [{"k": 1, "v": "of the branch"}])
+    create_tag(table.at_branch("try"), "of-branch")
+    fill(table, 1, first=9)
+    reset_consumer(table, "reader", table.snapshots.latest_id() or 1)
+    return table
+
+
+def test_the_copy_has_all_versions(tmp_path: Path) -> None:
+    table, copy = rich_table(tmp_path), tmp_path / "copy"
+    summary = backup(table, copy)
+    check_same(table, opened(copy))
+    assert (summary.tags, summary.branches, summary.gaps) == (2, 1, ())
+    assert [c.name for c in consumers(opened(copy))] == ["reader"]
+    assert (copy / "snapshot/EARLIEST").read_text() == str(summary.first_snapshot)
+
+
+@pytest.mark.parametrize("name", ["dv_dedup", "changelog_lookup", "dynamic_bucket"])
+def test_tables_of_java(tmp_path: Path, name: str) -> None:
+    table = TableContext.open(str(golden_table("java-0.9", name, tmp_path)))
+    backup(table, tmp_path / "copy")
+    check_same(table, opened(tmp_path / "copy"))
+
+
+def test_a_further_run_copies_what_is_new_and_lists_no_directory_twice(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 6)
+    backup(table, copy)
+    before = {path for path in copy.rglob("*") if path.is_file()}
+    fill(table, 3, first=20)
+    store, source = Recording(ConfinedStorage(str(copy))), Recording(table.storage)
+    summary = backup(replace(table, storage=source, cache=table.cache.renewed()), copy, store)
+    new = [path for path in copy.rglob("*") if path.is_file() and path not in before and path.parent.name != "backup"]
+    assert summary.size <= 1.02 * sum(path.stat().st_size for path in new)
+    data = {path: count for path, count in store.lists().items() if "bucket-" in path or "manifest" in path}
+    assert not data, "what the copy has is known by its newest snapshot"
+    assert max(store.lists().values()) == max(source.lists().values()) == 1
+    assert backup(table, copy).files == 0
+
+
+@BRIEF
+def test_a_run_that_died_anywhere_is_continued(tmp_path: Path, brief: bool) -> None:
+    table = rich_table(tmp_path)
+    total = Recording(ConfinedStorage(str(tmp_path / "whole")))
+    backup(table, tmp_path / "whole", total)
+    changes = sum(count for (call, _), count in total.calls.items() if call in WRITES)
+    for point in random.Random(49).sample(range(changes), 8 if brief else min(100, changes)):
+        copy = tmp_path / f"copy-{point}"
+        with pytest.raises(Killed):
+            backup(table, copy, Dying(ConfinedStorage(str(copy)), point))
+        if (copy / "schema/schema-0").exists():
+            check_whole(opened(copy))
+        shutil.rmtree(copy / "lease", ignore_errors=True)  # it expires by itself, after a while
+        fill(table, 1, first=100 + point)
+        backup(table, copy)
+        check_same(table, opened(copy))
+        shutil.rmtree(copy)
+
+
+PROCESS = """
+import sys
+from pathlib import Path
+from tests.jobs.backups import backup
+from tests.pieces import injected
+from paimon_cli.history.table_context import TableContext
+with injected(3):
+    backup(TableContext.open(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+@BRIEF
+def test_processes_that_are_killed(tmp_path: Path, brief: bool) -> None:
+    table, copy, dice = new_table(tmp_path), tmp_path / "copy", random.Random(7)
+    fill(table, 12)
+    killed = 0
+    for attempt in range(3 if brief else 100):
+        process = subprocess.Popen([sys.executable, "-c", PROCESS, table.url, str(copy)])
+        while not (copy / "backup/unfinished").exists() and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(dice.random() * 0.3)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() != 0
+        shutil.rmtree(copy / "lease", ignore_errors=True)
+        fill(table, 1, first=30 + attempt)
+    assert killed
+    backup(table, copy)
+    check_same(table, opened(copy))
+
+
+def during(table: TableContext, work: Callable[[], None], every: int = 5) -> TableContext:
+    """The table, on which something happens whenever the backup has opened so many of its files."""
+    opened_files = 0
+
+    def at(call: str, path: str) -> None:
+        nonlocal opened_files
+        opened_files += call == "open_input"
+        if call == "open_input" and opened_files % every == 0:
+            work()
+
+    return replace(table, storage=Recording(table.storage, at), cache=table.cache.renewed())
+
+
+def test_beside_writers_compactions_and_expiries(tmp_path: Path) -> None:
+    """The consumer keeps what is not copied yet, so that no id is missing."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 10)
+    first, expected = table.snapshots.ids(), {n: rows(table, snapshot_id=n) for n in table.snapshots.ids()}
+    numbers = iter(range(1000, 2000))
+
+    def work() -> None:
+        other = TableContext.open(table.url)
+        fill(other, 1, first=next(numbers))
+        compact(other, strategy="full")
+        expire_snapshots(other, ALL_BUT_ONE)
+
+    with injected(6):
+        summary = backup(during(table, work), copy)
+    assert summary.gaps == () and summary.snapshots >= len(first)
+    for number, content in expected.items():
+        assert rows(opened(copy), snapshot_id=number) == content
+    check_whole(opened(copy))
+    backup(table, copy)
+    assert BackupRecords(opened(copy).storage, opened(copy).layout).runs()[-1].gaps == ()
+    assert opened(copy).snapshots.latest_id() == table.snapshots.latest_id()
+    assert rows(opened(copy)) == rows(table)
+    check_whole(opened(copy))
+
+
+def test_snapshots_stay_until_the_next_run(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    backup(table, copy)
+    fill(table, 5, first=10)
+    held = table.snapshots.ids()
+    expire_snapshots(table, ALL_BUT_ONE)
+    assert table.snapshots.ids()[0] == 3 or table.snapshots.ids()[0] <= max(held) - 4
+    backup(table, copy)
+    assert opened(copy).snapshots.ids() == list(range(1, max(held) + 1))
+    expire_snapshots(table, ALL_BUT_ONE)
+    assert len(table.snapshots.ids()) == 1
+
+
+def test_a_backup_that_is_never_run_again_keeps_nothing(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    fill(table, 3)
+    backup(table, tmp_path / "copy")
+    fill(table, 3, first=10)
+    expire_snapshots(replace(table, clock=ShiftedClock(BACKUP_MILLIS - 60_000)), ALL_BUT_ONE)
+    assert len(table.snapshots.ids()) > 3
+    expire_snapshots(replace(table, clock=ShiftedClock(BACKUP_MILLIS + 60_000)), ALL_BUT_ONE)
+    assert len(table.snapshots.ids()) == 1
+
+
+def test_what_had_expired_is_recorded_as_a_gap(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    backup(table, copy)
+    for consumer in consumers(table):
+        Path(table.layout.consumer(consumer.name)).unlink()
+    last = table.snapshots.latest_id() or 0
+    fill(table, 4, first=10)
+    expire_snapshots(table, ALL_BUT_ONE)
+    summary = backup(table, copy)
+    newest = table.snapshots.latest_id() or 0
+    assert summary.gaps == (f"{last + 1}-{newest - 1}",)
+    assert opened(copy).snapshots.ids() == [*range(1, last + 1), newest]
+    assert rows(opened(copy)) == rows(table)
+    assert (copy / "snapshot/EARLIEST").read_text() == "1"
+
+
+def test_what_the_copy_has_is_never_written_again(tmp_path: Path) -> None:
+    """Even if the table no longer has the snapshot that the copy ends with: a reader may be at work on the copy."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    backup(table, copy)
+    for consumer in consumers(table):
+        Path(table.layout.consumer(consumer.name)).unlink()
+    write(table, [{"k": 1, "v": "next"}])
+    expire_snapshots(table, ALL_BUT_ONE)
+    there = {str(path) for path in copy.rglob("*") if path.is_file()}
+    store = Recording(ConfinedStorage(str(copy)))
+    backup(table, copy, store)
+    written = {path for call, path in store.calls if call in ("open_output", "delete") and "/backup/" not in path}
+    assert not written & there
+    assert opened(copy).snapshots.ids() == [1, 2, 3, 4]
+    check_whole(opened(copy))
+
+
+def test_an_expiry_that_was_planned_before(tmp_path: Path) -> None:
+    """It does not know the consumer: its snapshots are left out, and the later ones are whole."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 8)
+    done: list[int] = []
+
+    def work() -> None:
+        if not done:
+            done.append(1)
+            other = TableContext.open(table.url)
+            for consumer in consumers(other):
+                Path(other.layout.consumer(consumer.name)).unlink()
+            compact(other, strategy="full")
+            expire_snapshots(other, ALL_BUT_ONE)
+
+    backup(during(table, work, every=4), copy)
+    backup(table, copy)
+    assert rows(opened(copy)) == rows(table)
+    check_whole(opened(copy))
+
+
+def test_what_was_rolled_back_is_set_aside(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 5)
+    backup(table, copy)
+    lost = {n: rows(table, snapshot_id=n) for n in table.snapshots.ids()}
+    roll_back(table, plan_rollback(table, find_target(table, "2")), delete_files(table))
+    fill(table, 1, first=50)
+    summary = backup(table, copy)
+    assert summary.set_aside == (f"{SET_ASIDE}2",)
+    check_same(table, opened(copy), is_whole=False)
+    assert opened(copy).snapshots.ids() == table.snapshots.ids()
+    aside = opened(copy).at_branch(summary.set_aside[0])
+    assert {n: rows(aside, snapshot_id=n) for n in aside.snapshots.ids()} == lost
+    check_whole(aside)
+    assert backup(table, copy).set_aside == ()
+
+
+def test_a_branch_that_was_made_again(tmp_path: Path) -> None:
+    table, copy = rich_table(tmp_path), tmp_path / "copy"
+    backup(table, copy)
+    start = table.at_branch("try").snapshots.ids()[0]
+    remove_branch(table, "try")
+    create_branch(table, "try", None, start)
+    write(table.at_branch("try"), [{"k": 1, "v": "of the new branch"}])
+    summary = backup(table, copy)
+    assert len(summary.set_aside) == 1
+    check_same(table, opened(copy), is_whole=False)
+    for name in summary.set_aside:
+        check_whole(opened(copy).at_branch(name))
+
+
+def test_keep_expires_old_versions_of_the_copy(tmp_path: Path) -> None:
+    table, copy = rich_table(tmp_path), tmp_path / "copy"
+    backup(table, copy)
+    remove_tags(table, plan_removal(table, ["old"]), delete_files(table))
+    later = replace(table, clock=ShiftedClock(40 * 86_400_000))
+    summary = backup(later, copy, keep="30d")
+    there = opened(copy)
+    assert summary.expired and there.snapshots.ids() == [table.snapshots.latest_id()]
+    assert there.tags.names() == [] and there.branches.names() == ["try"]
+    assert rows(there) == rows(table)
+    for branch in (there, there.at_branch("try")):
+        check_whole(branch)
+    assert backup(later, copy, keep="30d").snapshots == 0, "what is too old is not copied again"
+
+
+def test_a_moved_tag_moves_in_the_copy(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    create_tag(table, "t", 1)
+    backup(table, copy)
+    replace_tag(table, "t", 3)
+    assert backup(table, copy).tags == 1
+    check_same(table, opened(copy))
+
+
+class TestDestinations:
+    def test_other_files_are_never_touched(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        fill(table, 1)
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full/mine").write_text("mine")
+        for place in (tmp_path / "full", tmp_path / "t", tmp_path / "t/below", tmp_path):
+            with pytest.raises(UsageError):
+                backup(table, place)
+        assert (tmp_path / "full/mine").read_text() == "mine"
+
+    def test_the_backup_of_another_table(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        fill(table, 2)
+        backup(table, tmp_path / "copy")
+        other = make_table(tmp_path / "other", {"k": "INT NOT NULL", "x": "INT"}, ["k"])
+        write(other, [{"k": 1, "x": 2}])
+        with pytest.raises(Refused, match="another table"):
+            backup(other, tmp_path / "copy")
+        check_same(table, opened(tmp_path / "copy"))
+
+    def test_a_second_backup_waits_for_the_first(self, tmp_path: Path) -> None:
+        table, copy = new_table(tmp_path), tmp_path / "copy"
+        fill(table, 2)
+        backup(table, copy)
+        clock = ShiftedClock()
+        others = Leases(LEASE, "another", LEASE_MILLIS, clock)
+
+        class Renewing(ShiftedClock):
+            def sleep(self, seconds: float) -> None:
+                super().sleep(seconds)
+                clock.ahead = self.ahead
+                others.renew()
+
+        assert others.acquire(opened(copy).storage, str(copy / "lease"))
+        with pytest.raises(StorageUnavailable, match="another backup"):
+            backup(replace(table, clock=Renewing()), copy)
+        backup(replace(table, clock=ShiftedClock()), copy)  # which is not renewed any more
+
+    def test_a_dropped_table_has_no_backup(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        fill(table, 1)
+        shutil.rmtree(table.url)
+        with pytest.raises(NotFound):
+            backup(table, tmp_path / "copy")
+
+    def test_lost_files_are_named(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        fill(table, 2)
+        lost = next(Path(table.url).glob("bucket-*/data-*"))
+        lost.unlink()
+        with pytest.raises(DamagedFile, match=lost.name):
+            backup(table, tmp_path / "copy")
+        assert not list((tmp_path / "copy/snapshot").glob("snapshot-*"))
+
+
+def test_records_that_nobody_wrote(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 1)
+    backup(table, copy)
+    records = BackupRecords(opened(copy).storage, opened(copy).layout)
+    for content in (b"{}", b"[", b'{"version": 2}', (copy / "backup/run-1").read_bytes().replace(b'"files": ', b'"files": -')):
+        (copy / "backup/run-7").write_bytes(content)
+        with pytest.raises(DamagedFile, match="run-7"):
+            records.runs()
+    (copy / "backup/identity").write_text("../../etc/passwd")
+    with pytest.raises(DamagedFile, match="identity"):
+        backup(table, copy)
+
+
+def test_changelogs_that_outlive_their_snapshots(tmp_path: Path) -> None:
+    options = {"changelog-producer": "input", "changelog.time-retained": "2 h"}
+    table, copy = new_table(tmp_path, **options), tmp_path / "copy"
+    fill(table, 5)
+    expire_snapshots(table, ALL_BUT_ONE)
+    kept = sorted(path.name for path in Path(table.url).glob("changelog/changelog-*"))
+    assert kept
+    backup(table, copy)
+    assert sorted(path.name for path in copy.glob("changelog/changelog-*")) == kept
+    check_same(table, opened(copy))
+
+
+def test_the_consumer_is_named_after_the_backup(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    fill(table, 1)
+    for name in ("a", "b"):
+        backup(table, tmp_path / name)
+    names = [consumer.name for consumer in consumers(table)]
+    assert len(names) == 2 and all(name.startswith(BACKUP_CONSUMER) for name in names)

@@ -1,0 +1,202 @@
+"""Restores of a backup: to any version, with the history, into a table that exists, and of copies that others have changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.restore_job import Restored, restore_table
+from paimon_cli.maintain.retention import consumers
+from paimon_cli.requests.backup import RestoreOptions
+from tests.goldens import golden_table
+from tests.invariants.damaged_tables import Bench, keyed_table
+from tests.jobs.backups import backup, check_same, check_whole, opened
+from tests.jobs.test_backup_job import fill, new_table, rich_table
+from tests.tables import make_table, rows, write
+
+
+def restore(copy: Path, target: Path, **options: Any) -> Restored:
+    place = TableLocation(str(target), target.name)
+    return restore_table(opened(copy), place, RestoreOptions(**options), LocalEngine(), NoProgress())
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> TableContext:
+    """A table whose copy is `copy`."""
+    table = rich_table(tmp_path)
+    backup(table, tmp_path / "copy")
+    return table
+
+
+def test_half_of_the_files_are_lost(tmp_path: Path, copied: TableContext) -> None:
+    """The drill: what a table has lost is in its backup, at each snapshot, tag and branch."""
+    expected = {n: rows(copied, snapshot_id=n) for n in copied.snapshots.ids()}
+    for file in [path for path in Path(copied.url).rglob("*") if path.is_file()][::2]:
+        file.unlink()
+    done = restore(tmp_path / "copy", tmp_path / "new", history=True)
+    new = opened(tmp_path / "new")
+    assert {n: rows(new, snapshot_id=n) for n in new.snapshots.ids()} == expected
+    check_same(opened(tmp_path / "copy"), new)
+    assert [consumer.name for consumer in consumers(new)] == ["reader"]
+    assert done.is_new and done.snapshot == max(expected)
+    write(new, [{"k": 1, "v": "goes on"}])
+    check_whole(new)
+
+
+def test_one_version(tmp_path: Path, copied: TableContext) -> None:
+    first = copied.snapshots.ids()[0]
+    moment = str(copied.snapshots.get(first).time_millis)
+    for name, version in (("id", {"snapshot": first}), ("tag", {"tag": "old"}), ("time", {"as_of": moment}), ("latest", {})):
+        done = restore(tmp_path / "copy", tmp_path / name, **version)
+        new = opened(tmp_path / name)
+        wanted = copied.tags.get("old").snapshot.id if "tag" in version else done.restored
+        assert new.snapshots.ids() == [wanted] and done.restored == wanted
+        if "tag" not in version:
+            assert rows(new) == rows(copied, snapshot_id=wanted)
+        check_whole(new)
+    with pytest.raises(NotFound):
+        restore(tmp_path / "copy", tmp_path / "none", snapshot=999)
+    with pytest.raises(UsageError):
+        RestoreOptions(snapshot=1, tag="old")
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_history_up_to_a_version(tmp_path: Path, copied: TableContext) -> None:
+    numbers = copied.snapshots.ids()
+    restore(tmp_path / "copy", tmp_path / "new", history=True, snapshot=numbers[1])
+    new = opened(tmp_path / "new")
+    assert new.snapshots.ids() == numbers[:2]
+    for number in numbers[:2]:
+        assert rows(new, snapshot_id=number) == rows(copied, snapshot_id=number)
+    check_whole(new)
+
+
+def test_into_a_table_that_exists(tmp_path: Path, copied: TableContext) -> None:
+    """Its files may be the lost ones, so all are copied, and its own history stays."""
+    first = copied.snapshots.ids()[0]
+    expected = rows(copied, snapshot_id=first)
+    before = {path: path.read_bytes() for path in Path(copied.url).rglob("*") if path.is_file() and path.suffix == ".parquet"}
+    history = copied.snapshots.ids()
+    done = restore(tmp_path / "copy", Path(copied.url), snapshot=first)
+    table = TableContext.open(copied.url)
+    assert not done.is_new and done.snapshot == history[-1] + 1
+    assert rows(table) == expected and table.snapshots.ids() == [*history, done.snapshot]
+    assert all(path.read_bytes() == content for path, content in before.items())
+    check_whole(table)
+    assert not (before.keys() & {Path(p) for p in _paths(table)})
+    with pytest.raises(UsageError, match="never replaced"):
+        restore(tmp_path / "copy", Path(copied.url), history=True)
+
+
+def _paths(table: TableContext) -> list[str]:
+    entries = table.manifests.live_entries(table.snapshots.get(table.snapshots.latest_id() or 0))
+    return [table.data_file_path(entry.partition, entry.bucket, entry.file) for entry in entries]
+
+
+def test_lost_data_comes_back_into_the_table(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    fill(table, 3)
+    backup(table, tmp_path / "copy")
+    expected = rows(table)
+    for file in Path(table.url).glob("bucket-*/*"):
+        file.unlink()
+    restore(tmp_path / "copy", Path(table.url))
+    assert rows(TableContext.open(table.url)) == expected
+
+
+def test_vectors_come_along(tmp_path: Path) -> None:
+    table = TableContext.open(str(golden_table("java-0.9", "dv_dedup", tmp_path)))
+    backup(table, tmp_path / "copy")
+    restore(tmp_path / "copy", Path(table.url), snapshot=table.snapshots.ids()[-1])
+    assert rows(TableContext.open(table.url)) == rows(opened(tmp_path / "copy"))
+    check_whole(TableContext.open(table.url))
+
+
+def test_a_table_with_other_schemas_is_refused(tmp_path: Path, copied: TableContext) -> None:
+    other = make_table(tmp_path / "other", {"k": "INT NOT NULL", "v": "STRING", "x": "INT"}, ["k"])
+    write(other, [{"k": 1, "v": "mine", "x": 1}])
+    with pytest.raises(Refused, match="schema 0"):
+        restore(tmp_path / "copy", tmp_path / "other")
+    assert rows(other) == [{"k": 1, "v": "mine", "x": 1}]
+
+
+def test_what_is_not_empty_is_refused(tmp_path: Path, copied: TableContext) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/mine").write_text("mine")
+    for place in (tmp_path / "full", tmp_path / "copy/below"):
+        with pytest.raises(UsageError):
+            restore(tmp_path / "copy", place)
+
+
+class TestHostileCopies:
+    """Others may write to where a backup lies: nothing is read outside of it, and nothing is written outside of the new table."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Bench:
+        (tmp_path / "canary").mkdir()
+        (tmp_path / "canary/secret").write_text("secret")
+        return Bench(keyed_table(tmp_path))
+
+    @pytest.mark.parametrize("history", [True, False])
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            lambda bench: bench.lie(bench.live(level=0)[-1], file_name="../../canary/secret"),
+            lambda bench: bench.lie(bench.live(level=0)[-1], extra_files=("/etc/passwd",)),
+            lambda bench: bench.lie(bench.live(level=0)[-1], external_path="/etc/passwd"),
+            lambda bench: bench.lie(bench.live(level=0)[-1], file_size=1 << 50),
+            lambda bench: bench.edit_json("snapshot/snapshot-4", baseManifestList="../../canary/secret"),
+            lambda bench: _link(bench),
+            lambda bench: _pipe(bench),
+            lambda bench: _grow(bench),
+        ],
+        ids=["name", "extra", "external", "size", "list", "link", "pipe", "grown"],
+    )
+    def test_are_refused(self, tmp_path: Path, bench: Bench, harm: Callable[[Bench], object], history: bool) -> None:
+        harm(bench)
+        with pytest.raises(PaimonError) as refused:
+            restore(Path(bench.root), tmp_path / "new", history=history)
+        assert refused.value.exit_code in (8, 10)
+        assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file()], "the copy is undone"
+        assert "secret" not in str(refused.value).replace("canary/secret", "")
+
+    @pytest.mark.parametrize("option", ["../outside", "a/../../outside"])
+    def test_directories_that_lead_out(self, tmp_path: Path, option: str) -> None:
+        table = new_table(tmp_path)
+        fill(table, 1)
+        backup(table, tmp_path / "copy")
+        schema = tmp_path / "copy/schema/schema-0"
+        schema.write_text(schema.read_text().replace('"bucket"', f'"data-file.path-directory":"{option}","bucket"', 1))
+        with pytest.raises((DamagedFile, UsageError, NotFound)):
+            restore(tmp_path / "copy", tmp_path / "new")
+        assert not (tmp_path / "outside").exists()
+
+
+def _a_file(bench: Bench) -> Path:
+    name = bench.live(level=0)[-1].file.file_name
+    return next(Path(bench.root).rglob(name))
+
+
+def _link(bench: Bench) -> None:
+    file = _a_file(bench)
+    file.unlink()
+    file.symlink_to(Path(bench.root).parent / "canary/secret")
+
+
+def _pipe(bench: Bench) -> None:
+    file = _a_file(bench)
+    file.unlink()
+    os.mkfifo(file)
+
+
+def _grow(bench: Bench) -> None:
+    with _a_file(bench).open("ab") as file:
+        file.write(b"more")

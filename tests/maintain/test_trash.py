@@ -1,0 +1,312 @@
+"""The trash: a drop is one step, what it takes can be brought back, and nothing that is acknowledged is lost in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.api.catalog import Catalog
+from paimon_cli.api.runtime import Runtime
+from paimon_cli.api.table import Table
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.errors import BeingDropped, CommitUnknown, DamagedFile, NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.trash import Trash, empty_trash
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
+from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import data_file
+from tests.maintain.versions import check_versions
+from tests.tables import make_table, rows, write
+
+LOCAL = Runtime(engine="local")
+
+
+def new_table(tmp_path: Path, name: str = "t", commits: int = 2) -> TableContext:
+    table = make_table(tmp_path / "wh/shop.db" / name, {"k": "INT NOT NULL", "v": "STRING"}, ["k"])
+    for number in range(commits):
+        write(table, [{"k": number, "v": name}])
+    return table
+
+
+def catalog(tmp_path: Path, **options: str) -> Catalog:
+    return Catalog(str(tmp_path / "wh"), options, runtime=LOCAL)
+
+
+def trash_of(tmp_path: Path) -> Trash:
+    return Trash(LocalStorage(), str(tmp_path / "wh"), lambda url: ConfinedStorage(url))
+
+
+class TestDropAndUndrop:
+    def test_everything_comes_back(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        content = {n: rows(table, snapshot_id=n) for n in table.snapshots.ids()}
+        files = {path.relative_to(table.url): path.read_bytes() for path in Path(table.url).rglob("*") if path.is_file()}
+        dropped = catalog(tmp_path).drop_table("shop.t")
+        assert dropped.kept == sum(map(len, files.values())) and dropped.until is not None
+        assert not Path(table.url).exists() and not catalog(tmp_path).tables()
+        with pytest.raises(NotFound):
+            Table.open(table.url)
+        assert catalog(tmp_path).undrop("shop.t").snapshots == 2
+        after = {path.relative_to(table.url): path.read_bytes() for path in Path(table.url).rglob("*") if path.is_file()}
+        assert after == files
+        back = TableContext.open(table.url)
+        assert {n: rows(back, snapshot_id=n) for n in back.snapshots.ids()} == content
+        check_versions(back)
+        write(back, [{"k": 9, "v": "goes on"}])
+        assert not (tmp_path / "wh/.paimon-cli").exists()
+
+    def test_by_path(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        Table.open(table.url, runtime=LOCAL).drop()
+        Catalog(runtime=LOCAL).undrop(table.url)
+        assert rows(TableContext.open(table.url))
+
+    def test_purge_deletes_at_once(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        dropped = Table.open(table.url, runtime=LOCAL).drop(purge=True)
+        assert dropped.kept == 0 and dropped.until is None
+        assert not Path(table.url).exists() and not (tmp_path / "wh/.paimon-cli").exists()
+        with pytest.raises(NotFound, match="trash"):
+            catalog(tmp_path).undrop("shop.t")
+
+    def test_a_retention_of_nothing_purges(self, tmp_path: Path) -> None:
+        new_table(tmp_path)
+        assert catalog(tmp_path, **{"trash-retention": "0 s"}).drop_table("shop.t").until is None
+        assert not catalog(tmp_path).trash.ls()
+
+    def test_outside_of_a_warehouse_there_is_no_trash(self, tmp_path: Path) -> None:
+        table = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+        assert Table.open(table.url, runtime=LOCAL).drop().until is None
+        with pytest.raises(NotSupported):
+            Catalog(runtime=LOCAL).undrop(table.url)
+        with pytest.raises(NotSupported):
+            Catalog(runtime=LOCAL).trash.ls()
+
+    def test_the_name_may_be_used_again(self, tmp_path: Path) -> None:
+        old = new_table(tmp_path)
+        expected = rows(old)
+        catalog(tmp_path).drop_table("shop.t")
+        new = new_table(tmp_path, commits=1)
+        with pytest.raises(Refused):
+            catalog(tmp_path).undrop("shop.t")
+        assert rows(new) == [{"k": 0, "v": "t"}]
+        catalog(tmp_path).undrop("shop.t", new_name="shop.of_monday")
+        assert rows(TableContext.open(str(tmp_path / "wh/shop.db/of_monday"))) == expected
+
+    def test_the_last_drop_of_a_name_counts(self, tmp_path: Path) -> None:
+        for commits in (1, 2, 3):
+            new_table(tmp_path, commits=commits)
+            catalog(tmp_path).drop_table("shop.t")
+        assert [row.snapshots for row in catalog(tmp_path).trash] == [3, 2, 1]
+        assert catalog(tmp_path).undrop("shop.t").snapshots == 3
+        assert len(catalog(tmp_path).trash.ls()) == 2
+
+    def test_foreign_files_stay_where_they_are(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        mine = Path(table.url) / "mine/notes"
+        mine.parent.mkdir()
+        mine.write_text("mine")
+        dropped = catalog(tmp_path).drop_table("shop.t")
+        assert dropped.left == ["mine/"] and mine.read_text() == "mine"
+        catalog(tmp_path).trash.empty()
+        assert mine.read_text() == "mine"
+
+    def test_only_the_link_to_a_table_goes(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        link = tmp_path / "wh/shop.db/link"
+        link.symlink_to(table.url)
+        catalog(tmp_path).drop_table("shop.link")
+        assert rows(table) and not link.exists() and not catalog(tmp_path).trash.ls()
+
+    def test_a_database_with_its_tables(self, tmp_path: Path) -> None:
+        new_table(tmp_path)
+        catalog(tmp_path).drop_database("shop", cascade=True)
+        assert not (tmp_path / "wh/shop.db").exists()
+        catalog(tmp_path).undrop("shop.t")
+        assert rows(TableContext.open(str(tmp_path / "wh/shop.db/t")))
+
+    def test_another_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        table = new_table(tmp_path)
+
+        def refuse(self: LocalStorage, path: str, target: str) -> None:
+            raise OSError(18, "Invalid cross-device link")
+
+        monkeypatch.setattr(LocalStorage, "move_directory", refuse)
+        with pytest.raises(Refused, match="purge"):
+            catalog(tmp_path).drop_table("shop.t")
+        assert rows(table) and not catalog(tmp_path).trash.ls()
+
+    def test_empty_directories_of_late_writers_do_not_keep_a_table_away(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        catalog(tmp_path).drop_table("shop.t")
+        (Path(table.url) / "bucket-0").mkdir(parents=True)
+        catalog(tmp_path).undrop("shop.t")
+        assert rows(TableContext.open(table.url))
+
+
+class TestEmpty:
+    def test_only_what_is_old(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            new_table(tmp_path, name)
+        catalog(tmp_path, **{"trash-retention": "1 ms"}).drop_table("shop.a")
+        catalog(tmp_path).drop_table("shop.b")
+        assert catalog(tmp_path).trash.empty(expired=True).table_names == ("shop.a",)
+        assert [row.table for row in catalog(tmp_path).trash] == ["shop.b"]
+        planned = catalog(tmp_path).trash.plan_empty()
+        assert [row.table for row in planned.plan] == ["shop.b"] and len(catalog(tmp_path).trash.ls()) == 1
+        assert planned.run().tables == 1
+        assert not (tmp_path / "wh/.paimon-cli").exists()
+
+    def test_what_an_interrupted_drop_has_left(self, tmp_path: Path) -> None:
+        left = tmp_path / "wh/.paimon-cli/trash/1000-abcdef12"
+        left.mkdir(parents=True)
+        (left / "entry").write_text("{}")
+        young = tmp_path / f"wh/.paimon-cli/trash/{10**14}-abcdef12"
+        young.mkdir()
+        with pytest.raises(DamagedFile):
+            trash_of(tmp_path).entries()
+        (left / "entry").unlink()
+        empty_trash(trash_of(tmp_path))
+        assert not left.exists() and young.exists()
+
+
+class TestHostileEntries:
+    """Others may write to a warehouse: an entry leads nowhere else."""
+
+    @pytest.fixture
+    def entry(self, tmp_path: Path) -> Path:
+        new_table(tmp_path)
+        catalog(tmp_path).drop_table("shop.t")
+        (tmp_path / "elsewhere/schema").mkdir(parents=True)
+        (tmp_path / "elsewhere/schema/schema-0").write_text("precious")
+        return next((tmp_path / "wh/.paimon-cli/trash").iterdir())
+
+    @pytest.mark.parametrize(
+        "lie",
+        [
+            {"url": "ELSEWHERE", "is_moved": False},
+            {"url": "WAREHOUSE/../elsewhere", "is_moved": False},
+            {"id": "../../../elsewhere"},
+            {"id": "another"},
+            {"version": 2},
+            {"dropped": -1},
+            {"until": "tomorrow"},
+            {"size": True},
+            {"table": ""},
+        ],
+    )
+    def test_an_entry_that_lies(self, tmp_path: Path, entry: Path, lie: dict[str, object]) -> None:
+        places = {"ELSEWHERE": str(tmp_path / "elsewhere"), "WAREHOUSE": str(tmp_path / "wh")}
+        told = {key: _placed(value, places) for key, value in lie.items()}
+        (entry / "entry").write_text(json.dumps(json.loads((entry / "entry").read_text()) | told))
+        for work in (lambda: catalog(tmp_path).trash.empty(), lambda: catalog(tmp_path).undrop("shop.t")):
+            with pytest.raises(DamagedFile):
+                work()
+        assert (tmp_path / "elsewhere/schema/schema-0").read_text() == "precious"
+
+    def test_a_link_in_the_place_of_a_table(self, tmp_path: Path, entry: Path) -> None:
+        shutil.rmtree(entry / "table")
+        (entry / "table").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(DamagedFile, match="link"):
+            catalog(tmp_path).trash.empty()
+        assert (tmp_path / "elsewhere/schema/schema-0").read_text() == "precious"
+
+    def test_a_link_in_a_table(self, tmp_path: Path, entry: Path) -> None:
+        bucket = next((entry / "table").glob("bucket-*"))
+        shutil.rmtree(bucket)
+        bucket.symlink_to(tmp_path / "elsewhere")
+        catalog(tmp_path).trash.empty()
+        assert (tmp_path / "elsewhere/schema/schema-0").read_text() == "precious"
+
+
+def _placed(value: object, places: dict[str, str]) -> object:
+    if not isinstance(value, str):
+        return value
+    for name, place in places.items():
+        value = value.replace(name, place)
+    return value
+
+
+class Interposed(LocalStorage):
+    """Lets others work before, or after, the put of a snapshot."""
+
+    def __init__(self, before: Callable[[], None], after: Callable[[], None]) -> None:
+        super().__init__()
+        self.before, self.after = before, after
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        before, self.before = self.before, lambda: None
+        before()
+        outcome = super().put_if_absent(path, data)
+        after, self.after = self.after, lambda: None
+        after()
+        return outcome
+
+
+def commit(table: TableContext, storage: LocalStorage) -> None:
+    context = TableContext.open(table.url, storage=storage)
+    context.snapshots.latest()
+    message = CommitMessage(EMPTY_ROW, 0, 1, append=FileChanges(added=(data_file("late"),)))
+    Committer(context).commit([message], CommitIdentity("late"))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("then", ["nothing", "undrop", "create"])
+@pytest.mark.parametrize("commits", [0, 2])
+def test_a_commit_beside_a_drop(tmp_path: Path, when: str, then: str, commits: int) -> None:
+    """It is part of the table that comes back, or it is not acknowledged; it never gets into another table."""
+    table = new_table(tmp_path, commits=commits)
+    made: list[TableContext] = []
+
+    def drop() -> None:
+        catalog(tmp_path).drop_table("shop.t")
+        if then == "undrop":
+            catalog(tmp_path).undrop("shop.t")
+        elif then == "create":
+            columns = ["k INT NOT NULL", "v STRING"]
+            made.append(Table.create(table.url, columns=columns, primary_key="k", bucket=1, runtime=LOCAL).context)
+            write(made[0], [{"k": 0, "v": "new"}])
+
+    storage = Interposed(drop if when == "before" else lambda: None, drop if when == "after" else lambda: None)
+    outcome: PaimonError | None = None
+    try:
+        commit(table, storage)
+    except (BeingDropped, CommitUnknown) as error:
+        outcome = error
+    if then == "create":
+        assert made[0].snapshots.ids() == [1] and rows(made[0]) == [{"k": 0, "v": "new"}]
+    shutil.rmtree(table.url, ignore_errors=True) if then != "undrop" else None
+    if then != "undrop":
+        catalog(tmp_path).undrop("shop.t")
+    users = [snapshot.commit_user for snapshot in TableContext.open(table.url).snapshots.newest_first()]
+    if outcome is None:
+        assert "late" in users
+    elif isinstance(outcome, BeingDropped):
+        assert "late" not in users
+
+
+def test_a_reader_never_sees_half_a_table(tmp_path: Path) -> None:
+    """A rename: before it all is there, after it nothing."""
+    table = new_table(tmp_path)
+    expected = rows(table)
+    for _ in range(3):
+        catalog(tmp_path).drop_table("shop.t")
+        assert not os.path.exists(table.url)
+        catalog(tmp_path).undrop("shop.t")
+        assert rows(TableContext.open(table.url)) == expected
+
+
+def test_undrop_outside_of_the_warehouse(tmp_path: Path) -> None:
+    new_table(tmp_path)
+    catalog(tmp_path).drop_table("shop.t")
+    with pytest.raises((Refused, NotSupported, UsageError)):
+        catalog(tmp_path).undrop("shop.t", new_name=str(tmp_path / "elsewhere"))
+    with pytest.raises(Refused):
+        catalog(tmp_path).undrop("shop.t", new_name=str(tmp_path / "other/shop.db/t"))
