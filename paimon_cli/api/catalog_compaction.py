@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from paimon_cli.api.maintenance_runs import COMPACTION
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.api.table import Table
 from paimon_cli.api.table_choice import ChosenTable, chosen_tables
+from paimon_cli.api.trash import empty_expired
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTables, ServiceOptions, Strategy, TableChoice, Upkeep
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher, TableRound
+    from paimon_cli.storage.injected import Clock
+
+_TRASH_EVERY_MILLIS = 3_600_000
 
 
 class CompactingTables(CompactTables):
@@ -161,6 +165,8 @@ class Compaction(OpenedCatalog):
         seconds = metastore.table_seconds
         leases = Leases(COMPACTION, SystemRandom().uuid(), chosen.lease, clock, seconds) if chosen.lease else None
         served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, has_leases=leases is not None)
+        if chosen.whole and chosen.is_listed:
+            served = _after(EmptiesTrash(metastore, clock, self.runtime.warn), served)
         with self.runtime.engine_running(chosen.parallelism) as engine:
             service = CompactionService(
                 served,
@@ -223,6 +229,30 @@ class Compaction(OpenedCatalog):
 
     def _to_commit(self, location: TableLocation) -> TableLocation:
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+
+
+@dataclass
+class EmptiesTrash:
+    """Deletes dropped tables whose time is over, when it is called, but at most once an hour."""
+
+    metastore: Metastore
+    clock: Clock
+    warn: Callable[[str], None]
+    next_millis: int = 0
+
+    def __call__(self) -> None:
+        now = self.clock.now_millis()
+        if now >= self.next_millis:
+            self.next_millis = now + _TRASH_EVERY_MILLIS
+            empty_expired(self.metastore, self.warn)
+
+
+def _after(first: Callable[[], None], listed: Callable[[], list[ServedTable]]) -> Callable[[], list[ServedTable]]:
+    def both() -> list[ServedTable]:
+        first()
+        return listed()
+
+    return both
 
 
 class _TableLists:

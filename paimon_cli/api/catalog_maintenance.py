@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import KW_ONLY
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.catalog_compaction import Compaction, look_seconds
 from paimon_cli.api.maintenance_runs import MaintainingTables, planned_maintenance, run_maintenance
 from paimon_cli.api.table_choice import ChosenTable, chosen_tables
+from paimon_cli.api.trash import EmptiedTrash, empty_expired
 from paimon_cli.errors import PaimonError
 from paimon_cli.requests.upkeep import MaintainTables
 
@@ -18,19 +21,33 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.maintenance import MaintainedTable
 
 
+class MaintainingCatalog(MaintainingTables):
+    """`on_emptied`: called with what was deleted from the trash."""
+
+    _: KW_ONLY
+    on_emptied: Callable[[EmptiedTrash], None] | None = None
+
+
 @checks_arguments
 class Maintaining(Compaction):
     """The methods of `Catalog` for maintenance."""
 
-    @takes(MaintainingTables)
-    def maintain(self, chosen: MaintainingTables) -> list[MaintainedTable]:
+    @takes(MaintainingCatalog)
+    def maintain(self, chosen: MaintainingCatalog) -> list[MaintainedTable]:
         """Compact what is due, expire by the options of each table, delete orphans older than a day, and examine what is left.
 
         The failure of a table does not stop the others: at the end the error of a single table, or one error for all that
         failed, is raised. `on_maintained` is called with each result, also of a failed table. `shield`: holds signals back
         during a commit. `watcher`: receives one event for each table and one for the run. A table that another service holds
         is waited for as long as a lease lives without renewal; then its error is `Conflict`.
+
+        With the tables of a database, or all of them, dropped tables are deleted from the trash of the warehouse when their time
+        is over; `on_emptied` is called with the figures of these.
         """
+        if chosen.is_listed:
+            emptied = empty_expired(self._metastore, self.runtime.warn)
+            if emptied.tables and chosen.on_emptied is not None:
+                chosen.on_emptied(emptied)
         tables, damaged = self._to_maintain(chosen, commits=True)
         return run_maintenance(self.runtime, tables, chosen, look_seconds(chosen, self._metastore), damaged, chosen)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import PartialSuccess, Refused
+from paimon_cli.errors import NotSupported, PaimonError, PartialSuccess, Refused
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.dropping import EmptyOptions, UndropOptions
 
@@ -54,6 +54,9 @@ class EmptiedTrash:
     tables: int
     files: int
     size: int
+
+
+NOTHING_EMPTIED = EmptiedTrash((), 0, 0, 0)
 
 
 @checks_arguments
@@ -115,6 +118,17 @@ class TrashCan:
     def empty(self, options: EmptyOptions) -> EmptiedTrash:
         """Delete all dropped tables for good, or with `expired` some of them."""
         return self.plan_empty(expired=options.expired).run()
+
+
+def empty_expired(metastore: Metastore, warn: Callable[[str], None]) -> EmptiedTrash:
+    """Delete dropped tables whose time is over, where a catalog has a trash. What cannot be deleted stays, with a warning."""
+    try:
+        return TrashCan(metastore).empty(expired=True)
+    except NotSupported:
+        return NOTHING_EMPTIED
+    except PaimonError as error:
+        warn(f"the trash was not emptied: {error.message}")
+        return NOTHING_EMPTIED
 
 
 def _row(entry: TrashEntry) -> TrashRow:

@@ -14,12 +14,13 @@ from paimon_cli.cli.compact_command import Monitoring
 from paimon_cli.cli.output import Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, say
-from paimon_cli.errors import FINDINGS_EXIT_CODE, PaimonError, UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, NotSupported, PaimonError, UsageError
 from paimon_cli.requests.compaction import SERVICE
 from paimon_cli.requests.upkeep import MaintainRounds, MaintainTables
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
+    from paimon_cli.api.trash import EmptiedTrash, TrashRow
     from paimon_cli.jobs.service.maintenance import MaintainedTable
 
 commands = top_level()
@@ -48,8 +49,9 @@ def maintain(
 
     Limits are the tables' own options: the triggers of compaction, as with `compact --strategy minor`, and the retention of
     snapshots, changelogs, tags, partitions and consumers. Orphans are deleted from an age of one day on. A table that another
-    service is compacting is waited for as long as its lease lives. Exits with 0 if all is well, with 4 if findings are left,
-    otherwise with the code of what failed; the other tables are maintained all the same.
+    service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is over are deleted
+    from the trash. Exits with 0 if all is well, with 4 if findings are left, otherwise with the code of what failed; the other
+    tables are maintained all the same.
 
     paimon-cli maintain ./wh/shop.db/orders --yes
 
@@ -67,8 +69,10 @@ def maintain(
             partial(catalog.plan_maintenance, **options), lambda rows: _show(call, rows, is_plan=True) if dry_run else None
         )
         if dry_run:
-            return any(row.has_work for row in planned)
-        confirm(f"{_consequence(planned)} will be deleted", yes)
+            if overdue := _overdue(catalog, options):
+                say(f"{_overdue_text(overdue)} to delete from the trash")
+            return bool(overdue) or any(row.has_work for row in planned)
+        confirm(f"{_consequence(planned, _overdue(catalog, options))} will be deleted", yes)
     _run(call, catalog, options, monitoring)
     return None
 
@@ -99,10 +103,24 @@ def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -
 
     outlook = Outlook(monitoring.log_format, None, monitoring.metrics_file)
     with single_run(outlook, catalog) as (shield, watcher):
-        given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None}
+        given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": _say_emptied}
         rows = _collected(partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False))
     if any(row.findings for row in rows):
         raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _overdue(catalog: Catalog, options: Given) -> Sequence[TrashRow]:
+    """The dropped tables whose time is over, which a run over a database or a whole catalog deletes from the trash."""
+    if options.get("tables"):
+        return ()
+    try:
+        return catalog.trash.plan_empty(expired=True).plan
+    except NotSupported:  # a catalog without a trash
+        return ()
+
+
+def _say_emptied(emptied: EmptiedTrash) -> None:
+    say(f"{counted(emptied.tables, 'dropped table')} of {human_size(emptied.size)} deleted from the trash")
 
 
 def _collected(
@@ -171,11 +189,16 @@ def _total(rows: Sequence[MaintainedTable], is_plan: bool) -> str:
     return f"{counted(len(rows), 'table')}: {', '.join(parts)}{'; nothing was changed (dry run)' if is_plan else ''}"
 
 
-def _consequence(rows: Sequence[MaintainedTable]) -> str:
-    """What the run would delete in all tables, as far as it is known before."""
+def _overdue_text(overdue: Sequence[TrashRow]) -> str:
+    return f"{counted(len(overdue), 'dropped table')} of {human_size(sum(row.size for row in overdue))}"
+
+
+def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -> str:
+    """What the run would delete in all tables and in the trash, as far as it is known before."""
     from paimon_cli.cli.compact_watch import upkeep_texts
     from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)
-    known = " and ".join(upkeep_texts(total, "past their retention", "older than a day"))
+    texts = [*upkeep_texts(total, "past their retention", "older than a day"), *([_overdue_text(overdue)] if overdue else [])]
+    known = " and ".join(texts)
     return f"{known}, and what becomes due meanwhile," if known else "what becomes due meanwhile"
