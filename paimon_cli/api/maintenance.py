@@ -14,7 +14,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.requests.compaction import CompactCall, CompactOptions
-from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.fields import Point, check_choice, point_text
 from paimon_cli.requests.maintenance import ExpireOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.selections import Partitions, partition_list
 
@@ -158,13 +158,12 @@ class Maintenance(OpenedTable):
         is False. `run` checks each file again, copies it to the directory `quarantine` if one is given, deletes it, and
         returns the number of files and their bytes.
         """
+        from paimon_cli.history.points_in_time import past_millis
         from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans
-        from paimon_cli.read.time_travel import moment_of
 
         context = self._with_storage_clock(is_required=options.deletes)
         progress = self.runtime.new_progress()
-        before = moment_of(options.older_than, context.clock.now_millis())
-        found = search_orphans(context, before, options.force, progress)
+        found = search_orphans(context, past_millis(context, str(options.older_than)), options.force, progress)
 
         def run() -> tuple[int, int]:
             with self.runtime.engine_running() as engine:
@@ -215,14 +214,14 @@ class Maintenance(OpenedTable):
                 f"by the clock, the newest snapshot is {days} old; if that is wrong, the clock is ahead, and younger items expire"
             )
 
-    def plan_rollback(self, to: int | str) -> Planned[RollbackPlan, RolledBack]:
+    def plan_rollback(self, to: Point) -> Planned[RollbackPlan, RolledBack]:
         """Plan a rollback to a snapshot id, a tag, or a time. Raises `NotFound` if there is no such snapshot."""
         from paimon_cli.jobs.metadata_jobs import find_target, run_rollback
         from paimon_cli.maintain.needed_files import measured
         from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 
         context = self.supported
-        plan = plan_rollback(context, find_target(context, str(to)))
+        plan = plan_rollback(context, find_target(context, str(point_text(to))))
 
         def files() -> list[FileToDelete]:
             return measured(context, files_removed_by_rollback(context, plan))
@@ -233,7 +232,7 @@ class Maintenance(OpenedTable):
 
         return Planned(plan, run, files)
 
-    def rollback(self, to: int | str, *, as_new: bool = False, compact: str | None = None) -> RolledBack:
+    def rollback(self, to: Point, *, as_new: bool = False, compact: str | None = None) -> RolledBack:
         """Go back to an older snapshot, deleting later snapshots and tags with the files that only they need.
 
         Stop the writers first: raises `Conflict` if another job commits in the meantime. With `as_new` the history is
@@ -249,15 +248,15 @@ class Maintenance(OpenedTable):
             return self.plan_rollback(to).run()
         from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 
-        target = find_target(self.context, str(to)).snapshot
+        target = find_target(self.context, str(point_text(to))).snapshot
         with self.runtime.engine_running() as engine:
             return run_restore(self.context, target, engine, self.runtime.new_progress(), compact)
 
-    def plan_restore(self, to: int | str) -> Restoration:
+    def plan_restore(self, to: Point) -> Restoration:
         """What `rollback(to, as_new=True)` would copy; changes nothing."""
         from paimon_cli.jobs.metadata_jobs import find_target, plan_restore
 
-        target = find_target(self.context, str(to)).snapshot
+        target = find_target(self.context, str(point_text(to))).snapshot
         return Restoration(target, *plan_restore(self.context, target))
 
     @takes(RescaleOptions)

@@ -106,7 +106,7 @@ class NamedTable:
             return {}
         if self.unit == "TIMESTAMP":
             return {"as_of": self.version}
-        return {"snapshot": int(self.version)} if self.version.isdecimal() else {"tag": self.version}
+        return {"snapshot": self.version}
 
 
 class SqlResult(ReadableRows):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.requests.fields import Point, point_text
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.version_report import BranchRow, TagRow
@@ -55,23 +56,25 @@ class Tags:
         return self._table.context.tags.content(name) is not None
 
     def create(
-        self, name: str, *, snapshot: int | None = None, time_retained: str | None = None, replace: bool = False
+        self, name: str, *, snapshot: Point | None = None, time_retained: str | None = None, replace: bool = False
     ) -> TagRow:
-        """Create a tag for a snapshot (an id; default: the latest). `time_retained`: such as `7d`; default the table's option.
+        """Create a tag for a snapshot (an id, a tag or a time; default: the latest).
+
+        `time_retained`: such as `7d`; default the table's option.
 
         Raises `UsageError` if the tag exists, unless `replace` is set, which moves it.
         """
         from paimon_cli.maintain.tags import create_tag, replace_tag
 
         change = replace_tag if replace and self.exists(name) else create_tag
-        change(self._table.supported, name, snapshot, _millis(time_retained))
+        change(self._table.supported, name, self._table._snapshot_id(snapshot), _millis(time_retained))
         return self.show(name)
 
-    def replace(self, name: str, *, snapshot: int | None = None, time_retained: str | None = None) -> TagRow:
+    def replace(self, name: str, *, snapshot: Point | None = None, time_retained: str | None = None) -> TagRow:
         """Point an existing tag at another snapshot."""
         from paimon_cli.maintain.tags import replace_tag
 
-        replace_tag(self._table.supported, name, snapshot, _millis(time_retained))
+        replace_tag(self._table.supported, name, self._table._snapshot_id(snapshot), _millis(time_retained))
         return self.show(name)
 
     def rename(self, name: str, new_name: str) -> TagRow:
@@ -137,7 +140,7 @@ class Branches:
 
         return branch_row(self._table.context, name)
 
-    def create(self, name: str, *, tag: str | None = None, snapshot: int | None = None) -> BranchRow:
+    def create(self, name: str, *, tag: str | None = None, snapshot: Point | None = None) -> BranchRow:
         """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
 
         As in Paimon, a branch from a tag or a snapshot has the schema of that snapshot, without later changes of columns and
@@ -145,7 +148,7 @@ class Branches:
         """
         from paimon_cli.maintain.branches import create_branch
 
-        create_branch(self._table.supported, name, tag, snapshot)
+        create_branch(self._table.supported, name, tag, self._table._snapshot_id(snapshot))
         return self.show(name)
 
     def rename(self, name: str, new_name: str) -> BranchRow:
@@ -231,12 +234,18 @@ class Consumers:
         latest = self._latest_id()
         return [_row(consumer, latest) for consumer in consumers(self._table.supported)]
 
-    def reset(self, name: str, *, next_snapshot: int | None = None) -> ConsumerRow:
-        """Set the next snapshot of a consumer (default: the one after the latest), creating the consumer if needed."""
+    def reset(self, name: str, *, next_snapshot: Point | None = None) -> ConsumerRow:
+        """Set the next snapshot of a consumer (default: the one after the latest), creating the consumer if needed.
+
+        `next_snapshot`: an id, that of a tag, or the first one made after a time.
+        """
+        from paimon_cli.history.points_in_time import first_after
         from paimon_cli.maintain.retention import reset_consumer
 
-        latest = self._latest_id()
-        return _row(reset_consumer(self._table.supported, name, latest + 1 if next_snapshot is None else next_snapshot), latest)
+        context, latest = self._table.supported, self._latest_id()
+        begin = latest + 1 if next_snapshot is None else next_snapshot
+        number = first_after(context, str(point_text(begin)))
+        return _row(reset_consumer(context, name, number), latest)
 
     def plan_rm(self, name: str) -> Planned[str, None]:
         """Plan to delete a consumer. Raises `NotFound` if it does not exist."""

@@ -10,7 +10,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import Given, TableName
+from paimon_cli.cli.parameters import Given, TableName, version_option
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
 from paimon_cli.errors import FINDINGS_EXIT_CODE
 from paimon_cli.requests.comparison import CompareOptions
@@ -87,8 +87,8 @@ def bisect(
     expect: Annotated[
         Literal["some", "none"], typer.Option("--expect", help="Find the first snapshot in which some row matches, or none.")
     ] = "some",
-    begin: Annotated[int | None, typer.Option("--from", metavar="ID", min=1, help="The first snapshot to search.")] = None,
-    end: Annotated[int | None, typer.Option("--to", metavar="ID", min=1, help="The last one, in which it must hold.")] = None,
+    begin: Annotated[str | None, version_option("--from", help="The first snapshot to search.")] = None,
+    end: Annotated[str | None, version_option("--to", help="The last one, in which it must hold.")] = None,
 ) -> None:
     """Find the first snapshot in which some row matches a condition, by binary search. Exits with 3 if none does in the last one.
 

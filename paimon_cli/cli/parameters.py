@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from paimon_cli.cli.output import OutputFormat
-from paimon_cli.requests.fields import Declared, Option, Request, declared, flag
+from paimon_cli.options.option_text import plain_number
+from paimon_cli.requests.fields import Declared, Option, Request, VersionName, declared, flag
 
 COMMON_PANEL, COMMIT_PANEL = "Common", "Commit"
 _common = partial(typer.Option, rich_help_panel=COMMON_PANEL)
@@ -45,7 +46,18 @@ AllowUnsafeCommit = Annotated[
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be done.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation; required without a terminal.")]
 
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Snapshot to use; default the latest.")]
+
+def _at_least_1(text: str | None) -> str | None:
+    """Refuse numbers that are no ids of snapshots; other texts name tags or times."""
+    number = None if text is None else plain_number(text)
+    if number is not None and number < 1:
+        raise typer.BadParameter(f"{number} is not in the range x>=1.")
+    return text
+
+
+version_option = partial(typer.Option, metavar=VersionName.metavar, callback=_at_least_1)
+"""An option that names a snapshot by its id, by a tag or by a time (`history/points_in_time`)."""
+SnapshotId = Annotated[str | None, version_option("--snapshot", help="Snapshot to use; default the latest.")]
 Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="KEY=VALUE[,...]", help="Only this partition; repeatable for several."),

@@ -11,7 +11,7 @@ from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes, version_option
 from paimon_cli.cli.results import COUNT, confirm, counted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 tags = group("Named snapshots.")
 
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.", show_default=False)]
-TaggedSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="The snapshot; default the latest.")]
+TaggedSnapshot = Annotated[str | None, version_option("--snapshot", help="The snapshot; default the latest.")]
 TimeRetained = Annotated[
     str | None,
     typer.Option("--time-retained", metavar="AGE", help="How long to keep the tag, such as 7d; default the table's option."),
@@ -162,7 +162,7 @@ def create_branch(
     table: TableName,
     name: Branch,
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Start from this tag.")] = None,
-    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Start from this snapshot.")] = None,
+    snapshot: Annotated[str | None, version_option("--snapshot", help="Start from this snapshot.")] = None,
 ) -> None:
     """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
 
@@ -274,8 +274,10 @@ def reset_consumer(
     table: TableName,
     consumer: Consumer,
     next_snapshot: Annotated[
-        int | None,
-        typer.Option("--next", metavar="ID", min=1, help="The next snapshot to read; default the one after the latest."),
+        str | None,
+        version_option(
+            "--next", help="The next snapshot to read, or the first one made after a time; default the one after the latest."
+        ),
     ] = None,
 ) -> None:
     """Set the next snapshot of a consumer, creating the consumer if it does not exist.

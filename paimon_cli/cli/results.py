@@ -92,6 +92,11 @@ def rfc3339(millis: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
+def to_second(millis: int) -> str:
+    """Epoch millis as `2026-11-21T00:20:11Z`, in sentences for people."""
+    return re.sub(r"\.\d{3}Z$", "Z", rfc3339(millis))
+
+
 def _from_wall_clock(millis: int) -> int:
     """Convert local wall-clock millis, in the time zone of this machine, to epoch millis."""
     try:

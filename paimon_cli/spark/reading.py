@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -40,6 +39,7 @@ from paimon_cli.jobs.spark.submit import check_running, classic_context, send_pa
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.read.scan_plan import Split
+from paimon_cli.requests.fields import Point
 from paimon_cli.requests.reading import IncrementMode
 from paimon_cli.spark.native_files import NativeFile, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
@@ -80,9 +80,9 @@ def read(
     columns: str | Sequence[str] | None = None,
     where: str | None = None,
     *,
-    snapshot: int | None = None,
+    snapshot: Point | None = None,
     tag: str | None = None,
-    as_of: str | int | datetime | None = None,
+    as_of: Point | None = None,
     incremental: str | None = None,
     incremental_mode: IncrementMode = "auto",
     limit: int | None = None,

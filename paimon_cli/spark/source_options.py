@@ -53,7 +53,7 @@ OF_OTHER_FORMATS = {
 _KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS}
 _SHOWN = {"maxrowspertrigger": "maxRowsPerTrigger"}
 """Spelling of the options that are not in snake case."""
-_WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
+_WHOLE_NUMBERS = {"commit_id", "maxrowspertrigger"}
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,6 @@ def test_what_is_given_is_parsed_once() -> None:
         (VerifyOptions, {"level": "deep"}, "--level deep: choose one of meta, files, full"),
         (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
         (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
-        (RepairOptions, {"older_than": "soon"}, "cannot parse the duration 'soon'"),
     ],
 )
 def test_other_requests_that_cannot_be_are_refused(call: Any, given: dict[str, Any], message: str) -> None:
