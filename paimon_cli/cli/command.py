@@ -32,7 +32,8 @@ from paimon_cli.cli.results import NAMES, View, carried_out, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
-from paimon_cli.metastore.settings import PROFILE
+from paimon_cli.metastore.configuration_files import PROFILE
+from paimon_cli.metastore.settings import split_profile
 from paimon_cli.options.option_text import names
 from paimon_cli.requests.selections import split_pairs
 from paimon_cli.storage.catalog_options import split_options
@@ -99,12 +100,13 @@ class Call:
 
     def open(self, table: str, allow_unsafe_commit: bool = False) -> Table:
         """Open the table that the user named, with `--option` overriding its own options."""
-        return self.open_at(self.locate(table, allow_unsafe_commit))
+        return self.open_at(self.locate(table, allow_unsafe_commit), split_profile(table)[0])
 
-    def open_at(self, location: TableLocation) -> Table:
+    def open_at(self, location: TableLocation, profile: str | None = None) -> Table:
+        """Open a table at its location. `profile`: the one in its name, whose settings of the engine count."""
         from paimon_cli.api.table import Table
 
-        return Table.at(location, self.options, self.runtime)
+        return Table.at(location, self.options, self.runtime if profile is None else replace(self.runtime, profile=profile))
 
     def catalog(self, allow_unsafe_commit: bool = False) -> Catalog:
         """The catalog of this call."""

@@ -18,7 +18,8 @@ from paimon_cli.errors import (
     UsageError,
     if_damaged,
 )
-from paimon_cli.metastore.settings import PROFILE, flags_of
+from paimon_cli.metastore.configuration_files import PROFILE
+from paimon_cli.metastore.settings import flags_of
 from paimon_cli.requests.selections import split_pairs
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.redaction import without_login

@@ -28,7 +28,8 @@ WITHOUT_FILES = Literal["off", "partition", "bucket", "range"]
 """The granularities that read no data files."""
 
 TableName = Annotated[
-    str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)
+    str,
+    typer.Argument(metavar="TABLE", help="A path or URL, db.table of a warehouse, or @PROFILE/db.table.", show_default=False),
 ]
 
 Output = Annotated[OutputFormat, _common("-o", "--output", metavar="FORMAT", help="table, json, ndjson or csv.")]
@@ -78,11 +79,11 @@ class CommonOptions:
     vertical: Annotated[bool, _common("--vertical", help="Print one line per value instead of one per row.")] = False
     warehouse: Annotated[
         str | None,
-        _common("--warehouse", metavar="URI", help="Warehouse of db.table names; default $PAIMON_WAREHOUSE or ./paimon.yaml."),
+        _common("--warehouse", metavar="URI", help="Warehouse of db.table names; default $PAIMON_WAREHOUSE, or as configured."),
     ] = None
     profile: Annotated[
         str | None,
-        _common("--profile", metavar="NAME", help="Profile of ./paimon.yaml to use; default $PAIMON_PROFILE."),
+        _common("--profile", metavar="NAME", help="Profile of the configuration to use; default $PAIMON_PROFILE."),
     ] = None
     option: Annotated[
         list[str] | None,

@@ -84,8 +84,8 @@ def travel(
 ) -> tuple[TableContext, Snapshot | None]:
     """The snapshot to read, and the context to read it with: the newest schema for a plain read, otherwise the snapshot's schema.
 
-    `snapshot_id`, `as_of`: points in time (`history/points_in_time`); a text of the first names a version. Without arguments the table's
-    `scan.*` options decide. Raises `NotFound` for a snapshot that does not exist, `UsageError` for more than one argument.
+    `snapshot_id`, `as_of`: points in time (`history/points_in_time`); a text of the first names a version. Without arguments the
+    table's `scan.*` options decide. Raises `NotFound` for a missing snapshot, `UsageError` for more than one argument.
     """
     if sum(choice is not None for choice in (snapshot_id, tag, as_of)) > 1:
         raise UsageError("choose one of --snapshot, --tag and --as-of")

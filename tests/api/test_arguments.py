@@ -37,7 +37,11 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("scan", lambda t: t.scan(limit="x"), "limit 'x': it must be a whole number or None"),
     ("scan", lambda t: t.scan(limit=2.5), "limit 2.5: it must be a whole number or None"),
     ("scan", lambda t: t.scan(limit=True), "limit True: it must be a whole number or None"),
-    ("scan", lambda t: t.scan(snapshot=1.5), "snapshot 1.5: it must be a whole number or a string or a date or a timedelta or None"),
+    (
+        "scan",
+        lambda t: t.scan(snapshot=1.5),
+        "snapshot 1.5: it must be a whole number or a string or a date or a timedelta or None",
+    ),
     ("scan", lambda t: t.scan(tag=5), "tag 5: it must be a string or None"),
     ("scan", lambda t: t.scan(as_of=dt.time(1)), "it must be a whole number or a string or a date or a timedelta or None"),
     ("scan", lambda t: t.scan(columns=["id", 1]), "it must be a string or a list or None"),
