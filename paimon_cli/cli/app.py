@@ -16,7 +16,7 @@ import typer
 from paimon_cli import __version__
 from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.next_step import command_path
-from paimon_cli.cli.results import ARGUMENTS, printable
+from paimon_cli.cli.results import ARGUMENTS, coloured, printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, UsageError, of_system
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
@@ -54,7 +54,8 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
         # Values and file names of a table must not control the terminal.
-        _print("\n".join(printable(part) for line in lines if line for part in redact(line).split("\n")))
+        safe = ("\n".join(map(printable, redact(line).split("\n"))) for line in lines if line)
+        _print("\n".join(coloured(line, line.partition(":")[0], sys.stderr) for line in safe))
     return shown.exit_code
 
 
@@ -182,8 +183,14 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("-v", "--verbose", help="Also say which engine ran, what was asked of the storage, and how long."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only results and errors.")] = False,
+    no_pager: Annotated[bool, typer.Option("--no-pager", help="Show long lists without a pager.")] = False,
 ) -> None:
-    """Options that precede the command."""
+    """Options that precede the command; `-v` and `-q` also follow it. `HelpfulGroup` reads these where they precede it."""
 
 
 def main() -> None:

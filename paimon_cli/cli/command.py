@@ -6,6 +6,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -28,8 +29,8 @@ from paimon_cli.cli.parameters import (
     option,
     options_of,
 )
-from paimon_cli.cli.results import NAMES, View, carried_out, say, warn
-from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
+from paimon_cli.cli.results import NAMES, Verbosity, View, carried_out, say, speaking, warn
+from paimon_cli.cli.terminal import cost_on_stderr, is_traced, paging, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.metastore.configuration_files import PROFILE
@@ -228,7 +229,11 @@ def _with_shared_options(
             values[name] = given_of(request, values)
         for name, bundle in bundles.items():
             values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
-        with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
+        said = Verbosity.of(given.pop("verbose"), given.pop("quiet"))
+        with ExitStack() as around:
+            for context_of_call in (speaking(said), paging(not given.pop("no_pager")), cost_on_stderr(said)):
+                around.enter_context(context_of_call)
+            trace = around.enter_context(trace_on_stderr(given["trace"] or is_traced(), given["output"]))
             prints_only = given.pop("print_spark_submit", False)
             call = _call({**given, "trace": trace, "changes_tables": changes_tables, "keeps_options": keeps_options})
             if call.options and not keeps_options:
@@ -240,7 +245,7 @@ def _with_shared_options(
             else:
                 has_work = function(call, **values)
                 is_dry_run = values.get("dry_run") or not values.get("apply", True)
-                if call.is_for_people and is_dry_run and has_work is not False:
+                if call.is_for_people and is_dry_run and has_work is not False and said is not Verbosity.QUIET:
                     applied = ["--apply"] if values.get("apply") is False else []
                     say(f"run: {carried_out(*applied, *(['--yes'] if 'yes' in values else []))}")
 

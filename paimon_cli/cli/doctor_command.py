@@ -57,7 +57,7 @@ def doctor(
         call.show(Listing("DiagnosisList", table, Finding, findings, summary={"passed": [vars(fact) for fact in passed]}))
     else:
         for fact in passed:
-            say(wrapped(f"ok       {fact.subject}: {fact.message}", indent=9))
+            say(wrapped(f"ok       {fact.subject}: {fact.message}", indent=9), "ok")
         say_findings(findings)
         say(counted(len(findings), "finding"))
     if findings:
@@ -200,7 +200,7 @@ def _say_advice(found: Sequence[Any]) -> None:
         if advice.topic != topic:
             topic = advice.topic
             say(topic)
-        say(wrapped(f"  {advice.severity:<7}  {advice.subject}: {advice.message}", indent=11))
+        say(wrapped(f"  {advice.severity:<7}  {advice.subject}: {advice.message}", indent=11), advice.severity)
         if advice.command:
             say(f"           run: {advice.command}")
     todo = sum(bool(advice.command) for advice in found)

@@ -90,6 +90,11 @@ class CommonOptions:
         _common("--option", metavar="KEY=VALUE", help="Option of the table or catalog for this call; repeatable."),
     ] = None
     strict_options: Annotated[bool, _common("--strict-options", help="Reject options unknown to Paimon.")] = False
+    verbose: Annotated[
+        bool, _common("-v", "--verbose", help="Also say which engine ran, what was asked of the storage, and how long.")
+    ] = False
+    quiet: Annotated[bool, _common("-q", "--quiet", help="Print only results and errors, no notes or progress.")] = False
+    no_pager: Annotated[bool, _common("--no-pager", help="Show long lists without a pager; the same as NO_PAGER=1.")] = False
     trace: Annotated[
         bool, _common("--trace", help="Print the steps of writes, compactions and commits, and tracebacks, on stderr.")
     ] = False
