@@ -208,7 +208,7 @@ _ONLY_PLANNED = re.compile("-[ny]+")
 
 
 _BOLD, _RED, _YELLOW, _GREEN, _CYAN = "1", "1;31", "1;33", "32", "36"
-COLOURS = {"error": _RED, "warning": _YELLOW, "note": _CYAN, "advice": _CYAN, "info": _CYAN, "ok": _GREEN, "hint": _BOLD}
+COLOUR_OF_LABEL = {"error": _RED, "warning": _YELLOW, "note": _CYAN, "advice": _CYAN, "info": _CYAN, "ok": _GREEN, "hint": _BOLD}
 """The colours of severities and labels; the words stay, so that nothing depends on the colours."""
 
 
@@ -228,7 +228,7 @@ def bold(text: str) -> str:
 
 def coloured(text: str, label: str, stream: Any) -> str:
     """Safe text, in which the label that it begins with has the colour of its severity, if the stream shows colours."""
-    colour = COLOURS.get(label.strip().lower())
+    colour = COLOUR_OF_LABEL.get(label.strip().lower())
     start = text.find(label)
     if colour is None or start < 0 or text[:start].strip() or not has_colours(stream):
         return text
