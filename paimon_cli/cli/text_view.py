@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from paimon_cli.cli.columns import RECORDS, TO_DO, columns_of, field_names
+from paimon_cli.cli.columns import RECORDS, TO_DO, columns_of
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.results import NO_VALUE, Verbosity, View, bold, cell_text, printable, say, verbosity
+from paimon_cli.cli.results import NO_VALUE, Verbosity, View, bold, printable, say, verbosity
 from paimon_cli.cli.terminal import paged
 
 WIDTH_SAMPLE_ROWS = 1000
@@ -93,10 +93,9 @@ def _show_item(item: Item, view: View) -> None:
 def _show_records(title: str, rows: Sequence[Any], view: View, *, is_first: bool) -> None:
     print(f"{'' if is_first else chr(10)}{title}" if rows else f"{title}: none")
     if rows:
-        names = field_names(type(rows[0]))
-        titles = {column.name: str(column.title).lower() for column in columns_of(type(rows[0])) if column.title is not None}
-        headers = [Header(titles.get(name, name)) for name in names]
-        print_table(headers, ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
+        shown = [column for column in columns_of(type(rows[0])) if column.title is not None]
+        headers = [Header(str(column.title).lower(), column.kind.right_aligned) for column in shown]
+        print_table(headers, ([column.kind.text(getattr(row, column.name)) for column in shown] for row in rows), view)
 
 
 def say_findings(findings: Iterable[Any], margin: str = "") -> None:
