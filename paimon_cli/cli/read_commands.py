@@ -92,7 +92,8 @@ def read(
     if explain:
         from paimon_cli.cli.scan_view import show_scan
 
-        show_scan(call, opened.name, scan.analyze() if analyze else scan.explain(), call.pasted(table))
+        plan, latest = scan.analyze() if analyze else scan.explain(), opened.context.snapshots.latest_id()
+        show_scan(call, opened.name, plan, call.pasted(table), latest)
     elif count:
         rows = SimpleNamespace(count=scan.count(), waiting_records=scan.waiting_records)
         columns = [Column("count", "Rows", COUNT), Column("waiting_records", "Waiting records", COUNT)]

@@ -16,15 +16,15 @@ MANY_MANIFESTS = 20
 """Manifests from which rewriting them is proposed, if planning takes most of the time."""
 
 
-def show_scan(call: Call, table: str, plan: ScanPlan, argument: str) -> None:
-    """Show a plan or an analysis. `argument`: the table as the argument of a command."""
+def show_scan(call: Call, table: str, plan: ScanPlan, argument: str, latest: int | None) -> None:
+    """Show a plan or an analysis. `argument`: the table as the argument of a command, which helps reads of `latest` only."""
     kind = "ScanAnalysis" if isinstance(plan, ScanAnalysis) else "ScanPlan"
     if not call.is_for_people:
         call.show(Item(kind, table, plan))
         return
     sentence, command = headline(plan, argument)
     say(sentence)
-    if command:
+    if command and plan.snapshot_id == latest:
         say(f"run: {command}")
     say("")
     call.show(
@@ -61,12 +61,10 @@ def _of_analysis(found: ScanAnalysis, argument: str) -> tuple[str, str]:
     if found.merge_seconds is not None and found.seconds_if_compacted is not None:
         saved = found.seconds - found.seconds_if_compacted
         if saved > LEAST_GAIN * found.seconds:
-            part = (
-                f"{saved / found.seconds:.0%} of {_seconds(found.seconds)} goes into reading and merging old versions, in up to"
-            )
-            runs = counted(found.most_runs_merged, "sorted run")
+            part = f"{saved / found.seconds:.0%} of {_seconds(found.seconds)} goes into reading and merging old versions"
+            runs = f"in up to {counted(found.most_runs_merged, 'sorted run')} per bucket"
             after = f"after a full compaction it would take about {_seconds(found.seconds_if_compacted)}"
-            return f"{part} {runs} per bucket; {after}", _compact(argument)
+            return f"{part}, {runs}; {after}", _compact(argument)
     stage = max(found.stages, key=lambda stage: stage.seconds)
     of_stage = {"plan": f"planning, with {counted(found.manifests, 'manifest')}", "fetch": f"fetching {human_size(found.bytes)}"}
     share = stage.seconds / found.seconds if found.seconds else 0.0

@@ -38,8 +38,8 @@ class ScanPlan:
     """What a scan reads and what it skips, by reason. `levels`: all, or the top level for `$ro`; `size`: bytes.
 
     Splits are raw (files are read as they are), have deletion vectors (which mark `vector_rows` rows), or are merged (files hold
-    several versions of keys; `most_runs_merged`: the sorted runs of the worst bucket). `row_groups`: those of Parquet files that a
-    condition may skip, in tables that never merge (append tables, and tables with deletion vectors); None otherwise.
+    several versions of keys; `most_runs_merged`: the sorted runs of the worst bucket). `row_groups`: those of Parquet files that
+    a condition may skip, in tables that never merge (append tables, and tables with deletion vectors); None otherwise.
     """
 
     snapshot_id: int | None

@@ -100,6 +100,7 @@ def test_explain_begins_with_what_matters(run: Run, table: Path) -> None:
     measured = run("read", table, "--analyze").out.splitlines()
     assert re.match(r"\d+% of \d+ ms goes into ", measured[0])
     assert re.search(r"fetch +[\d.]+ +- +\d+ +[\d.]+ k?B$", "\n".join(measured), re.MULTILINE), "sizes have one style"
+    assert "run:" not in run("read", table, "--explain", "--snapshot", "1").out, "a compaction does not change old snapshots"
     run(*command.removeprefix("run: paimon-cli ").split())
     assert "nothing has to be merged" in run("read", table, "--explain").out.splitlines()[0]
     assert run("read", table, "--explain", "-w", "id = 99").out.startswith("reads nothing: no file can hold a matching row\n")
