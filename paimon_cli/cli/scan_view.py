@@ -12,7 +12,7 @@ from paimon_cli.jobs.scan_analysis import ScanAnalysis, ScanPlan
 
 LEAST_GAIN = 0.1
 """The share of a read's time from which a compaction is proposed by the measured parts."""
-MANY_MANIFESTS = 20
+WORTH_REWRITING = 20
 """Manifests from which rewriting them is proposed, if planning takes most of the time."""
 
 
@@ -69,7 +69,7 @@ def _of_analysis(found: ScanAnalysis, argument: str) -> tuple[str, str]:
     of_stage = {"plan": f"planning, with {counted(found.manifests, 'manifest')}", "fetch": f"fetching {human_size(found.bytes)}"}
     share = stage.seconds / found.seconds if found.seconds else 0.0
     what = of_stage.get(stage.stage, f"the stage '{stage.stage}', of {counted(found.rows, 'stored row')}")
-    command = f"paimon-cli compact-manifests {argument}" if stage.stage == "plan" and found.manifests >= MANY_MANIFESTS else ""
+    command = f"paimon-cli compact-manifests {argument}" if stage.stage == "plan" and found.manifests >= WORTH_REWRITING else ""
     return f"{share:.0%} of {_seconds(found.seconds)} goes into {what}", command
 
 
