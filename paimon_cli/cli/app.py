@@ -17,7 +17,7 @@ from paimon_cli import __version__
 from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.next_step import command_path
 from paimon_cli.cli.results import ARGUMENTS, coloured, printable
-from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
+from paimon_cli.cli.terminal import COMPLETION_VARIABLE, discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, UsageError, of_system
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
 from paimon_cli.options.option_text import json_text
@@ -137,6 +137,10 @@ class BoundedGroup(HelpfulGroup):
             from paimon_cli.cli.completion import use_own_scripts
 
             use_own_scripts()
+        if COMPLETION_VARIABLE in os.environ:
+            from paimon_cli.cli.completion import answer_quickly
+
+            answer_quickly()
         settings["standalone_mode"] = False
         with hiding_secrets_of_command(arguments):
             sys.exit(self._exit_code(arguments, prog_name or "paimon-cli", *positional, **settings))

@@ -6,6 +6,7 @@ A completer has two seconds. Errors are never shown; they give no choices.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -387,6 +388,21 @@ end
 
 complete --command %(prog_name)s --no-files --arguments "(%(complete_func)s)"
 """
+
+
+_MARKUP = re.compile(r"(?<!\\)\[(/[a-z ]*|[a-z][a-z ]*)\]")
+
+
+def without_markup(text: str) -> str:
+    """A help text as Rich would show it, without loading Rich, which took most of the time of a Tab."""
+    return _MARKUP.sub("", text).replace("\\[", "[")
+
+
+def answer_quickly() -> None:
+    """Make Typer answer shells without Rich."""
+    from typer import _completion_classes
+
+    _completion_classes._sanitize_help_text = without_markup
 
 
 def use_own_scripts() -> None:

@@ -223,3 +223,32 @@ def test_cases_of_the_lab(complete: Complete) -> None:
 
     assert complete("paimon-cli lab run ") == [case.name for case in CASES]
     assert complete("paimon-cli lab run topology-") == ["topology-1", "topology-2"]
+
+
+ASKS_FOR_MODULES = """
+import sys
+from paimon_cli.cli.app import app
+try:
+    app()
+except SystemExit:
+    print(*(name for name in ("rich", "pyarrow", "numpy") if name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("line", ["snap", "verify --level f", f"read {ORDERS} --profile "])
+def test_a_tab_does_not_load_what_only_output_needs(folder: Path, line: str) -> None:
+    asks = {COMPLETION_VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment = os.environ | asks | {"_TYPER_COMPLETE_ARGS": f"paimon-cli {line}"}
+    done = subprocess.run([sys.executable, "-c", ASKS_FOR_MODULES], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+
+
+def test_help_in_completions_is_as_rich_would_show_it() -> None:
+    from typer.rich_utils import rich_render_text
+
+    for text in (
+        "Only the newest N; default 1000.",
+        r"Needs `pip install 'paimon-cli\[sql]'`.",
+        "[bold]x[/bold] and [dim italic]y[/]",
+    ):
+        assert completion.without_markup(text) == rich_render_text(text)
