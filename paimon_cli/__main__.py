@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from paimon_cli.processor import fast_sort
+
 INTERRUPTED, NOT_SUPPORTED = 130, 8
 
 
@@ -15,6 +17,7 @@ def main() -> None:
         print(f"error: {ON_WINDOWS}", file=sys.stderr, flush=True)
         sys.exit(NOT_SUPPORTED)
     try:
+        os.environ.update(fast_sort(os.environ))
         from paimon_cli.cli.app import main as run
 
         run()

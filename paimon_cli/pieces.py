@@ -183,6 +183,8 @@ class Pieces:
     """Data files that one task checks."""
     reclaimed_task_files: int = 5_000
     """Files that one task deletes."""
+    deleted_files: int = 1_000
+    """Files that are deleted together: what S3 takes in one request."""
     orphan_portion_files: int = 1_000
     """Orphans that are deleted and reported at a time."""
     needed_entries_kept: int = 200_000

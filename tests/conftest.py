@@ -120,13 +120,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _leave_cases_to_the_night(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `in_part(step)`, all but each `step`-th are marked `nightly`."""
+    """Of each `step` cases of a test that is marked `in_part(step)`, all but one are marked `nightly`.
+
+    The one is at another place in each turn, else it might have the same value of a parameter each time.
+    """
     turns: Counter[str] = Counter()
     for item in items:
         marker = item.get_closest_marker("in_part")
-        if marker is not None:
-            test = item.nodeid.partition("[")[0]
-            if turns[test] % marker.args[0]:
+        if marker is not None and item.get_closest_marker("nightly") is None:
+            test, step = item.nodeid.partition("[")[0], marker.args[0]
+            if (turns[test] + turns[test] // step) % step:
                 item.add_marker(pytest.mark.nightly)
             turns[test] += 1
 
@@ -144,7 +147,7 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
 
     cluster = SparkCluster(tmp_path_factory.mktemp("cluster"))
     try:
-        cluster.start(workers=2)
+        cluster.start(executors=2)
         yield cluster
     finally:
         cluster.stop()

@@ -1,6 +1,6 @@
 """What `make nightly` runs beyond a small part that runs each time.
 
-A test of many similar cases is marked `in_part(step)`: each `step`-th case runs each time, the others at night (`conftest`).
+A test of many similar cases is marked `in_part(step)`: of each `step` cases one runs each time, the others at night (`conftest`).
 """
 
 from __future__ import annotations

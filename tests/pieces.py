@@ -26,7 +26,6 @@ RUN_TWICE = frozenset(
     {
         "compact/test_continued_vectors.py",
         "compact/test_exact_runs.py",
-        "jobs/test_update_job.py",
     }
 )
 """Modules whose tests run a second time in `make test`, with small pieces."""
@@ -34,6 +33,7 @@ AT_NIGHT = RUN_TWICE | {
     "jobs/test_cross_partition.py",
     "jobs/test_dynamic_buckets.py",
     "jobs/test_rescale_job.py",
+    "jobs/test_update_job.py",
     "read/test_goldens_read.py",
 }
 """Modules that `make nightly` runs with pieces of several sizes. Tests that count pieces, or have large tables, are left out."""

@@ -21,8 +21,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
-from paimon_cli.jobs.stage_commit import StagedWrite, Together, commit_staged
-from paimon_cli.jobs.stage_job import StageFile
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, commit_staged
+from paimon_cli.jobs.staging.stage_job import StageFile
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.needed_files import changelog_entries, file_paths

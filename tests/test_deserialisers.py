@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,12 @@ UNSAFE = {
 BUILT_IN = {"eval", "exec", "compile", "__import__"}
 
 
-def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
+@functools.cache
+def calls(tree: ast.Module) -> list[tuple[str, str]]:
+    return list(_calls(tree))
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The function and the name, with the module, of every reference; also of names that are imported from a module."""
     inside = {}
     for node in ast.walk(tree):
@@ -57,10 +63,10 @@ def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield where, "allow_pickle"
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+@functools.cache
+def sources() -> list[tuple[str, ast.Module]]:
+    files = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in files]
 
 
 def unpicklings(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:

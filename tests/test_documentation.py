@@ -34,6 +34,7 @@ def test_the_commands_of_the_page_about_catalogs_work(tmp_path: Path, monkeypatc
     ], shown
 
 
+@pytest.mark.nightly
 def test_the_scripts_that_arrange_writers_work(tmp_path: Path) -> None:
     section = (ROOT / "docs/concurrency.md").read_text(encoding="utf-8").partition("## Arrange the writers yourself")[2]
     blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
@@ -115,6 +116,7 @@ def test_the_reference_has_every_command_option_and_result() -> None:
     assert "`commit_identifier`" in build_docs.json_page() and "## SnapshotRow" in build_docs.json_page()
 
 
+@pytest.mark.nightly
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)

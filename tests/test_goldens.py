@@ -14,6 +14,7 @@ def test_all_writers_are_there() -> None:
     assert counts == {"java-0.9": 58, "java-0.9-extra": 2, "java-1.4": 23, "pypaimon-2.1": 9, "rust-0.4": 8}
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("table", GOLDENS, ids=str)
 def test_a_golden_has_a_schema_a_table_and_rows(table: Golden, tmp_path: Path) -> None:
     directory = golden_table(table.writer, table.name, tmp_path)

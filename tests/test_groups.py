@@ -27,4 +27,4 @@ def test_tests_without_a_group_are_distributed_by_module(nodeid: str, unit: str)
 @pytest.mark.parametrize("number", range(5))
 def test_cases_that_are_left_to_the_night(number: int, letter: str, request: pytest.FixtureRequest) -> None:
     is_at_night = request.node.get_closest_marker("nightly") is not None
-    assert is_at_night == ((2 * number + "ab".index(letter)) % 3 > 0)
+    assert is_at_night == (f"{number}{letter}" not in ("0a", "2b", "3b", "4b"))

@@ -25,8 +25,9 @@ def places(rooms: tuple[str, ...], texts: set[str], names: set[str]) -> list[str
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).as_posix()
         if not module.startswith(rooms):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            found += [f"{module}:{line}" for line in sorted(set(_lines(tree, texts, names)))]
+            code = path.read_text(encoding="utf-8")
+            if any(word in code for word in (*texts, *names)):
+                found += [f"{module}:{line}" for line in sorted(set(_lines(ast.parse(code), texts, names)))]
     return found
 
 

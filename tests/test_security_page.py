@@ -30,10 +30,10 @@ def test_the_named_tests_exist(name: str) -> None:
 
 
 def test_the_figures_are_those_of_the_code() -> None:
+    from paimon_cli.catalog.metastore import rest_client
     from paimon_cli.datatypes import type_text
-    from paimon_cli.jobs import service_metrics
+    from paimon_cli.jobs.service import service_metrics
     from paimon_cli.metadata import table_schema
-    from paimon_cli.metastore import rest_client
     from paimon_cli.sql import expression_sql
     from paimon_cli.storage.catalog_options import TABLE_TIMEOUT, table_seconds
     from paimon_cli.storage.read_bounds import BOUNDS

@@ -24,6 +24,7 @@ def program(folder: Path, script: str) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_each_step_gives_what_it_must(tmp_path: Path) -> None:
     done = run_smoke(program(tmp_path, f'exec {sys.executable} -m paimon_cli "$@"'))
     assert done.returncode == 0, done.stderr
@@ -32,6 +33,7 @@ def test_each_step_gives_what_it_must(tmp_path: Path) -> None:
         assert f"\nok: {checked}" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("broken", "found"),
     [

@@ -10,6 +10,7 @@ the operating system becomes `StorageUnavailable`, a NUL character in a path `Us
 from __future__ import annotations
 
 import os
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from datetime import date, datetime, timedelta
 from functools import cache, wraps
 from inspect import Parameter, Signature, isfunction, signature
 from numbers import Integral, Number, Real
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from paimon_cli.errors import UsageError, in_python, of_system
 from paimon_cli.requests.fields import declared
@@ -45,8 +46,18 @@ Class = TypeVar("Class", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
 Fields = ParamSpec("Fields")
 Self = TypeVar("Self")
-Asked = TypeVar("Asked")
+Second = TypeVar("Second")
+Asked = TypeVar("Asked", covariant=True)
 Done = TypeVar("Done")
+
+
+class Takes(Protocol[Fields, Asked]):
+    """A decorator for a method, or a function with two parameters, before the request."""
+
+    @overload
+    def __call__(self, method: Callable[[Self, Asked], Done]) -> Callable[Concatenate[Self, Fields], Done]: ...
+    @overload
+    def __call__(self, method: Callable[[Self, Second, Asked], Done]) -> Callable[Concatenate[Self, Second, Fields], Done]: ...
 
 
 def checks_arguments(described: Class) -> Class:
@@ -122,20 +133,24 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]
     parameters = signature(function).parameters.values()
     positional = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
     if (request := getattr(function, "takes", None)) is not None:
-        return positional, {"self": Any, **{field.name: field.type for field in declared(request)}}, True
+        return positional, {"self": Any, **hints_of(function), **{field.name: field.type for field in declared(request)}}, True
     return positional, {"self": Any, "cls": Any, **hints_of(function)}, False
 
 
-def takes(
-    request: Callable[Fields, Asked],
-) -> Callable[[Callable[[Self, Asked], Done]], Callable[Concatenate[Self, Fields], Done]]:
-    """Decorator of a method that takes a request: callers give its fields as arguments, which type checkers and `help` know."""
+def takes(request: Callable[Fields, Asked]) -> Takes[Fields, Asked]:
+    """Decorator of a function whose last parameter is a request.
+
+    Callers give the fields of the request as arguments, which type checkers and `help` know.
+    """
     asked: Any = request
 
-    def decorate(method: Callable[[Self, Asked], Done]) -> Callable[Concatenate[Self, Fields], Done]:
+    def decorate(method: Callable[..., Any]) -> Any:
+        leading = list(signature(method).parameters)[:-1]
+
         @wraps(method)
-        def call(self: Self, /, *positional: Fields.args, **named: Fields.kwargs) -> Done:
-            return method(self, request(*positional, **named))
+        def call(*positional: Any, **named: Any) -> Any:
+            first = [*positional[: len(leading)], *(named.pop(name) for name in leading[len(positional) :] if name in named)]
+            return method(*first, asked(*positional[len(leading) :], **named))
 
         described: Any = call
         described.takes, described.__signature__ = asked, _signature_of(asked, method)
@@ -152,14 +167,13 @@ def _signature_of(request: Any, method: Callable[..., Any]) -> Signature:
         for one in declared(request)
     ]
     in_order = sorted(fields, key=lambda field: field.kind)
-    return Signature(
-        [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *in_order], return_annotation=method.__annotations__["return"]
-    )
+    leading = list(signature(method).parameters.values())[:-1]
+    return Signature([*leading, *in_order], return_annotation=method.__annotations__["return"])
 
 
 def _documented(text: str, request: Any) -> str:
-    """The docstring of a method with the meaning of each option of its request."""
-    indent = "\n        "
+    """The docstring of a function with the meaning of each option of its request."""
+    indent = re.findall(r"\n +", text)[-1] if "\n" in text else "\n        "
     lines = [f"- `{one.name}`: {in_python(one.meaning)}." for one in declared(request) if one.meaning]
     return f"{text.rstrip()}\n{indent}{indent.join(lines)}{indent}"
 

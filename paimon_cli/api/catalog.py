@@ -16,12 +16,12 @@ from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.table_choice import ChosenTable
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
+from paimon_cli.catalog.metastore.metastore import TableIdentifier, is_name, refuse_nul
+from paimon_cli.catalog.metastore.settings import SettingRow, find_metastore, read_settings, split_profile
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metastore.configuration_files import PROFILE
-from paimon_cli.metastore.metastore import TableIdentifier, is_name, refuse_nul
-from paimon_cli.metastore.settings import SettingRow, find_metastore, read_settings, split_profile
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import link_target

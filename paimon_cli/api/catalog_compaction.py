@@ -19,11 +19,11 @@ from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTab
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_request import CompactionPlan
-    from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.engine import Engine
-    from paimon_cli.metastore.metastore import Metastore, OnDamage
+    from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher, TableRound
 
 
 COMPACTION = "compaction"
@@ -70,7 +70,7 @@ class Compaction(OpenedCatalog):
     def plan_compaction(self, chosen: PlanOfTables) -> Iterator[tuple[Table, CompactionPlan]]:
         """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
         from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
-        from paimon_cli.jobs.compaction_service import RoundState, TableRound, raise_failures
+        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures
 
         request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)
         metastore = self._metastore
@@ -107,7 +107,7 @@ class Compaction(OpenedCatalog):
         failed table, as soon as it is known. `shield`: holds signals back during a commit. Of several tables, one whose
         metadata gives no answer in time (`table-timeout`, an option of the catalog) has failed.
         """
-        from paimon_cli.jobs.compaction_service import RoundState, TableRound, raise_failures
+        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures
 
         metastore = self._metastore
         seconds, finished, damaged = _look_seconds(chosen, metastore), list[TableRound](), list[PaimonError]()
@@ -128,7 +128,7 @@ class Compaction(OpenedCatalog):
         """Compact one table. `seconds`: the time to open it, and that of each plan."""
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compact_request import CompactRequest
-        from paimon_cli.jobs.compaction_service import RoundState, TableRound
+        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
 
         def opened() -> TableContext:
             found = self._open(self._to_commit(table.locate()))
@@ -154,8 +154,8 @@ class Compaction(OpenedCatalog):
         count the findings of each table every few minutes, for metrics.
         """
         from paimon_cli.jobs.compact_request import CompactRequest
-        from paimon_cli.jobs.compaction_service import CompactionService
-        from paimon_cli.jobs.leases import Leases
+        from paimon_cli.jobs.service.compaction_service import CompactionService
+        from paimon_cli.jobs.service.leases import Leases
         from paimon_cli.storage.injected import SystemClock, SystemRandom
 
         clock, metastore = SystemClock(), self._metastore
@@ -185,7 +185,7 @@ class Compaction(OpenedCatalog):
         Named tables are checked for safe commits now. Listed tables are checked when they are first opened, or by creating their
         lease, which needs the same guarantee as a snapshot.
         """
-        from paimon_cli.jobs.compaction_service import ServedTable
+        from paimon_cli.jobs.service.compaction_service import ServedTable
 
         checked, warn_once = set[str](), _warning_once(self.runtime.warn)
 
@@ -260,7 +260,7 @@ def _warning_once(warn: Callable[[str], None]) -> OnDamage:
 
 def _rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
     """What one round did to damaged entries of the catalog, which name no tables."""
-    from paimon_cli.jobs.compaction_service import RoundState, TableRound
+    from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
 
     return [TableRound(f"damaged entry {number}", RoundState.FAILED, error=error) for number, error in enumerate(damaged, 1)]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments, option_texts
+from paimon_cli.api.arguments import checks_arguments, option_texts, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from paimon_cli.ingest.inference import InferredColumns
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.metadata.table_schema import TableSchema
-
-Names = str | Sequence[str]
-"""Column names, as a list or separated by commas."""
 
 
 @dataclass(frozen=True)
@@ -38,41 +36,23 @@ class Created:
     inferred: InferredColumns | None = None
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The source of the columns of a new table; exactly one is given.
+class NewTable(CreateOptions):
+    """A new table, with what only the library is given: the form of `from_file`, and options to be stored."""
 
-    `columns`: definitions in SQL (`id BIGINT NOT NULL`); `schema`: an Arrow schema, or a file with Paimon's schema JSON;
-    `ddl`: a file with a CREATE TABLE statement; `from_file`: a data file in `format`, with `form` for text formats.
-    """
-
-    columns: Sequence[str] | None = None
-    schema: pa.Schema | str | None = None
-    ddl: str | None = None
-    from_file: str | None = None
-    format: str | None = None
+    _: KW_ONLY
     form: TextForm | None = None
+    options: Mapping[str, Any] | None = None
+    strict_options: bool = False
 
 
-def create_table(
-    location: TableLocation,
-    source: Columns,
-    *,
-    primary_key: Names | None = None,
-    partition_by: Names | None = None,
-    bucket: int | None = None,
-    options: Mapping[str, str] | None = None,
-    comment: str | None = None,
-    if_not_exists: bool = False,
-    strict_options: bool = False,
-) -> Created:
+def create_table(location: TableLocation, asked: NewTable) -> Created:
     """Create a table. Keys, options and comment given here override those of the source."""
     from paimon_cli.catalog import create_table as creation
     from paimon_cli.catalog.option_values import refuse_unknown
 
-    given = dict(options or {})
-    inferred = _inferred(source, location.storage_options)
-    definition = _definition(source, inferred)
+    given, bucket = option_texts(asked.options), asked.bucket
+    inferred = _inferred(asked, location.storage_options)
+    definition = _definition(asked, inferred)
     merged = {**definition.options, **given}
     if bucket is not None:
         if given.get("bucket", str(bucket)).strip() != str(bucket):
@@ -80,20 +60,20 @@ def create_table(
         merged["bucket"] = str(bucket)
     definition = replace(
         definition,
-        primary_keys=definition.primary_keys if primary_key is None else _names(primary_key),
-        partition_keys=definition.partition_keys if partition_by is None else _names(partition_by),
-        comment=definition.comment if comment is None else comment,
+        primary_keys=definition.primary_keys if asked.primary_key is None else asked.primary_key,
+        partition_keys=definition.partition_keys if asked.partition_by is None else asked.partition_by,
+        comment=definition.comment if asked.comment is None else asked.comment,
         options=merged,
-        if_not_exists=definition.if_not_exists or if_not_exists,
+        if_not_exists=definition.if_not_exists or asked.if_not_exists,
     )
-    if strict_options:
+    if asked.strict_options:
         refuse_unknown(merged)
     result = creation.create_table(location, definition)
     warnings = inferred.warnings if inferred is not None and result.created else ()
     return Created(result.schema, result.created, (*result.warnings, *warnings), inferred)
 
 
-def arrow_schema(schema: Any) -> pa.Schema | str | None:
+def _arrow_schema(schema: Any) -> pa.Schema | str | None:
     """The schema, if it is one that Arrow accepts, or the path of a file. Raises `UsageError` for anything else."""
     if schema is None or isinstance(schema, str):
         return schema
@@ -109,7 +89,7 @@ def arrow_schema(schema: Any) -> pa.Schema | str | None:
     )
 
 
-def _inferred(source: Columns, storage_options: Mapping[str, str]) -> InferredColumns | None:
+def _inferred(source: NewTable, storage_options: Mapping[str, str]) -> InferredColumns | None:
     """The columns of `from_file`; None without one. Raises `UsageError` for file options without a file."""
     from paimon_cli.ingest.text_form import PLAIN, given_form
 
@@ -123,21 +103,22 @@ def _inferred(source: Columns, storage_options: Mapping[str, str]) -> InferredCo
     return columns_of_file(source.from_file, source.format, form, storage_options)
 
 
-def _definition(source: Columns, inferred: InferredColumns | None) -> TableDefinition:
+def _definition(source: NewTable, inferred: InferredColumns | None) -> TableDefinition:
     """The definition from the source of columns. Raises `UsageError` unless exactly one is given."""
-    flags = {"-C": source.columns, "--schema": source.schema, "--ddl": source.ddl, "--from-file": source.from_file}
+    schema = _arrow_schema(source.schema)
+    flags = {"-C": source.columns, "--schema": schema, "--ddl": source.ddl, "--from-file": source.from_file}
     given = [flag for flag, value in flags.items() if value]
     if len(given) != 1:
         hint = "use one of -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
         if not given:
             raise UsageError("the table has no columns", "none are declared, and no file or schema names them", hint)
         raise UsageError("the columns must come from a single source", f"{' and '.join(given)} were given", hint)
-    if isinstance(source.schema, str):
+    if isinstance(schema, str):
         from paimon_cli.catalog.table_definition import parse_schema_document
 
-        return parse_schema_document(_text(source.schema), source.schema)
-    if source.schema is not None:
-        return _of_arrow(source.schema)
+        return parse_schema_document(_text(schema), schema)
+    if schema is not None:
+        return _of_arrow(schema)
     if source.ddl:
         from paimon_cli.catalog.ddl import parse_create_table
 
@@ -161,12 +142,6 @@ def _of_arrow(schema: pa.Schema) -> TableDefinition:
     return TableDefinition(tuple(DataField(0, field.name, type_from_arrow(field.type, field.nullable)) for field in schema))
 
 
-def _names(names: Names) -> tuple[str, ...]:
-    from paimon_cli.catalog.table_definition import split_names
-
-    return split_names(names) if isinstance(names, str) else tuple(names)
-
-
 def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as stream:
@@ -175,6 +150,19 @@ def _text(path: str) -> str:
         raise NotFound(f"no file {path}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}", getattr(error, "strerror", None) or str(error)) from error
+
+
+class AddedColumn(ColumnPlace):
+    """A new column."""
+
+    column: str
+
+
+class ChangedColumn(ColumnOptions):
+    """A change to a column."""
+
+    column: str
+    type: str | None = None
 
 
 @checks_arguments
@@ -218,21 +206,20 @@ class Alter:
 
         return self._change([SetComment(text or None)])
 
-    def add_column(
-        self, column: str, *, first: bool = False, after: str | None = None, comment: str | None = None
-    ) -> AlteredTable:
-        """Add a column, such as `price DECIMAL(10, 2) DEFAULT 0`; it is null in existing rows."""
+    @takes(AddedColumn)
+    def add_column(self, added: AddedColumn) -> AlteredTable:
+        """Add a `column`, such as `price DECIMAL(10, 2) DEFAULT 0`; it is null in existing rows."""
         from paimon_cli.catalog.column_changes import AddColumn
         from paimon_cli.sql.column_definitions import parse_nested_column
 
-        path, declared = parse_nested_column(column)
+        path, declared = parse_nested_column(added.column)
         if declared.is_key:
             raise UsageError(
                 f"new column '{declared.field.name}' cannot be a primary key", "the primary key of a table cannot be changed"
             )
         field = declared.field
-        text = field.description if comment is None else comment or None
-        return self._change([AddColumn(path, field.type, text, field.default_value, _position(first, after))])
+        text = field.description if added.comment is None else added.comment or None
+        return self._change([AddColumn(path, field.type, text, field.default_value, _position(added))])
 
     def drop_column(self, column: str) -> AlteredTable:
         """Drop a column. Adding a column with the same name later does not restore its values."""
@@ -248,35 +235,24 @@ class Alter:
 
         return self._change([RenameColumn(parse_path(column), name)])
 
-    def alter_column(
-        self,
-        column: str,
-        type: str | None = None,
-        *,
-        nullable: bool | None = None,
-        comment: str | None = None,
-        default: str | None = None,
-        drop_default: bool = False,
-        first: bool = False,
-        after: str | None = None,
-    ) -> AlteredTable:
-        """Change the type, nullability, comment, default or position of a column; values in old files are cast on read.
+    @takes(ChangedColumn)
+    def alter_column(self, change: ChangedColumn) -> AlteredTable:
+        """Change the type, nullability, comment, default or position of a `column`; values in old files are cast on read.
 
         `type` is in SQL: `BIGINT`, `INT NOT NULL DEFAULT 5`.
         """
         from paimon_cli.catalog.column_changes import AlterColumn
         from paimon_cli.sql.column_definitions import parse_declaration, parse_path
 
-        if default is not None and drop_default:
-            raise UsageError("--default contradicts --drop-default")
-        path = parse_path(column)
-        declared = None if type is None else parse_declaration(type, path[-1])
+        path = parse_path(change.column)
+        nullable, comment, default = change.nullable, change.comment, change.default
+        declared = None if change.type is None else parse_declaration(change.type, path[-1])
         if declared is not None:
             nullable = declared.nullable if nullable is None else nullable
             comment = declared.field.description if comment is None else comment
             default = declared.field.default_value if default is None else default
         changed = AlterColumn(
-            path, declared.field.type if declared else None, nullable, comment, default, drop_default, _position(first, after)
+            path, declared.field.type if declared else None, nullable, comment, default, change.drop_default, _position(change)
         )
         if changed == AlterColumn(path):
             raise UsageError(
@@ -297,9 +273,7 @@ class Alter:
         return altered
 
 
-def _position(first: bool, after: str | None) -> ColumnPosition | None:
+def _position(place: ColumnPlace) -> ColumnPosition | None:
     from paimon_cli.catalog.column_changes import ColumnPosition
 
-    if first and after is not None:
-        raise UsageError("--first contradicts --after")
-    return ColumnPosition(after) if first or after is not None else None
+    return ColumnPosition(place.after) if place.first or place.after is not None else None

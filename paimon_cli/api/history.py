@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
-from paimon_cli.requests.fields import Point, check_choice, check_limit, point_text
+from paimon_cli.requests.fields import Point, check_limit, point_text
+from paimon_cli.requests.versions import BisectOptions
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow
@@ -87,21 +88,20 @@ class History(OpenedTable):
         one, other = (named_snapshot(self.context, str(point_text(name))) for name in (before, after))
         return islice(row_changes(self.context, one, other), limit)
 
-    def bisect(
-        self, where: str, *, expect: Literal["some", "none"] = "some", first: Point | None = None, last: Point | None = None
-    ) -> Bisection:
-        """The first snapshot in which some row matches a condition, or none does, by binary search from `first` to `last`.
+    @takes(BisectOptions)
+    def bisect(self, options: BisectOptions) -> Bisection:
+        """The first snapshot in which some row matches a condition, or none does, by binary search.
 
         Raises `NotFound` if this does not hold in the last snapshot.
         """
-        from paimon_cli.jobs.bisection import EXPECTED, bisect_snapshots
+        from paimon_cli.jobs.bisection import bisect_snapshots
 
-        check_choice("expect", expect, EXPECTED)
-        begin, end = self._snapshot_id(first), self._snapshot_id(last)
+        first, last = self._snapshot_id(options.first), self._snapshot_id(options.last)
+        within = BisectOptions.of(options, first=first, last=last)
         progress = self.runtime.new_progress()
         progress.start("Reading snapshots", None)
         try:
-            return bisect_snapshots(self.context, where, expect=expect, first=begin, last=end, advance=progress.advance)
+            return bisect_snapshots(self.context, within, progress.advance)
         finally:
             progress.finish()
 

@@ -6,17 +6,17 @@ carries it out when `run` is called; `expire(...)` does both at once. A dry run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
-from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.requests.compaction import CompactCall, CompactOptions
-from paimon_cli.requests.fields import Point, check_choice, point_text
+from paimon_cli.requests.fields import Point, point_text
 from paimon_cli.requests.maintenance import ExpireOptions, RemoveOrphans, RescaleOptions
-from paimon_cli.requests.selections import Partitions, partition_list
+from paimon_cli.requests.versions import MarkOptions, RollbackOptions
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -232,25 +232,20 @@ class Maintenance(OpenedTable):
 
         return Planned(plan, run, files)
 
-    def rollback(self, to: Point, *, as_new: bool = False, compact: str | None = None) -> RolledBack:
+    @takes(RollbackOptions)
+    def rollback(self, options: RollbackOptions) -> RolledBack:
         """Go back to an older snapshot, deleting later snapshots and tags with the files that only they need.
 
-        Stop the writers first: raises `Conflict` if another job commits in the meantime. With `as_new` the history is
-        kept, the old state becomes a new snapshot, and writers may continue; then `compact` says whether the restored buckets
-        are compacted `after` the commit, where that is due, or `none`. Default `after`, or `none` for write-only tables.
+        Stop the writers first: raises `Conflict` if another job commits in the meantime. With `as_new` writers may continue.
         """
-        if compact is not None:
-            check_choice("compact", compact, ("none", "after"))
-            if not as_new:
-                raise UsageError("--compact needs --as-new", "otherwise nothing is committed", "leave out --compact")
         self.check_commit()
-        if not as_new:
-            return self.plan_rollback(to).run()
+        if not options.as_new:
+            return self.plan_rollback(str(options.to)).run()
         from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 
-        target = find_target(self.context, str(point_text(to))).snapshot
+        target = find_target(self.context, str(options.to)).snapshot
         with self.runtime.engine_running() as engine:
-            return run_restore(self.context, target, engine, self.runtime.new_progress(), compact)
+            return run_restore(self.context, target, engine, self.runtime.new_progress(), options.compact)
 
     def plan_restore(self, to: Point) -> Restoration:
         """What `rollback(to, as_new=True)` would copy; changes nothing."""
@@ -286,10 +281,11 @@ class Maintenance(OpenedTable):
         self.check_commit()
         return self.plan_rescale(**vars(options)).run()
 
-    def mark_done(self, partition: Partitions, *, actions: Sequence[str] = ()) -> list[MarkedPartition]:
+    @takes(MarkOptions)
+    def mark_done(self, options: MarkOptions) -> list[MarkedPartition]:
         """Mark partitions as done, for jobs that wait for complete partitions.
 
-        `actions`: default those of the option `partition.mark-done-action`. `success-file` writes `_SUCCESS` into the
+        `success-file` writes `_SUCCESS` into the
         directory of each partition; `http-report` posts it to `partition.mark-done-action.http.url`, if the user's
         configuration allows the host (`http-report.allowed-hosts`), and raises `Refused` otherwise; in a Hive
         metastore, `done-partition` adds a partition whose last value ends in `.done`; in a Hive metastore and on a REST
@@ -299,6 +295,6 @@ class Maintenance(OpenedTable):
         from paimon_cli.maintain.mark_done import mark_done, plan_marks
 
         of_catalog, hosts = partition_marks(self.context), report_hosts(self.context)
-        named = partition_list(partition) if partition else ()
-        planned = plan_marks(self.context, named, actions, of_catalog, hosts)
+        actions = options.actions or ()
+        planned = plan_marks(self.context, options.partition or (), actions, of_catalog, hosts)
         return mark_done(self.context, planned, actions, of_catalog, hosts)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.api.arguments import checks_arguments, option_texts
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, check_table_options
+from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import PaimonError
-from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.redaction import redact
@@ -20,7 +20,7 @@ from paimon_cli.storage.redaction import redact
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from paimon_cli.metastore.metastore import Metastore, OnDamage
+    from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
 
 MAX_NAMED = 5
 """The most tables, or damaged entries of a catalog, that messages name."""

@@ -81,8 +81,8 @@ class Runtime:
             from paimon_cli.jobs.spark.session_engine import SessionEngine
 
             return SessionEngine(self.session)
+        from paimon_cli.catalog.metastore.settings import catalog_setting
         from paimon_cli.jobs.engine_choice import AUTO, THRESHOLD_KEY, EngineRequest, Threshold, open_engine
-        from paimon_cli.metastore.settings import catalog_setting
 
         threshold = Threshold()
         if self.spark_threshold is not None:

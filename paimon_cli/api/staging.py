@@ -16,8 +16,8 @@ from paimon_cli.requests.writing import StageCommitOptions, StageWatchOptions
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Engine
-    from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary, Together
-    from paimon_cli.jobs.stage_watch import CheckpointDone
+    from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary, Together
+    from paimon_cli.jobs.staging.stage_watch import CheckpointDone
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
@@ -55,7 +55,7 @@ class Stage:
 
     def write(self, request: WriteRequest, file: str) -> WriteSummary:
         """Write only the data files, and record the commit in `file`."""
-        from paimon_cli.jobs.stage_job import StageFile, stage_write
+        from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
         from paimon_cli.jobs.write_job import WriteSummary, origin_of
 
         runtime = self._table.runtime
@@ -93,7 +93,7 @@ class Stage:
         After a `Conflict` the data files of a single write are deleted; several stay staged. Raises `Refused` if only some of
         them were committed before.
         """
-        from paimon_cli.jobs.stage_commit import Together
+        from paimon_cli.jobs.staging.stage_commit import Together
         from paimon_cli.jobs.table_change import identity_of
 
         self._table.check_commit()
@@ -123,13 +123,13 @@ class Stage:
 
     def abort(self, file: str) -> int:
         """Delete the data files of a staged write; returns their number. Raises `Refused` if it has been committed."""
-        from paimon_cli.jobs.stage_commit import abort_stage
+        from paimon_cli.jobs.staging.stage_commit import abort_stage
 
         return abort_stage(self._table.context, self._read(file))
 
     def _read(self, file: str) -> StagedWrite:
-        from paimon_cli.jobs.stage_commit import StagedWrite
-        from paimon_cli.jobs.stage_job import check_stage
+        from paimon_cli.jobs.staging.stage_commit import StagedWrite
+        from paimon_cli.jobs.staging.stage_job import check_stage
 
         write = StagedWrite.read(file)
         check_stage(self._table.context, write.file, write.staged)
@@ -138,9 +138,9 @@ class Stage:
 
 def watch_directory(call: StageWatchCall, opened: Callable[[str], OpenedTable], runtime: Runtime) -> None:
     """`Stage.watch` for stage files of several tables, which `opened` opens by name."""
-    from paimon_cli.jobs.stage_commit import Together
-    from paimon_cli.jobs.stage_job import check_stage
-    from paimon_cli.jobs.stage_watch import LandingArea, StageWatch
+    from paimon_cli.jobs.staging.stage_commit import Together
+    from paimon_cli.jobs.staging.stage_job import check_stage
+    from paimon_cli.jobs.staging.stage_watch import LandingArea, StageWatch
     from paimon_cli.storage.injected import SystemClock
 
     tables = dict[str, OpenedTable]()
@@ -171,7 +171,7 @@ def _commit(
     table: OpenedTable, writes: Sequence[StagedWrite], together: Together, compact: str | None, engine: Engine
 ) -> StageSummary:
     from paimon_cli.catalog.open_table import report_hosts
-    from paimon_cli.jobs.stage_commit import commit_and_compact
+    from paimon_cli.jobs.staging.stage_commit import commit_and_compact
     from paimon_cli.maintain.mark_done import mark_written
 
     context, runtime = table.context, table.runtime

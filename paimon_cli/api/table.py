@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, option_texts, takes
-from paimon_cli.api.definition import Names
+from paimon_cli.api.definition import NewTable, create_table
 from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
@@ -25,12 +25,9 @@ from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from paimon_cli.api.definition import Alter
     from paimon_cli.api.scan import Changes, Scan
     from paimon_cli.api.versions import Branches, Consumers, Tags
-    from paimon_cli.ingest.text_form import TextForm
 
 
 @dataclass(frozen=True)
@@ -49,6 +46,16 @@ class TableDropped:
     left: list[str]
     only_entry: bool = False
     link_to: str | None = None
+
+
+class CreateCall(NewTable):
+    """A table to create and open."""
+
+    name: str | os.PathLike[str]
+    _: KW_ONLY
+    warehouse: str | None = None
+    allow_unsafe_commit: bool = False
+    runtime: Runtime | None = None
 
 
 @checks_arguments
@@ -112,56 +119,27 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         return cls(find(location, options, runtime.trace), runtime)
 
     @classmethod
-    def create(
-        cls,
-        name: str | os.PathLike[str],
-        *,
-        columns: Sequence[str] | None = None,
-        schema: pa.Schema | str | None = None,
-        ddl: str | None = None,
-        from_file: str | None = None,
-        format: str | None = None,
-        form: TextForm | None = None,
-        primary_key: Names | None = None,
-        partition_by: Names | None = None,
-        bucket: int | None = None,
-        options: Mapping[str, Any] | None = None,
-        comment: str | None = None,
-        if_not_exists: bool = False,
-        strict_options: bool = False,
-        warehouse: str | None = None,
-        allow_unsafe_commit: bool = False,
-        runtime: Runtime | None = None,
-    ) -> Table:
+    @takes(CreateCall)
+    def create(cls, call: CreateCall) -> Table:
         """Create a table and open it.
 
-        The columns come from exactly one of `schema` (an Arrow schema, or a file with Paimon's schema JSON), `columns`
-        (definitions in SQL, such as `id BIGINT NOT NULL`), `ddl` (a file with a CREATE TABLE statement) and `from_file`
-        (a parquet, orc, csv or json file). `options` are stored in the table, except catalog options. Raises
-        `UsageError` if the table exists, unless `if_not_exists`, and `NotSupported` for a table that `write` would
-        refuse.
-        """
-        from paimon_cli.api.definition import Columns, arrow_schema, create_table
+        - `name`, `warehouse`, `allow_unsafe_commit` and `runtime` are those of `open`.
+        - `options`: stored in the table, except catalog options. `strict_options`: raise `UsageError` for unknown ones.
+        - `form`: a `TextForm`, if `from_file` is CSV or JSON.
 
-        catalog_options, table_options = split_options(option_texts(options))
-        runtime = runtime or Runtime()
-        name = os.fspath(name)
-        location = replace(locate_table(name, warehouse, catalog_options, is_new=True), allow_unsafe_commit=allow_unsafe_commit)
-        created = create_table(
-            location,
-            Columns(columns, arrow_schema(schema), ddl, from_file, format, form),
-            primary_key=primary_key,
-            partition_by=partition_by,
-            bucket=bucket,
-            options=table_options,
-            comment=comment,
-            if_not_exists=if_not_exists,
-            strict_options=strict_options,
-        )
+        The columns come from exactly one of `columns`, `schema`, `ddl` and `from_file`. Raises `UsageError` if the table exists,
+        unless `if_not_exists`, and `NotSupported` for a table that `write` would refuse.
+        """
+        catalog_options, table_options = split_options(option_texts(call.options))
+        runtime = call.runtime or Runtime()
+        name, unsafe = os.fspath(call.name), call.allow_unsafe_commit
+        location = replace(locate_table(name, call.warehouse, catalog_options, is_new=True), allow_unsafe_commit=unsafe)
+        created = create_table(location, NewTable.of(call, options=table_options))
         for warning in created.warnings:
             runtime.warn(warning)
-        location = locate_table(name, warehouse, catalog_options)  # a server chooses the location only when it creates the table
-        return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), {}, runtime)
+        # a server chooses the location only when it creates the table
+        location = locate_table(name, call.warehouse, catalog_options)
+        return cls.at(replace(location, allow_unsafe_commit=unsafe), {}, runtime)
 
     @takes(ScanCall)
     def scan(self, call: ScanCall) -> Scan:

@@ -13,7 +13,7 @@ from paimon_cli.requests.compaction import TableChoice
 from paimon_cli.storage.redaction import without_login
 
 if TYPE_CHECKING:
-    from paimon_cli.metastore.metastore import Metastore, OnDamage
+    from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
 
 
 class ChosenTable(NamedTuple):

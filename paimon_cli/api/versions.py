@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
-from paimon_cli.requests.fields import Point, point_text
+from paimon_cli.requests.versions import BranchOptions, ConsumerOptions, TagOptions, TagPlace
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.version_report import BranchRow, TagRow
@@ -55,27 +55,22 @@ class Tags:
         """Whether there is a tag with this name."""
         return self._table.context.tags.content(name) is not None
 
-    def create(
-        self, name: str, *, snapshot: Point | None = None, time_retained: str | None = None, replace: bool = False
-    ) -> TagRow:
-        """Create a tag for a snapshot (an id, a tag or a time; default: the latest).
-
-        `time_retained`: such as `7d`; default the table's option.
-
-        Raises `UsageError` if the tag exists, unless `replace` is set, which moves it.
-        """
+    @takes(TagOptions)
+    def create(self, options: TagOptions) -> TagRow:
+        """Create the tag `name` for a snapshot. Raises `UsageError` if it exists, unless `replace` is set, which moves it."""
         from paimon_cli.maintain.tags import create_tag, replace_tag
 
-        change = replace_tag if replace and self.exists(name) else create_tag
-        change(self._table.supported, name, self._table._snapshot_id(snapshot), _millis(time_retained))
-        return self.show(name)
+        change = replace_tag if options.replace and self.exists(options.name) else create_tag
+        change(self._table.supported, options.name, self._table._snapshot_id(options.snapshot), options.time_retained)
+        return self.show(options.name)
 
-    def replace(self, name: str, *, snapshot: Point | None = None, time_retained: str | None = None) -> TagRow:
-        """Point an existing tag at another snapshot."""
+    @takes(TagPlace)
+    def replace(self, place: TagPlace) -> TagRow:
+        """Point the existing tag `name` at another snapshot."""
         from paimon_cli.maintain.tags import replace_tag
 
-        replace_tag(self._table.supported, name, self._table._snapshot_id(snapshot), _millis(time_retained))
-        return self.show(name)
+        replace_tag(self._table.supported, place.name, self._table._snapshot_id(place.snapshot), place.time_retained)
+        return self.show(place.name)
 
     def rename(self, name: str, new_name: str) -> TagRow:
         """Rename a tag."""
@@ -140,16 +135,17 @@ class Branches:
 
         return branch_row(self._table.context, name)
 
-    def create(self, name: str, *, tag: str | None = None, snapshot: Point | None = None) -> BranchRow:
-        """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
+    @takes(BranchOptions)
+    def create(self, options: BranchOptions) -> BranchRow:
+        """Create the branch `name` from a tag or a snapshot, or an empty one with the table's schema.
 
         As in Paimon, a branch from a tag or a snapshot has the schema of that snapshot, without later changes of columns and
         options. `rescale` changes the bucket count last: call it on a branch of its snapshot, too.
         """
         from paimon_cli.maintain.branches import create_branch
 
-        create_branch(self._table.supported, name, tag, self._table._snapshot_id(snapshot))
-        return self.show(name)
+        create_branch(self._table.supported, options.name, options.tag, self._table._snapshot_id(options.snapshot))
+        return self.show(options.name)
 
     def rename(self, name: str, new_name: str) -> BranchRow:
         """Rename a branch."""
@@ -234,18 +230,15 @@ class Consumers:
         latest = self._latest_id()
         return [_row(consumer, latest) for consumer in consumers(self._table.supported)]
 
-    def reset(self, name: str, *, next_snapshot: Point | None = None) -> ConsumerRow:
-        """Set the next snapshot of a consumer (default: the one after the latest), creating the consumer if needed.
-
-        `next_snapshot`: an id, that of a tag, or the first one made after a time.
-        """
+    @takes(ConsumerOptions)
+    def reset(self, options: ConsumerOptions) -> ConsumerRow:
+        """Set the next snapshot of the consumer `name`, creating the consumer if needed."""
         from paimon_cli.history.points_in_time import first_after
         from paimon_cli.maintain.retention import reset_consumer
 
-        context, latest = self._table.supported, self._latest_id()
-        begin = latest + 1 if next_snapshot is None else next_snapshot
-        number = first_after(context, str(point_text(begin)))
-        return _row(reset_consumer(context, name, number), latest)
+        context, latest, chosen = self._table.supported, self._latest_id(), options.next_snapshot
+        number = latest + 1 if chosen is None else first_after(context, str(chosen))
+        return _row(reset_consumer(context, options.name, number), latest)
 
     def plan_rm(self, name: str) -> Planned[str, None]:
         """Plan to delete a consumer. Raises `NotFound` if it does not exist."""
@@ -266,9 +259,3 @@ class Consumers:
 def _row(consumer: Consumer, latest: int) -> ConsumerRow:
     behind = max(latest - consumer.next_snapshot + 1, 0)
     return ConsumerRow(consumer.name, consumer.next_snapshot, behind, consumer.modified_millis)
-
-
-def _millis(age: str | None) -> int | None:
-    from paimon_cli.options.option_text import parse_duration
-
-    return None if age is None else parse_duration(age)

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX, TableIdentifier
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import holds_tables, recognised_content, similar_table
 from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX, TableIdentifier
 from paimon_cli.storage.injected import NoTrace, Trace
 from paimon_cli.storage.web_address import AllowedHosts
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.metastore.metastore import Metastore
     from paimon_cli.maintain.mark_done import PartitionMarks
-    from paimon_cli.metastore.metastore import Metastore
 
 
 def open_table(location: TableLocation, given: Mapping[str, str] | None = None, trace: Trace | None = None) -> TableContext:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore, tables_in
+from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX, Metastore, OnDamage
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotSupported, PaimonError, TookTooLong
@@ -12,8 +14,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.filesystem import FileSystemMetastore, tables_in
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore, OnDamage
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.time_bounds import look_at_each

@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
+from paimon_cli.catalog.metastore.metastore import Metastore, RegisteredTable, TableIdentifier, refuse_nul
+from paimon_cli.catalog.metastore.settings import find_metastore, split_profile
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_place import BRANCH_MARK, TablePlace
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metastore.configuration_files import PROFILE
-from paimon_cli.metastore.metastore import Metastore, RegisteredTable, TableIdentifier, refuse_nul
-from paimon_cli.metastore.settings import find_metastore, split_profile
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url

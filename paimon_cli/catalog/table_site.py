@@ -6,13 +6,13 @@ import contextlib
 import shlex
 from collections.abc import Sequence
 
+from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.commit.commit_records import is_record
 from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_directory import is_table, recognised_table
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.options.option_text import nearest
 from paimon_cli.storage.directories import MAX_EXAMINED, MAX_SIMILAR, ancestors
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import re
 import sys
@@ -14,7 +15,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
+from paimon_cli.cli.command_groups import LOCATIONS, CommandsOnDemand, HelpfulGroup
+from paimon_cli.cli.first_screen import ALL_COMMANDS, SHOWS_ALL, as_option, screen
 from paimon_cli.cli.next_step import command_path
 from paimon_cli.cli.results import ARGUMENTS, coloured, printable
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE, discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
@@ -121,6 +123,18 @@ class BoundedGroup(HelpfulGroup):
         super().__init__(*arguments, **settings)
         self.commands = cast(Any, CommandsOnDemand())
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = as_option(self, ctx, args)
+        leading = list(itertools.takewhile(lambda word: word.startswith("-"), words))
+        ctx.meta[SHOWS_ALL] = ALL_COMMANDS in leading
+        return super().parse_args(ctx, ["--help"] if words == [ALL_COMMANDS] else words)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        if ctx.meta.get(SHOWS_ALL):
+            super().format_help(ctx, formatter)
+        else:
+            formatter.write("\n".join(screen(LOCATIONS.__contains__)))
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -193,8 +207,13 @@ def _root(
     ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only results and errors.")] = False,
     no_pager: Annotated[bool, typer.Option("--no-pager", help="Show long lists without a pager.")] = False,
+    show_all: Annotated[bool, typer.Option(ALL_COMMANDS, help="With --help: show all commands.")] = False,
 ) -> None:
     """Options that precede the command; `-v` and `-q` also follow it. `HelpfulGroup` reads these where they precede it."""
+    if show_all:
+        raise UsageError(
+            f"{ALL_COMMANDS} needs --help", "it only says how much the help shows", f"paimon-cli --help {ALL_COMMANDS}"
+        )
 
 
 def main() -> None:

@@ -191,8 +191,8 @@ def show_config(call: Call) -> None:
 
     paimon-cli config show --warehouse ./wh -o json
     """
-    from paimon_cli.metastore.configuration_files import user_file_of
-    from paimon_cli.metastore.settings import SettingRow
+    from paimon_cli.catalog.metastore.configuration_files import user_file_of
+    from paimon_cli.catalog.metastore.settings import SettingRow
 
     rows = call.catalog().settings()
     footer = f"{counted(len(rows), 'setting')}; your own file: {user_file_of(os.environ)}"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
+from paimon_cli.catalog.metastore.settings import split_profile
 from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
 from paimon_cli.cli.next_step import table_argument
@@ -33,8 +35,6 @@ from paimon_cli.cli.results import NAMES, Verbosity, View, carried_out, say, spe
 from paimon_cli.cli.terminal import cost_on_stderr, is_traced, paging, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
-from paimon_cli.metastore.configuration_files import PROFILE
-from paimon_cli.metastore.settings import split_profile
 from paimon_cli.options.option_text import names
 from paimon_cli.requests.selections import split_pairs
 from paimon_cli.storage.catalog_options import split_options

@@ -19,7 +19,7 @@ from paimon_cli.requests.fields import flag
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
-    from paimon_cli.jobs.compaction_service import TableRound
+    from paimon_cli.jobs.service.compaction_service import TableRound
 
 commands = top_level()
 _of_service = partial(typer.Option, rich_help_panel=SERVICE)
@@ -54,7 +54,7 @@ class Monitoring:
     def check(self, watch: bool, service: Given) -> None:
         """Raise `UsageError` for options that need a service, which is not started."""
         if self.metrics_listen is not None:
-            from paimon_cli.jobs.service_metrics import parse_address
+            from paimon_cli.jobs.service.service_metrics import parse_address
 
             parse_address(self.metrics_listen)
         of_service = [*service, *(["metrics_listen"] if self.metrics_listen is not None else [])]

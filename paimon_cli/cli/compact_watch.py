@@ -24,8 +24,8 @@ from paimon_cli.storage.redaction import redact, redacted
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
     from paimon_cli.cli.command import Call
-    from paimon_cli.jobs.compaction_service import ServiceRound, ServiceWatcher, TableRound
     from paimon_cli.jobs.engine import Progress
+    from paimon_cli.jobs.service.compaction_service import ServiceRound, ServiceWatcher, TableRound
 
 
 _TEXT, _JSON = "text", "json"
@@ -321,8 +321,8 @@ def run_once(
     show: Callable[[Callable[..., list[TableRound]]], None],
 ) -> None:
     """Call `Catalog.compact` as a single round with log and metrics; `show` makes the call and prints the results."""
-    from paimon_cli.jobs.compaction_service import ServiceRound
     from paimon_cli.jobs.process import StopSignals
+    from paimon_cli.jobs.service.compaction_service import ServiceRound
 
     log = JsonLog(RoundLines(OutputFormat.TABLE)) if outlook.log_format == _JSON else SilentLog(RoundLines(OutputFormat.TABLE))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
@@ -351,7 +351,7 @@ def _measured(outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
     if not outlook.has_metrics:
         yield log
         return
-    from paimon_cli.jobs.service_metrics import MetricsFile, ServiceMetrics, listening
+    from paimon_cli.jobs.service.service_metrics import MetricsFile, ServiceMetrics, listening
     from paimon_cli.storage.injected import SystemClock
 
     metrics = ServiceMetrics(log, SystemClock())

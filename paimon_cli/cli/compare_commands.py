@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import Given, TableName, version_option
+from paimon_cli.cli.parameters import Given, TableName
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
 from paimon_cli.errors import FINDINGS_EXIT_CODE
 from paimon_cli.requests.comparison import CompareOptions
+from paimon_cli.requests.versions import BisectOptions
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.bisection import Bisection
@@ -78,18 +79,7 @@ def _value(value: Any) -> str:
 
 
 @command(commands, "bisect")
-def bisect(
-    call: Call,
-    table: TableName,
-    where: Annotated[
-        str, typer.Option("-w", "--where", metavar="SQL", help="The condition, over the current columns.", show_default=False)
-    ],
-    expect: Annotated[
-        Literal["some", "none"], typer.Option("--expect", help="Find the first snapshot in which some row matches, or none.")
-    ] = "some",
-    begin: Annotated[str | None, version_option("--from", help="The first snapshot to search.")] = None,
-    end: Annotated[str | None, version_option("--to", help="The last one, in which it must hold.")] = None,
-) -> None:
+def bisect(call: Call, table: TableName, *, options: Annotated[Given, BisectOptions]) -> None:
     """Find the first snapshot in which some row matches a condition, by binary search. Exits with 3 if none does in the last one.
 
     If rows started to match more than once, one of those snapshots is found.
@@ -99,7 +89,7 @@ def bisect(
     paimon-cli bisect ./wh/shop.db/orders -w "id = 7" --expect none
     """
     opened = call.open(table)
-    found = opened.bisect(where, expect=expect, first=begin, last=end)
+    found = opened.bisect(**options)
     call.show(Item("Bisection", opened.name, found), "\n".join(_bisection_lines(found, call.pasted(table))))
 
 

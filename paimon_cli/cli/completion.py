@@ -17,8 +17,8 @@ from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
+    from paimon_cli.catalog.metastore.metastore import Metastore
     from paimon_cli.errors import PaimonError
-    from paimon_cli.metastore.metastore import Metastore
     from paimon_cli.options.option_catalog import TableOption
 
 MAX_CHOICES = 500
@@ -100,7 +100,7 @@ def _tables(context: Any, incomplete: str) -> Iterator[Choice]:
 
 def _of_profiles(context: Any, incomplete: str) -> Iterator[Choice]:
     """`@PROFILE/`, or the tables of a profile after it."""
-    from paimon_cli.metastore.configuration_files import ConfigurationFile
+    from paimon_cli.catalog.metastore.configuration_files import ConfigurationFile
 
     profile, slash, _ = incomplete[1:].partition("/")
     if slash:
@@ -127,8 +127,8 @@ def _leave_out(damage: PaimonError) -> None:
 
 
 def _metastore(context: Any, profile: str | None = None) -> Metastore:
-    from paimon_cli.metastore.configuration_files import PROFILE
-    from paimon_cli.metastore.settings import find_metastore
+    from paimon_cli.catalog.metastore.configuration_files import PROFILE
+    from paimon_cli.catalog.metastore.settings import find_metastore
     from paimon_cli.storage.catalog_options import split_options
 
     options = split_options(_options(context))[0] | ({} if profile is None else {PROFILE: profile})
@@ -137,7 +137,7 @@ def _metastore(context: Any, profile: str | None = None) -> Metastore:
 
 def _options(context: Any) -> dict[str, str]:
     """The options on the command line so far, with the profile of the catalog."""
-    from paimon_cli.metastore.configuration_files import PROFILE
+    from paimon_cli.catalog.metastore.configuration_files import PROFILE
     from paimon_cli.requests.selections import split_pairs
 
     profile = _given(context, "profile")
@@ -315,7 +315,7 @@ OF_ARGUMENTS: dict[str, Completer] = {
 """Completers by the name of the parameter, which has the same meaning in every command."""
 OF_OPTIONS: dict[str, Completer] = {
     **dict.fromkeys(("read_snapshot", "if_snapshot"), _snapshots),
-    **dict.fromkeys(("snapshot", "begin", "end", "next_snapshot", "to"), _versions),
+    **dict.fromkeys(("snapshot", "begin", "end", "first", "last", "next_snapshot", "to"), _versions),
     **dict.fromkeys(("as_of", "older_than"), _times),
     "tag": _tags,
     "branch": _branches,

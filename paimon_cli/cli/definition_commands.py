@@ -8,10 +8,10 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName
 from paimon_cli.cli.results import counted, note_gone, say, warn
 from paimon_cli.errors import UsageError
-from paimon_cli.requests.fields import SourceFormat
+from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 from paimon_cli.requests.selections import split_pairs
 
 if TYPE_CHECKING:
@@ -28,34 +28,8 @@ commands = top_level()
 def create(
     call: Call,
     table: TableName,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-C", "--column", metavar="'NAME TYPE'", help="A column definition in SQL, such as 'id BIGINT NOT NULL'; repeatable."
-        ),
-    ] = None,
-    schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="A file with Paimon's schema JSON.")] = None,
-    ddl: Annotated[
-        str | None, typer.Option("--ddl", metavar="FILE", help="A CREATE TABLE statement of Flink or Spark SQL.")
-    ] = None,
-    from_file: Annotated[
-        str | None,
-        typer.Option("--from-file", metavar="FILE", help="Take the columns from this parquet, orc, arrow, csv or json file."),
-    ] = None,
-    file_format: Annotated[
-        SourceFormat | None, typer.Option("--format", help="Format of --from-file; default by its extension.")
-    ] = None,
-    primary_key: Annotated[
-        str | None, typer.Option("--primary-key", metavar="NAMES", help="Columns of the primary key, such as a,b.")
-    ] = None,
-    partition_by: Annotated[
-        str | None, typer.Option("--partition-by", metavar="NAMES", help="Partition columns, such as dt,hr.")
-    ] = None,
-    bucket: Annotated[
-        int | None, typer.Option("--bucket", metavar="N", help="Number of buckets in each partition; -1 dynamic, -2 postponed.")
-    ] = None,
-    comment: Annotated[str | None, typer.Option("--comment", help="Comment of the table.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the table already exists.")] = False,
+    *,
+    options: Annotated[Given, CreateOptions],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Create a table.
@@ -64,28 +38,18 @@ def create(
 
     paimon-cli create ./wh/shop.db/people --from-file orders.csv --primary-key id --bucket 1
     """
-    from paimon_cli.api.definition import Columns, create_table
+    from paimon_cli.api.definition import NewTable, create_table
 
     location = call.locate(table, allow_unsafe_commit, is_new=True)
-    source = Columns(columns, schema, ddl, from_file, file_format, call.form)
-    created = create_table(
-        location,
-        source,
-        primary_key=primary_key,
-        partition_by=partition_by,
-        bucket=bucket,
-        options=call.options,
-        comment=comment,
-        if_not_exists=if_not_exists,
-        strict_options=call.strict_options,
-    )
+    asked = NewTable(**options, form=call.form, options=call.options, strict_options=call.strict_options)
+    created = create_table(location, asked)
     for warning in created.warnings:
         warn(warning)
     if call.is_for_people:
         say(f"created {location.name}" if created.created else f"{location.name} already exists, nothing was changed")
         note_gone(location.url)
         if created.inferred is not None and created.created:
-            say(_columns_text(created.schema, created.inferred, from_file))
+            say(_columns_text(created.schema, created.inferred, asked.from_file))
         return
     from paimon_cli.inspect.schema_report import schema_details
 
@@ -111,9 +75,6 @@ ColumnPath = Annotated[
         show_default=False,
     ),
 ]
-First = Annotated[bool, typer.Option("--first", help="Make it the first column.")]
-After = Annotated[str | None, typer.Option("--after", metavar="COLUMN", help="Put it after this column.")]
-Comment = Annotated[str | None, typer.Option("--comment", help="Comment of the column; '' removes it.")]
 
 
 @alter.callback()
@@ -179,9 +140,8 @@ def add_column(
     column: Annotated[
         str, typer.Argument(metavar="'NAME TYPE'", help="In SQL: 'price DECIMAL(10, 2) DEFAULT 0'.", show_default=False)
     ],
-    first: First = False,
-    after: After = None,
-    comment: Comment = None,
+    *,
+    options: Annotated[Given, ColumnPlace],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Add a column; existing rows read null in it.
@@ -191,7 +151,7 @@ def add_column(
     paimon-cli alter ./wh/shop.db/orders add-column 'note STRING' --first
     """
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
-    _show(call, opened, opened.alter.add_column(column, first=first, after=after, comment=comment))
+    _show(call, opened, opened.alter.add_column(column, **options))
 
 
 @command(alter, "drop-column")
@@ -235,15 +195,8 @@ def alter_column(
     type_option: Annotated[
         str | None, typer.Option("--type", metavar="TYPE", help="The same as the argument TYPE.", show_default=False)
     ] = None,
-    nullable: Annotated[bool | None, typer.Option("--nullable/--not-null", help="Whether null is allowed.")] = None,
-    comment: Comment = None,
-    default: Annotated[
-        str | None,
-        typer.Option("--default", metavar="VALUE", help="Value that writers store for null or a missing column."),
-    ] = None,
-    drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default.")] = False,
-    first: First = False,
-    after: After = None,
+    *,
+    options: Annotated[Given, ColumnOptions],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Change the type, nullability, comment, default or position of a column; values in old files are cast on read.
@@ -255,17 +208,7 @@ def alter_column(
     if new_type is not None and type_option is not None and new_type != type_option:
         raise UsageError(f"{new_type} and --type {type_option} contradict each other", hint="give the type once")
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
-    altered = opened.alter.alter_column(
-        column,
-        new_type or type_option,
-        nullable=nullable,
-        comment=comment,
-        default=default,
-        drop_default=drop_default,
-        first=first,
-        after=after,
-    )
-    _show(call, opened, altered)
+    _show(call, opened, opened.alter.alter_column(column, new_type or type_option, **options))
 
 
 def _show(call: Call, opened: Table, altered: AlteredTable) -> None:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paimon_cli.catalog.metastore.settings import PROFILE_VARIABLE
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.results import human_size, say
 from paimon_cli.cli.terminal import NO_PAGER_VARIABLE, is_traced, progress_on_stderr
 from paimon_cli.errors import PaimonError, UsageError
-from paimon_cli.metastore.settings import PROFILE_VARIABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa

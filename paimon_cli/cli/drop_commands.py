@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, to_second, warn
 from paimon_cli.requests.selections import split_partitions
+from paimon_cli.requests.versions import RollbackOptions
 from paimon_cli.requests.writing import Identity
 
 if TYPE_CHECKING:
@@ -154,25 +155,8 @@ def _remaining_files(url: str, left: list[str]) -> list[str]:
 def rollback(
     call: Call,
     table: TableName,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="ID|TAG|TIME",
-            help="A snapshot, a tag, or a time, for the newest snapshot at that time.",
-            show_default=False,
-        ),
-    ],
-    as_new: Annotated[bool, typer.Option("--as-new", help="Keep the history: commit the old state as a new snapshot.")] = False,
-    compact: Annotated[
-        Literal["none", "after"] | None,
-        typer.Option(
-            "--compact",
-            help="With --as-new: whether to compact the restored buckets, after the commit, where that is due. Default after, "
-            "for write-only tables none.",
-            show_default=False,
-        ),
-    ] = None,
+    *,
+    options: Annotated[Given, RollbackOptions],
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -186,12 +170,12 @@ def rollback(
     paimon-cli rollback ./wh/shop.db/orders --to year-end --as-new --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
-    if as_new and dry_run:
-        return _show_restoration(call, opened, to)
-    if as_new or compact is not None:
-        done = opened.rollback(to, as_new=as_new, compact=compact)
+    if "as_new" in options and dry_run:
+        return _show_restoration(call, opened, options["to"])
+    if "as_new" in options or "compact" in options:
+        done = opened.rollback(**options)
     else:
-        planned = opened.plan_rollback(to)
+        planned = opened.plan_rollback(options["to"])
         headline = _headline(planned.plan)
         if dry_run:
             show_files_to_delete(call, opened.name, opened.url, "RollbackPlan", planned.files(), headline)

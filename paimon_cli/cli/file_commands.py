@@ -12,11 +12,12 @@ import typer
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable
+from paimon_cli.cli.parameters import Buckets, Given, Partitions, SnapshotId, TableName, addressable
 from paimon_cli.cli.results import counted, human_size
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import did_you_mean, split_buckets
 from paimon_cli.requests.selections import split_partitions
+from paimon_cli.requests.versions import MarkOptions
 
 manifests = group("Manifests of a snapshot: which files they add and delete.")
 files = group("Data files of a snapshot, with levels, keys and sequence numbers.")
@@ -151,19 +152,7 @@ def list_partitions(
 
 
 @command(partitions, "mark-done")
-def mark_partitions_done(
-    call: Call,
-    table: TableName,
-    partition: Partitions = None,
-    action: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--action",
-            metavar="NAME",
-            help="success-file, http-report, done-partition or mark-event; repeatable; default partition.mark-done-action.",
-        ),
-    ] = None,
-) -> None:
+def mark_partitions_done(call: Call, table: TableName, *, options: Annotated[Given, MarkOptions]) -> None:
     """Mark partitions as done, for jobs that wait until a partition is complete.
 
     success-file writes _SUCCESS into the directory of each partition. http-report posts each partition to
@@ -178,7 +167,7 @@ def mark_partitions_done(
     from paimon_cli.maintain.mark_done import MarkedPartition
 
     opened = call.open(table)
-    rows = opened.mark_done(split_partitions(partition) or (), actions=action or ())
+    rows = opened.mark_done(**options)
     footer = f"{counted(len(rows), 'partition')} marked as done"
     call.show(Listing("MarkedPartitionList", opened.name, MarkedPartition, rows, footer=footer))
 

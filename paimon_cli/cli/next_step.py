@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
+from paimon_cli.catalog.metastore.settings import flags_of
 from paimon_cli.errors import (
     BadInput,
     CommitUnknown,
@@ -18,8 +20,6 @@ from paimon_cli.errors import (
     UsageError,
     if_damaged,
 )
-from paimon_cli.metastore.configuration_files import PROFILE
-from paimon_cli.metastore.settings import flags_of
 from paimon_cli.requests.selections import split_pairs
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.redaction import without_login

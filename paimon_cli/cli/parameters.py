@@ -225,7 +225,7 @@ def options_of(bundle: Any) -> list[inspect.Parameter]:
 def _option_of(field: Declared, told: Option) -> inspect.Parameter:
     """The parameter of a command for an option of a request."""
     written: Any = told.written or (field.type if field.parsed is None else field.parsed.written)
-    if typing.get_origin(written) is Sequence:
+    if any(typing.get_origin(part) is Sequence for part in (written, *typing.get_args(written))):
         written = list[str] | None
     is_shown = isinstance(field.default, (bool, str, int)) and not told.tells_default
     default = field.default if is_shown else None

@@ -11,8 +11,9 @@ from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes, version_option
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import COUNT, confirm, counted
+from paimon_cli.requests.versions import BranchOptions, ConsumerOptions, TagOptions, TagPlace
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 tags = group("Named snapshots.")
 
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.", show_default=False)]
-TaggedSnapshot = Annotated[str | None, version_option("--snapshot", help="The snapshot; default the latest.")]
-TimeRetained = Annotated[
-    str | None,
-    typer.Option("--time-retained", metavar="AGE", help="How long to keep the tag, such as 7d; default the table's option."),
-]
 
 
 @command(tags, "ls")
@@ -57,14 +53,7 @@ def show_tag(call: Call, table: TableName, tag: Tag) -> None:
 
 
 @command(tags, "create")
-def create_tag(
-    call: Call,
-    table: TableName,
-    tag: Tag,
-    snapshot: TaggedSnapshot = None,
-    time_retained: TimeRetained = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Move the tag to this snapshot if it exists.")] = False,
-) -> None:
+def create_tag(call: Call, table: TableName, tag: Tag, *, options: Annotated[Given, TagOptions]) -> None:
     """Create a tag: a name for a snapshot, which keeps it from expiring.
 
     paimon-cli tags create ./wh/shop.db/orders year-end --time-retained 365d
@@ -72,13 +61,13 @@ def create_tag(
     paimon-cli tags create ./wh/shop.db/orders before-load --snapshot 3
     """
     opened = call.open(table)
-    existed = replace and opened.tags.exists(tag)
-    row = opened.tags.create(tag, snapshot=snapshot, time_retained=time_retained, replace=replace)
+    existed = "replace" in options and opened.tags.exists(tag)
+    row = opened.tags.create(tag, **options)
     _show_tag(call, opened, row, "replaced" if existed else "created")
 
 
 @command(tags, "replace")
-def move_tag(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = None, time_retained: TimeRetained = None) -> None:
+def move_tag(call: Call, table: TableName, tag: Tag, *, options: Annotated[Given, TagPlace]) -> None:
     """Point an existing tag at another snapshot.
 
     paimon-cli tags replace ./wh/shop.db/orders year-end --snapshot 12
@@ -86,7 +75,7 @@ def move_tag(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = 
     paimon-cli tags replace ./wh/shop.db/orders year-end --time-retained 30d
     """
     opened = call.open(table)
-    _show_tag(call, opened, opened.tags.replace(tag, snapshot=snapshot, time_retained=time_retained), "replaced")
+    _show_tag(call, opened, opened.tags.replace(tag, **options), "replaced")
 
 
 @command(tags, "rename")
@@ -157,13 +146,7 @@ def list_branches(call: Call, table: TableName) -> None:
 
 
 @command(branches, "create")
-def create_branch(
-    call: Call,
-    table: TableName,
-    name: Branch,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Start from this tag.")] = None,
-    snapshot: Annotated[str | None, version_option("--snapshot", help="Start from this snapshot.")] = None,
-) -> None:
+def create_branch(call: Call, table: TableName, name: Branch, *, options: Annotated[Given, BranchOptions]) -> None:
     """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
 
     paimon-cli branches create ./wh/shop.db/orders try --tag year-end
@@ -171,7 +154,7 @@ def create_branch(
     paimon-cli branches create ./wh/shop.db/orders test --snapshot 3
     """
     opened = call.open(table)
-    _show_branch(call, opened, opened.branches.create(name, tag=tag, snapshot=snapshot), "created")
+    _show_branch(call, opened, opened.branches.create(name, **options), "created")
 
 
 @command(branches, "rename")
@@ -269,17 +252,7 @@ def list_consumers(call: Call, table: TableName) -> None:
 
 
 @command(consumers, "reset")
-def reset_consumer(
-    call: Call,
-    table: TableName,
-    consumer: Consumer,
-    next_snapshot: Annotated[
-        str | None,
-        version_option(
-            "--next", help="The next snapshot to read, or the first one made after a time; default the one after the latest."
-        ),
-    ] = None,
-) -> None:
+def reset_consumer(call: Call, table: TableName, consumer: Consumer, *, options: Annotated[Given, ConsumerOptions]) -> None:
     """Set the next snapshot of a consumer, creating the consumer if it does not exist.
 
     paimon-cli consumers reset ./wh/shop.db/orders nightly-export --next 12
@@ -287,7 +260,7 @@ def reset_consumer(
     paimon-cli consumers reset ./wh/shop.db/orders nightly-export
     """
     opened = call.open(table)
-    row = opened.consumers.reset(consumer, next_snapshot=next_snapshot)
+    row = opened.consumers.reset(consumer, **options)
     call.show(Item("Consumer", opened.name, row), f"consumer {consumer} reads snapshot {row.next_snapshot} next")
 
 

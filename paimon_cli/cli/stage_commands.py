@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.inspect.staged_report import JointDetails, StagedDetails
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
-    from paimon_cli.jobs.stage_commit import StageSummary
+    from paimon_cli.jobs.staging.stage_commit import StageSummary
     from paimon_cli.metadata.staged_commit import StagedCommit
 
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
@@ -172,7 +172,7 @@ def _content(staged: Sequence[StagedCommit]) -> str:
 
 def _opened(call: Call, file: str, table: str | None, allow_unsafe_commit: bool = False) -> Table:
     """The table that the file was staged for, or `table`."""
-    from paimon_cli.jobs.stage_job import StageFile
+    from paimon_cli.jobs.staging.stage_job import StageFile
 
     return call.open(table or StageFile(file).read().table, allow_unsafe_commit)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.cli.command import Call
     from paimon_cli.cli.parameters import Given
-    from paimon_cli.jobs.stage_watch import CheckpointDone
+    from paimon_cli.jobs.staging.stage_watch import CheckpointDone
 
 
 def refuse_with_watch(files: Sequence[str] | None, identity: Given) -> None:

@@ -6,9 +6,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from paimon_cli.catalog.metastore.metastore import Metastore
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, Refused, UsageError
-from paimon_cli.metastore.metastore import Metastore
 from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
 from paimon_cli.storage.commit_lock import break_lock, held_locks
 from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod

@@ -1,7 +1,7 @@
 """Walks through the snapshots of a table in order, keeping the live files up to date, and decodes each manifest only once.
 
 The delta of each commit is applied to the live files. The base list of the next snapshot must agree with the result: manifests
-that are already known need no check, and manifests that replace others must contain the same net entries.
+that are already known need no check, and manifests that replace others must contain the same net entries, with the same facts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.version import Version
+from paimon_cli.invariants.version import FileFacts, Version, changed_entries
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import BucketId, EntryKind, FileIdentity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
@@ -41,6 +41,7 @@ class WalkedVersion(Version):
         self.new_manifests: list[ReadManifest] = []
         self.missing_from_base: list[ManifestEntry] = []
         self.unexpected_in_base: list[ManifestEntry] = []
+        self.changed_entries: list[tuple[ManifestEntry, ManifestEntry]] = []
         self.index_changed = False
 
     @property
@@ -74,6 +75,9 @@ class WalkedVersion(Version):
 
     def base_differences(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
         return self.missing_from_base, self.unexpected_in_base
+
+    def changed_in_base(self, before: Version) -> list[tuple[ManifestEntry, ManifestEntry]]:
+        return self.changed_entries
 
 
 class FormerVersion(Version):
@@ -170,19 +174,22 @@ class HistoryWalk:
         now = set(base)
         removed = [known[name] for name in order if name not in now]
         new = [self._manifests[name] for name in base if name not in known]
-        if _net_kinds(removed) == _net_kinds(new):
+        if _net_facts(removed) == _net_facts(new):
             return
         actual = {entry.identity: entry for entry in self._live(base)}
         expected = {identity: entry for bucket in self.buckets.values() for identity, entry in bucket.items()}
         version.missing_from_base = [expected[identity] for identity in expected.keys() - actual.keys()]
         version.unexpected_in_base = [actual[identity] for identity in actual.keys() - expected.keys()]
+        version.changed_entries = changed_entries(expected, actual)
 
     def _live(self, names: Sequence[str]) -> list[ManifestEntry]:
         """The live files among the entries of some manifests."""
         return _joined(self._manifests[name].table for name in names).live().entries()
 
     def _touch(self, version: WalkedVersion, last: WalkedVersion) -> None:
-        bucket_ids = {entry.bucket_id for entry in (*version.delta, *version.missing_from_base, *version.unexpected_in_base)}
+        changed = (now for _, now in version.changed_entries)
+        entries = (*version.delta, *version.missing_from_base, *version.unexpected_in_base, *changed)
+        bucket_ids = {entry.bucket_id for entry in entries}
         if version.index_changed:
             bucket_ids |= {entry.bucket_id for entry in (*version.index_entries, *last.index_entries)}
         version._changed = bucket_ids
@@ -190,9 +197,9 @@ class HistoryWalk:
         version.before.tops = {bucket_id: self._tops[bucket_id] for bucket_id in bucket_ids if bucket_id in self._tops}
 
     def _apply(self, version: WalkedVersion) -> None:
-        for entry in version.missing_from_base:
+        for entry in (*version.missing_from_base, *(before for before, _ in version.changed_entries)):
             self._take(entry, version)
-        for entry in version.unexpected_in_base:
+        for entry in (*version.unexpected_in_base, *(now for _, now in version.changed_entries)):
             self._put(entry, version)
         deleted = {entry.identity for entry in version.delta if entry.kind != EntryKind.ADD}
         for entry in version.delta:
@@ -240,9 +247,10 @@ def _joined(tables: Iterable[FileTable]) -> FileTable:
     return FileTable.of(piece for table in tables for piece in table.pieces)
 
 
-def _net_kinds(manifests: Iterable[ReadManifest]) -> dict[FileIdentity, int]:
-    """The entries that remain when each ADD cancels out with its DELETE."""
-    return {entry.identity: entry.kind for entry in _joined(manifest.table for manifest in manifests).net().entries()}
+def _net_facts(manifests: Iterable[ReadManifest]) -> dict[FileIdentity, FileFacts | None]:
+    """The entries that remain when each ADD cancels out with its DELETE: the facts of an ADD, None for a DELETE."""
+    left = _joined(manifest.table for manifest in manifests).net().entries()
+    return {entry.identity: FileFacts.of(entry) if entry.kind == EntryKind.ADD else None for entry in left}
 
 
 def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersion | Violation]:

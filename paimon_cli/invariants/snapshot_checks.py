@@ -11,7 +11,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
 from paimon_cli.invariants.scopes import OF_HISTORY, OF_REFERENCES, OF_STEP, OF_VERSION, WITHOUT_SCHEMA
-from paimon_cli.invariants.version import Version
+from paimon_cli.invariants.version import FileFacts, Version
 from paimon_cli.invariants.violation import FILES, LOST_SNAPSHOTS, META, WARNING, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
@@ -206,12 +206,15 @@ def _is_in_use(context: TableContext, schema_id: int) -> bool:
 
 @OF_STEP.check(Invariant("PV010", CheckGroup.CHAIN, META, "the base of a snapshot equals the live files of the one before"))
 def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:
-    """PV010. live(N) = live(N - 1) + delta(N): no commit adds or removes files beyond its delta."""
+    """PV010. live(N) = live(N - 1) + delta(N): no commit adds or removes files beyond its delta, or alters their facts."""
     lost, unexpected = version.base_differences(before)
     for entry in lost:
         yield Violation("PV010", version.path, f"has lost {version.label(entry)}")
     for entry in unexpected:
         yield Violation("PV010", version.path, f"has {version.label(entry)} that no commit added")
+    for entry, now in version.changed_in_base(before):
+        differences = FileFacts.of(entry).differences(FileFacts.of(now))
+        yield Violation("PV010", version.path, f"says of {version.label(entry)} what its commit did not: {differences}")
 
 
 def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import BucketId, FileIdentity, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.threads import cached_property
+
+
+class FileFacts(NamedTuple):
+    """What all entries of a file say of it, in the words of messages. Its statistics are not compared, but tested on its rows."""
+
+    buckets: int
+    size: int
+    rows: int
+    least_key: bytes
+    greatest_key: bytes
+    least_sequence_number: int
+    greatest_sequence_number: int
+    schema: int
+    retractions: int | None
+
+    @staticmethod
+    def of(entry: ManifestEntry) -> FileFacts:
+        f = entry.file
+        numbers = (f.min_sequence_number, f.max_sequence_number, f.schema_id, f.delete_row_count)
+        return FileFacts(entry.total_buckets, f.file_size, f.row_count, f.min_key, f.max_key, *numbers)
+
+    def differences(self, other: FileFacts) -> str:
+        """How the other facts differ: `rows 7 instead of 6, another least key`."""
+        named = ((name.replace("_", " "), mine, its) for name, mine, its in zip(self._fields, self, other, strict=True))
+        return ", ".join(
+            f"another {name}" if isinstance(mine, bytes) or isinstance(its, bytes) else f"{name} {its} instead of {mine}"
+            for name, mine, its in named
+            if mine != its
+        )
 
 
 class Version:
@@ -100,6 +130,10 @@ class Version:
         lost = [expected[identity] for identity in expected.keys() - actual.keys()]
         return lost, [actual[identity] for identity in actual.keys() - expected.keys()]
 
+    def changed_in_base(self, before: Version) -> list[tuple[ManifestEntry, ManifestEntry]]:
+        """The entries live in `before` of whose files this base has other facts, each with its entry in the base."""
+        return changed_entries({entry.identity: entry for entry in before.live}, {entry.identity: entry for entry in self.base})
+
     def bucket_directory(self, bucket_id: BucketId) -> str:
         return self.context.bucket_directory(*bucket_id)
 
@@ -113,3 +147,11 @@ class Version:
         """A data file in messages: name, level and bucket."""
         partition = self.context.partition_path_of(entry.partition)
         return f"{entry.file.file_name} (level {entry.file.level}, {partition}bucket-{entry.bucket})"
+
+
+def changed_entries(
+    expected: Mapping[FileIdentity, ManifestEntry], actual: Mapping[FileIdentity, ManifestEntry]
+) -> list[tuple[ManifestEntry, ManifestEntry]]:
+    """The pairs of entries of one file with different facts."""
+    pairs = ((entry, actual[identity]) for identity, entry in expected.items() if identity in actual)
+    return [(one, other) for one, other in pairs if FileFacts.of(one) != FileFacts.of(other)]

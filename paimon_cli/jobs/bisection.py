@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import Operation
@@ -17,9 +17,7 @@ from paimon_cli.storage.redaction import shown_name
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.metadata.snapshot import Snapshot
-
-Expect = Literal["some", "none"]
-EXPECTED: tuple[Expect, ...] = get_args(Expect)
+    from paimon_cli.requests.versions import BisectOptions
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,7 @@ class Bisection:
 
 
 def bisect_snapshots(
-    table: TableContext,
-    where: str,
-    *,
-    expect: Expect = "some",
-    first: int | None = None,
-    last: int | None = None,
-    advance: Callable[[int], object] = lambda count: None,
+    table: TableContext, options: BisectOptions, advance: Callable[[int], object] = lambda count: None
 ) -> Bisection:
     """Search the snapshots `first` to `last` (default: all). The expectation must hold in the last of them.
 
@@ -68,6 +60,8 @@ def bisect_snapshots(
     or if there are no snapshots to search.
     """
     table.check(Operation.SCAN)
+    where, expect, first, last = options.where, options.expect, options.first, options.last
+    assert not isinstance(first, str) and not isinstance(last, str)  # who makes the request looks up names
     predicate = parse_predicate(where, table.schema)
     ids = [number for number in table.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]
     if not ids:

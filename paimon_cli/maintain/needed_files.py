@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.file_table import FileTable
@@ -16,6 +17,7 @@ from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.storage import Storage, deleted_together
 from paimon_cli.storage.threads import in_parallel
 
 FileKey = tuple[bytes, int, str]
@@ -296,14 +298,22 @@ def _directory(file: FileToDelete) -> str:
 
 
 def delete_files(context: TableContext, on_done: Callable[[int], None] | None = None) -> DeleteFiles:
-    """A function that deletes in this process, in parallel; `on_done` is called for every file."""
+    """A function that deletes in this process, with few requests or in parallel; `on_done` gets numbers of deleted files."""
 
     def delete(paths: Iterable[str]) -> int:
-        count = 0
-        for _ in in_parallel(context.storage.delete, paths, context.read_threads):
-            count += 1
-            if on_done is not None:
-                on_done(1)
-        return count
+        remaining = iter(paths)
+        return sum(
+            delete_portion(context.storage, portion, context.read_threads, on_done)
+            for portion in iter(lambda: list(islice(remaining, PIECES.deleted_files)), [])
+        )
 
     return delete
+
+
+def delete_portion(storage: Storage, paths: Sequence[str], threads: int = 1, on_done: Callable[[int], None] | None = None) -> int:
+    """Delete files that may go in any order; returns their number. Raises the first failure."""
+    together = deleted_together(storage, paths)
+    for count in [len(paths)] if together else (1 for _ in in_parallel(storage.delete, paths, threads)):
+        if on_done is not None:
+            on_done(count)
+    return len(paths)

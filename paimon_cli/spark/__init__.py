@@ -1,10 +1,11 @@
 """Tables as Spark DataFrames, in the session of the caller: classic or Spark Connect.
 
-`read` and `write` are functions. `spark.read.format("paimon")`, `df.write.format("paimon")` and streams go through
-`PaimonDataSource`, which Spark finds by itself by the name `paimon`.
+`configure` prepares a session before it starts. `read` and `write` are functions. `spark.read.format("paimon")`,
+`df.write.format("paimon")` and streams go through `PaimonDataSource`, which Spark finds by itself by the name `paimon`.
 
     import paimon_cli.spark as paimon
 
+    spark = paimon.configure(SparkSession.builder).getOrCreate()
     orders = paimon.read(spark, "shop.orders", where="price > 10")
     paimon.write(orders.withColumn("price", orders.price * 2), "shop.orders")
 """
@@ -14,14 +15,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paimon_cli.spark.configuration import configure
     from paimon_cli.spark.data_source import PaimonDataSource
     from paimon_cli.spark.reading import read
     from paimon_cli.spark.writing import write
 
-__all__ = ["PaimonDataSource", "read", "write"]
+__all__ = ["PaimonDataSource", "configure", "read", "write"]
 
 _MODULES = {
     "PaimonDataSource": "paimon_cli.spark.data_source",
+    "configure": "paimon_cli.spark.configuration",
     "read": "paimon_cli.spark.reading",
     "write": "paimon_cli.spark.writing",
 }

@@ -14,7 +14,7 @@ import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,9 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from paimon_cli.api.arguments import checks_call
+from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.api.runtime import check_session
+from paimon_cli.api.scan import open_scan
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
@@ -39,8 +40,7 @@ from paimon_cli.jobs.spark.submit import check_running, classic_context, send_pa
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.read.scan_plan import Split
-from paimon_cli.requests.fields import Point
-from paimon_cli.requests.reading import IncrementMode
+from paimon_cli.requests.reading import ScanCall
 from paimon_cli.spark.native_files import NativeFile, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
 from paimon_cli.storage.whole_file import ScratchStorage
@@ -73,31 +73,31 @@ V1_SOURCES = "spark.sql.sources.useV1SourceList"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
 
+class FrameCall(ScanCall):
+    """A read of a table as a DataFrame."""
+
+    _: KW_ONLY
+    options: Mapping[str, str] | None = None
+    warehouse: str | None = None
+    branch: str | None = None
+    native: bool | None = None
+
+    def check(self) -> None:
+        super().check()
+        if self.order_by is not None:
+            raise UsageError("--order-by of a DataFrame", "Spark changes the order of rows", "frame.orderBy(...) of the result")
+
+
 @checks_call
-def read(
-    spark: SparkSession,
-    name: str | os.PathLike[str],
-    columns: str | Sequence[str] | None = None,
-    where: str | None = None,
-    *,
-    snapshot: Point | None = None,
-    tag: str | None = None,
-    as_of: Point | None = None,
-    incremental: str | None = None,
-    incremental_mode: IncrementMode = "auto",
-    limit: int | None = None,
-    row_kind: bool = False,
-    options: Mapping[str, str] | None = None,
-    warehouse: str | None = None,
-    branch: str | None = None,
-    native: bool | None = None,
-) -> DataFrame:
+@takes(FrameCall)
+def read(spark: SparkSession, name: str | os.PathLike[str], call: FrameCall) -> DataFrame:
     """The rows of a table, merged by key, at one snapshot. It is chosen now, so that every use of the DataFrame reads the same.
 
     Files are chosen now, too. If they overlap, their keys may be merged by this call, which takes up to about a second.
 
     `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.scan`. `where` skips
-    files by their statistics; conditions of the DataFrame are pushed into Spark's scan of the remaining files.
+    files by their statistics; conditions of the DataFrame are pushed into Spark's scan of the remaining files. Instead of
+    `order_by`, sort the DataFrame.
 
     `native` says whether Spark's Parquet reader may open data files. By default it may on local disks and HDFS; True: in object
     stores too, with the session's own credentials (`spark.hadoop.fs.s3a...`); False: Python workers read all.
@@ -107,20 +107,9 @@ def read(
     """
     check_session(spark)
     check_running(spark)
-    table = Table.open(name, options, warehouse=warehouse, branch=branch)
-    scan = table.scan(
-        columns,
-        where,
-        snapshot=snapshot,
-        tag=tag,
-        as_of=as_of,
-        incremental=incremental,
-        incremental_mode=incremental_mode,
-        limit=limit,
-        row_kind=row_kind,
-    )
-    frame = frame_of(spark, scan.rows, native=native)
-    return frame if limit is None else frame.limit(limit)
+    table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch)
+    frame = frame_of(spark, open_scan(table, call).rows, native=call.native)
+    return frame if call.limit is None else frame.limit(call.limit)
 
 
 _scratch_of_frames: list[ScratchStorage] = []

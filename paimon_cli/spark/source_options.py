@@ -16,6 +16,8 @@ from paimon_cli.requests.fields import check_choice
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
+AT_VERSION, AT_TIME = "versionasof", "timestampasof"
+"""How Spark's users name a version in other formats: a snapshot or a tag; a point in time."""
 TRAVEL_OPTIONS = ("snapshot", "tag", "as_of", "incremental")
 SCAN_OPTIONS = ("columns", "where", *TRAVEL_OPTIONS, "incremental_mode", "row_kind")
 WRITE_OPTIONS = (
@@ -33,8 +35,6 @@ OF_JAVAS_CONNECTOR = {
 }
 """What to use instead of options that only Java's connector has, by prefix of the key."""
 OF_OTHER_FORMATS = {
-    "versionasof": "the option snapshot",
-    "timestampasof": "the option as_of",
     "readchangefeed": "the options incremental and row_kind",
     "startingversion": "the option start",
     "startingtimestamp": "the option start",
@@ -50,8 +50,8 @@ OF_OTHER_FORMATS = {
     "txnversion": "the options commit_user and commit_id",
 }
 """What to use instead of options of other table formats and sources, by key in lower case."""
-_KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS}
-_SHOWN = {"maxrowspertrigger": "maxRowsPerTrigger"}
+_KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, AT_VERSION, AT_TIME}
+_SHOWN = {"maxrowspertrigger": "maxRowsPerTrigger", AT_VERSION: "versionAsOf", AT_TIME: "timestampAsOf"}
 """Spelling of the options that are not in snake case."""
 _WHOLE_NUMBERS = {"commit_id", "maxrowspertrigger"}
 
@@ -81,7 +81,7 @@ class SourceOptions:
             why = "the data source needs its name or path, which Spark's own catalog does not pass on"
             hint = ".load('db.table'), or in SQL: CREATE TEMPORARY VIEW name USING paimon OPTIONS (path 'db.table')"
             raise UsageError("no table is named", why, hint)
-        return SourceOptions(values)
+        return SourceOptions(_with_our_names(values))
 
     def get(self, name: str) -> Any:
         """The value of an option, an int where a whole number is expected; None if the option is not set."""
@@ -145,6 +145,19 @@ class SourceOptions:
             if name in self.values:
                 shown = _SHOWN.get(name, name)
                 raise UsageError(f"option {shown} has no meaning for {operation}", "it would be ignored", hint)
+
+
+def _with_our_names(values: dict[str, str]) -> dict[str, str]:
+    """The options, with `versionAsOf` and `timestampAsOf` as `snapshot`, `tag` or `as_of`. Raises `UsageError` for both forms."""
+    for theirs in (AT_VERSION, AT_TIME):
+        if theirs not in values:
+            continue
+        value = values.pop(theirs)
+        ours = "as_of" if theirs == AT_TIME else "snapshot" if value.isdecimal() and value.isascii() else "tag"
+        if ours in values:
+            raise UsageError(f"options {_SHOWN[theirs]} and {ours} are given", "they mean the same", "give one of them")
+        values[ours] = value
+    return values
 
 
 def _instead(key: str) -> str:

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from paimon_cli.api.arguments import checks_call
+from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
@@ -33,6 +33,7 @@ from paimon_cli.jobs.spark.submit import check_running, classic_context, send_pa
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
 from paimon_cli.options.choices import OnError
+from paimon_cli.requests.writing import WriteCall
 from paimon_cli.spark.source_writing import QUERY
 from paimon_cli.spark.spark_types import arrow_timezone
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame
@@ -43,22 +44,25 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.write_job import WriteSummary
 
 
+class FrameWrite(WriteCall):
+    """A write of a DataFrame into a table."""
+
+    _: KW_ONLY
+    options: Mapping[str, str] | None = None
+    warehouse: str | None = None
+    branch: str | None = None
+    on_written: Callable[[WriteSummary], None] | None = None
+
+
 @checks_call
-def write(
-    frame: DataFrame,
-    name: str | os.PathLike[str],
-    *,
-    options: Mapping[str, str] | None = None,
-    warehouse: str | None = None,
-    branch: str | None = None,
-    **write: Any,
-) -> WriteSummary:
+@takes(FrameWrite)
+def write(frame: DataFrame, name: str | os.PathLike[str], call: FrameWrite) -> WriteSummary:
     """Write the rows of a DataFrame in one commit.
 
-    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.write`: `op`,
-    `op_column`, `overwrite`, `partition`, `commit_user`, `commit_id`, ... Columns are matched by name. Spark's timestamps
-    are instants: for a column without time zone they are converted to the time zone of the session. `on_error` is `fail` or
-    `skip`: the rows cannot be read again to list the bad cells in a file.
+    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others, with `on_written`, are those of
+    `Table.write`. Columns are matched by name. Spark's timestamps are instants: for a column without time zone they are
+    converted to the time zone of the session. `on_error` is `fail` or `skip`: the rows cannot be read again to list the bad cells
+    in a file.
 
     In `foreachBatch` of a stream pass `commit_user` (the query id) and `commit_id` (the batch id), so that a batch that Spark
     repeats is written once. Its rows are computed nevertheless: otherwise Spark would lose the state of the query.
@@ -73,15 +77,15 @@ def write(
     if frame.isStreaming:
         hint = 'rows.writeStream.format("paimon"), or call this function for each batch in foreachBatch'
         raise UsageError("the DataFrame is a stream", "only a query can write it", hint)
-    on_error = write.get("on_error", OnError.FAIL)
-    if isinstance(on_error, str) and on_error.lower() not in (OnError.FAIL, OnError.SKIP):
+    if call.on_error not in (OnError.FAIL, OnError.SKIP):
         why = "its rows cannot be read again, as files are, to list the bad cells"
         hint = "on_error='skip' leaves rows with bad cells out; the result counts them"
-        raise NotSupported(f"on_error={on_error!r} for a DataFrame", why, hint)
+        raise NotSupported(f"on_error={call.on_error!r} for a DataFrame", why, hint)
     engine = FrameEngine(frame)
-    table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
+    runtime = Runtime(given_engine=engine)
+    table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)
     timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
-    summary = table.write(FrameRows(timezone), **write)
+    summary = table.write(FrameRows(timezone), **vars(WriteCall.of(call)), on_written=call.on_written)
     if summary.already_committed and _may_be_of_stream(frame):
         frame.write.format("noop").mode("overwrite").save()
     return summary

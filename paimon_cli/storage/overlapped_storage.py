@@ -11,7 +11,7 @@ Small files that will be opened soon (`storage.will_open`) are prefetched in par
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import partial
@@ -117,6 +117,12 @@ class OverlappedStorage(WrappedStorage):
     def overwrite(self, path: str, data: bytes) -> None:
         self.settle()
         self.inner.overwrite(path, data)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """See `storage.DeletesMany`."""
+        for path in paths:
+            self.before("delete", path)
+        self.inner.delete_many(paths)
 
     def first_entries(self, path: str, limit: int) -> list[FileStatus]:
         self._uploads.wait()

@@ -7,7 +7,7 @@ The functions use a capability where the store has it, and otherwise fall back t
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, runtime_checkable
@@ -130,6 +130,15 @@ class HasDirectories(Protocol):
 
     def remove_empty_directory(self, path: str) -> bool:
         """Remove a directory; returns False if it is not empty."""
+        ...
+
+
+@runtime_checkable
+class DeletesMany(Protocol):
+    """A store that deletes many files with one request."""
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete files; missing ones are not an error. A failure does not tell which files are left."""
         ...
 
 
@@ -313,6 +322,29 @@ def keep_deleted(storage: Storage, directory: str) -> None:
     """
     if isinstance(storage, SyncsDirectories):
         storage.sync_directory(directory)
+
+
+def deleted_together(storage: Storage, paths: Sequence[str]) -> bool:
+    """Delete files with few requests, if the store can, in no particular order; returns whether none of them is left.
+
+    If not, the caller deletes them one by one, so that the error names a file that is left.
+    """
+    wrappers: list[WrappedStorage] = []
+    while isinstance(storage, WrappedStorage) and not isinstance(storage, DeletesMany):
+        if type(storage).delete is not WrappedStorage.delete:
+            return False
+        wrappers.append(storage)
+        storage = storage.inner
+    if not isinstance(storage, DeletesMany) or len(paths) < 2:
+        return False
+    for wrapper in wrappers:
+        for path in paths:
+            wrapper.before("delete", path)
+    try:
+        storage.delete_many(paths)
+    except (StorageUnavailable, FileNotFoundError):
+        return False
+    return True
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> None:

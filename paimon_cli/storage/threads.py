@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -81,9 +81,10 @@ class DaemonThreads(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with self._changed:
             self._is_shut = True
-            while cancel_futures and not self._calls.empty():
-                if (call := self._calls.get()) is not None:
-                    call.future.cancel()
+            with suppress(Empty):  # a thread may take the last call at the same time
+                while cancel_futures:
+                    if (call := self._calls.get_nowait()) is not None:
+                        call.future.cancel()
             self._calls.put(None)
         for thread in self._threads if wait else ():
             thread.join()

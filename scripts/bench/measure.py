@@ -18,10 +18,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from paimon_cli.processor import VARIABLE, processor_name
+
 MIN_ROUNDS = 5
 MACHINE = {
     "cpus": os.cpu_count(),
     "machine": platform.machine(),
+    "processor": processor_name(),
+    "without": os.environ.get(VARIABLE, ""),
     "python": platform.python_version(),
     "pyarrow": pa.__version__,
 }
@@ -104,6 +108,7 @@ def report(comparisons: Iterable[Comparison], rounds: int = MIN_ROUNDS, only: st
     Returns whether every goal was met.
     """
     all_met = True
+    print(f"on {MACHINE['processor']}, numpy without {MACHINE['without'] or 'nothing'}", file=sys.stderr)
     for comparison in comparisons:
         if only not in comparison.name:
             continue

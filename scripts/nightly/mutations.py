@@ -39,7 +39,7 @@ from scripts.mutation.session import ROOT, Session, say, with_tests
 
 ROOMS = (
     *("commit", "history", "lsm", "bucket", "compact", "maintain", "write", "storage", "jobs", "read", "metadata"),
-    *("invariants", "metastore", "catalog", "api", "ingest", "inspect", "datatypes", "sql", "options", "requests", "cli"),
+    *("invariants", "catalog", "api", "ingest", "inspect", "datatypes", "sql", "options", "requests", "cli"),
 )
 """All but the room `lab`, which is itself a test, and `spark`, all of whose tests need Spark."""
 PLANTED = "planted bugs"

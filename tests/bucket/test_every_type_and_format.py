@@ -52,6 +52,7 @@ QUICK = settings(max_examples=6, phases=[Phase.generate], suppress_health_check=
 @pytest.mark.parametrize(("columns", "file_format"), CASES, ids=NAMES)
 @QUICK
 @given(data=st.data())
+@pytest.mark.in_part(2)
 def test_round_trip(columns: dict[str, str], file_format: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         keys = tuple(columns) if columns is KEYS else ("id",)
@@ -103,6 +104,7 @@ def _nested(kinds: list[str], depth: int) -> tuple[str, Any]:
     return text, value
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("kinds", [["ARRAY"], ["MAP"], ["ROW"], ["INT MAP"], ["INT MAP", "ARRAY", "ROW"]], ids="-".join)
 def test_the_greatest_depth_is_read_back(kinds: list[str], file_format: str, tmp_path: Path) -> None:

@@ -322,6 +322,7 @@ def test_a_flipped_bit_in_a_page_without_compression_is_found_by_its_checksum(tm
     ],
 )
 @pytest.mark.parametrize("column", ["STRING", "BYTES"])
+@pytest.mark.in_part(3)
 def test_texts_that_repeat_get_a_dictionary(values: list[str | None], expected: bool, column: str, tmp_path: Path) -> None:
     columns = {"id": "INT NOT NULL", "s": column, "n": "INT"}
     context = make_table(tmp_path / "t", columns, ["id"])

@@ -118,7 +118,7 @@ def expected(
     return {text: holders[text] for text in key_texts(context, keys) if text in holders}
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("types", KEYS.values(), ids=KEYS)
 @QUICK

@@ -58,6 +58,7 @@ def merged(context: TableContext, bucket: BucketFiles, columns: list[str]) -> li
     return sorted(text for batch in read_bucket(context, bucket, columns) for text in _texts(pa.Table.from_batches([batch])))
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("passes", [False, True])
 @pytest.mark.parametrize("options", ENGINES.values(), ids=ENGINES.keys())
 def test_each_engine_that_chooses_rows(
@@ -85,6 +86,7 @@ def test_each_engine_that_chooses_rows(
     assert shown(context, bucket, ["k", "v", "s"]) == merged(context, bucket, ["k", "v", "s"])
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("golden", [golden for golden in GOLDENS if golden.schema["primaryKeys"]], ids=str)
 def test_tables_of_other_writers(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore
 from paimon_cli.catalog.table_listing import table_rows, tables_below, tables_of_database
 from paimon_cli.errors import NotFound
-from paimon_cli.metastore.filesystem import FileSystemMetastore
 
 PATHS = FileSystemMetastore(None)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
-from paimon_cli.metastore.settings import find_metastore
 
 
 @pytest.fixture(autouse=True)

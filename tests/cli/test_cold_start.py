@@ -51,6 +51,7 @@ def test_metadata_commands_load_no_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["read", "write", "compact", "files ls", "lsm show", "verify --level full"])
+@pytest.mark.in_part(3)
 def test_commands_on_rows_do_without_pandas(tmp_path: Path, command: str) -> None:
     """Arrow imports it on sight, which takes longer than all that these commands do here."""
     table = golden_table("java-0.9", "tags_and_expire", tmp_path)

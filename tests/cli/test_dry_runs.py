@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,18 @@ PLANNED = {
 
 
 @pytest.fixture
-def table(run: Run, tmp_path: Path) -> Path:
-    (tmp_path / "empty.db").mkdir()
-    path = tmp_path / "shop.db" / "my orders"
+def table(run: Run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of a table that is made once."""
+    made = tmp_path_factory.getbasetemp() / "planned"
+    if not made.exists():
+        make_table(run, made)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "shop.db" / "my orders"
+
+
+def make_table(run: Run, folder: Path) -> None:
+    (folder / "empty.db").mkdir(parents=True)
+    path = folder / "shop.db" / "my orders"
     columns = ("-C", "id INT NOT NULL", "-C", "p INT NOT NULL", "--primary-key", "id,p", "--partition-by", "p", "--bucket", 1)
     run("create", path, *columns)
     for row in ROWS:
@@ -45,7 +55,6 @@ def table(run: Run, tmp_path: Path) -> Path:
     run("branches", "create", path, "dev", "--snapshot", 3)
     run("write", path, "-", "--format", "json", "--engine", "local", "--branch", "dev", stdin=ROWS[0])
     run("consumers", "reset", path, "job", "--next", 3)
-    return path
 
 
 def damage(run: Run, table: Path) -> None:

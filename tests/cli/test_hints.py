@@ -146,7 +146,10 @@ MAY_BE_LEFT_OPEN = {
     "ROWS": "the right rows of a damaged partition",
 }
 """What only the user can fill in, and what it is. The names of tables and columns are known."""
-TABLE_IS_UNKNOWN = {"catalog/table_location.py": "write TABLE X", "metastore/filesystem.py": "create X.TABLE -C 'id BIGINT'X"}
+TABLE_IS_UNKNOWN = {
+    "catalog/table_location.py": "write TABLE X",
+    "catalog/metastore/filesystem.py": "create X.TABLE -C 'id BIGINT'X",
+}
 """Messages about a command line that names no table."""
 
 

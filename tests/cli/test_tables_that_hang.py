@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from paimon_cli.storage.local_storage import LocalStorage
+from tests.catalog.metastore.hostile_servers import answering, drop_by_drop
 from tests.cli.calling import Run
-from tests.metastore.hostile_servers import answering, drop_by_drop
 from tests.tables import make_table, write
 
 COLUMNS = {"id": "INT NOT NULL", "n": "INT"}

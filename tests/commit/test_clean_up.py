@@ -12,7 +12,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.export_job import ExportRequest, run_export
-from paimon_cli.jobs.stage_job import StageFile, stage_write
+from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.read.scan_plan import plan_scan

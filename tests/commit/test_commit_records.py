@@ -39,6 +39,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import Crash, data_file, live_names, make_table
 from tests.nightly import first
 from tests.rivals import RivalStorage
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 
 JOB, OTHER = CommitIdentity("job", 7), CommitIdentity("other")
 _CALLS = "overwrite", "put_if_absent", "write_new", "delete", "read_bytes", "list_directory", "exists"
@@ -159,6 +160,7 @@ def test_only_repeatable_commits_are_recorded(tmp_path: Path) -> None:
     assert not Path(context.layout.commit_user_directory).exists()
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("expires", [False, True])
 def test_a_kill_at_any_call_of_the_storage_neither_loses_nor_doubles_the_commit(
@@ -356,6 +358,7 @@ def test_a_rolled_back_commit_is_new_and_earlier_ones_are_not(tmp_path: Path) ->
     assert sum(name.startswith("next-") for name in live_names(context)) == 1
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("after", [False, True])
 def test_a_rollback_killed_at_any_call_leaves_no_record_of_what_is_gone(tmp_path: Path, after: bool) -> None:
     for at in count(1):
@@ -546,6 +549,7 @@ def put_old_records(context: TableContext, users: int, days: float) -> None:
             os.utime(path, (changed, changed - number % 100))
 
 
+@pytest.mark.nightly
 def test_old_records_of_many_users_do_not_pile_up(tmp_path: Path) -> None:
     context = foreign_table(tmp_path / "t")
     put_old_records(context, 10_000, 31)
@@ -701,6 +705,7 @@ class Story:
         create_tag(self.context, f"t{next(_names)}", newest)
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("seed", first(6, range(16)))
 def test_random_histories_neither_lose_nor_double_a_commit(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_cli.commit.commit_records._TIDY_FROM", seed % 3)

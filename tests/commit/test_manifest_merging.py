@@ -170,6 +170,7 @@ SMALL_MANIFESTS = {"manifest.target-file-size": "3 kb", "manifest.full-compactio
 
 
 @pytest.mark.parametrize("options", [{}, SMALL_MANIFESTS])
+@pytest.mark.in_part(2)
 def test_copied_entries_equal_encoded_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
     """Manifests are the same, byte by byte, whether entries are decoded one by one or copied as columns."""
     tables = []

@@ -654,6 +654,7 @@ def begin_a_commit(context: TableContext, user: str, identifier: int) -> None:
     CommitIntents(context, [(user, identifier)]).announce(None)
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("seed", range(250))
 def test_earlier_commits_of_a_user(seed: int) -> None:
     dice = random.Random(seed)
@@ -697,6 +698,7 @@ def test_earlier_commits_of_a_user(seed: int) -> None:
         assert own.already_committed() is expected
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("seed", range(150))
 def test_concurrent_commits_of_a_user(seed: int) -> None:
     dice = random.Random(seed)
@@ -733,6 +735,7 @@ def test_concurrent_commits_of_a_user(seed: int) -> None:
             assert not own.committed_since_begin(listed[-1], kind), "each is looked at once"
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("seed", range(150))
 def test_users_that_are_handed_on(seed: int) -> None:
     dice = random.Random(seed)

@@ -39,6 +39,7 @@ def random_commits(context: TableContext, seed: int, commits: int) -> dict[int, 
     return expected
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("strategy", ["full", "minor"])
 def test_rows_are_the_same_before_and_after(tmp_path: Path, seed: int, strategy: str) -> None:

@@ -40,6 +40,7 @@ def problems(context: TableContext) -> set[str]:
     return {found.code for found in check_table(context, rows=True)}
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("golden", MARKED, ids=str)
 def test_a_compaction_of_a_foreign_table_changes_no_row(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
@@ -51,6 +52,7 @@ def test_a_compaction_of_a_foreign_table_changes_no_row(golden: Golden, tmp_path
     assert problems(context) <= before
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("golden", WRITTEN, ids=str)
 def test_rows_written_and_deleted_here_mark_those_of_others(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

@@ -16,7 +16,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.stage_job import StageFile, stage_write
+from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.options.table_options import TableOptions
@@ -140,6 +140,7 @@ def random_options(chance: random.Random) -> dict[str, str]:
     }
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", first(1, range(3)))
 def test_rows_are_those_written_whatever_was_compacted(engine: str, seed: int, tmp_path: Path) -> None:

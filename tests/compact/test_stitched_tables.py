@@ -84,6 +84,7 @@ def groups(context: TableContext) -> list[int]:
     return [footer.row_group(group).num_rows for footer in found for group in range(footer.num_row_groups)]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("bucket", [-1, 1])
 @pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "none"])
 def test_metadata_is_that_of_a_file_with_the_same_rows(
@@ -180,6 +181,18 @@ def test_groups_with_more_rows_than_a_file_may_have_are_cut(copied: list[int], t
     context = with_options(written(tmp_path / "t", 3), {"target-file-row-num": "15"})
     compact(context)
     assert max(file.row_count for file in files(context)) == 15 and copied == []
+
+
+def test_one_group_with_more_rows_than_a_file_may_have_is_cut(copied: list[int], tmp_path: Path) -> None:
+    context = written(tmp_path / "t", 1)
+    write(context, given(100)[:10])
+    compact(context)
+    assert sorted(groups(context)) == [10, 20] and len(files(context)) == 1
+    context, before = with_options(context, {"target-file-row-num": "15"}), rows(context)
+    write(context, given(200)[:1])
+    compact(context)
+    assert max(file.row_count for file in files(context)) <= 15
+    assert len(rows(context)) == len(before) + 1
 
 
 def test_new_files_are_of_the_size_that_the_table_asks_for(copied: list[int], tmp_path: Path) -> None:

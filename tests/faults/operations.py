@@ -25,8 +25,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, TasksFailed
 from paimon_cli.jobs.metadata_jobs import run_restore
-from paimon_cli.jobs.stage_commit import StagedWrite, Together, commit_staged
-from paimon_cli.jobs.stage_job import StageFile, stage_write
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, commit_staged
+from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest, plan_write

@@ -38,6 +38,7 @@ def failures_of(name: str, folder: Path, *hits: Hit) -> list[str]:
     return runs.figures.failures
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("answer", ["exists", "unknown"])
 @pytest.mark.parametrize("length", ["none", "half", "most"])
 @pytest.mark.parametrize("name", ["write", "write-anonymous", "create", "alter"])
@@ -72,4 +73,6 @@ def test_a_new_schema_whose_answer_is_lost_in_an_outage(tmp_path: Path) -> None:
 
 def test_a_staged_commit_that_was_stored_but_reported_as_failed(tmp_path: Path) -> None:
     """Its data files were deleted, and the file that names them stayed."""
-    assert not failures_of("stage-and-commit", tmp_path, ("overwrite", "/staged/", Kind.FAIL_AFTER, ""))
+    for answer in ("exists", "unknown", "nothing"):
+        (tmp_path / answer).mkdir()
+        assert not failures_of("stage-and-commit", tmp_path / answer, ("put_if_absent", "/staged/", Kind.LOST_ANSWER, answer))

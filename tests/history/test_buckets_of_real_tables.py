@@ -30,6 +30,7 @@ from tests.history.test_snapshot_history import history
 TABLES = [golden for golden in GOLDENS if golden.name.startswith(("dv_", "deletion", "dynamic", "dedup_", "overwrite", "append"))]
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("many", [0, 3, 10**9])
 @pytest.mark.parametrize("golden", TABLES, ids=str)
 def test_the_first_access_reads_every_manifest(
@@ -52,6 +53,7 @@ def test_the_first_access_reads_every_manifest(
             assert found_counts == {(b.partition, b.total_buckets) for b in buckets.values() if b.partition in partitions}
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("golden", TABLES, ids=str)
 def test_buckets_hold_the_live_entries(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

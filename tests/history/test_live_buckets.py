@@ -83,6 +83,7 @@ def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
         assert found_counts == counts or (not counts and len(found_counts) == 1)
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("few", [10**9, 100, 0])
 @pytest.mark.parametrize("max_bytes", [1 << 20, 60_000])
 def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, max_bytes: int) -> None:

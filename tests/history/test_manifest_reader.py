@@ -27,6 +27,7 @@ from tests.goldens import GOLDENS, Golden, golden_table
 ME = CommitIdentity("me")
 
 
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("table", GOLDENS, ids=str)
 def test_live_files_of_every_snapshot_of_real_writers(table: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(table.writer, table.name, tmp_path)))
@@ -222,6 +223,7 @@ def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_
         ManifestReader(context.storage, context.layout).manifests_of(snapshot)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("threads", [1, 8])
 @pytest.mark.parametrize("how", ["tables", "tables_of_each"])
 def test_of_other_partitions_most_entries_are_left_out(

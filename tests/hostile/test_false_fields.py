@@ -19,7 +19,7 @@ from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
 from tests.hostile.false_fields import CHANGING, READING, Trial, lies, may_change_rows
 
-CASES = 60
+CASES = 40
 
 
 def test_a_sample(tmp_path: Path) -> None:

@@ -265,6 +265,7 @@ def _printable(golden: Golden) -> bool:
     return not any(f"TIMESTAMP({p})" in types for p in (7, 8, 9))
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("golden", [g for g in GOLDENS if _printable(g)], ids=str)
 def test_printed_rows_can_be_written_again(golden: Golden, tmp_path: Path) -> None:
     schema_file = max((golden_table(golden.writer, golden.name, tmp_path) / "schema").iterdir())

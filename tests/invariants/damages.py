@@ -231,6 +231,11 @@ def a_commit_smuggles_a_file_in(bench: Bench) -> None:
     bench.reforge(base=lambda entries: [*entries, extra])
 
 
+@damage("PV010")
+def a_commit_says_something_else_of_a_file(bench: Bench) -> None:
+    bench.reforge(base=lambda entries: [replace(entries[0], file=replace(entries[0].file, max_sequence_number=77)), *entries[1:]])
+
+
 @damage("PV011")
 def a_commit_deletes_what_is_not_there(bench: Bench) -> None:
     gone = replace(first(bench), kind=EntryKind.DELETE, file=replace(first(bench).file, file_name="data-gone-0.parquet"))

@@ -28,6 +28,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: make(folder) for name, make in SOUND.items()}
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", SOUND)
 @pytest.mark.parametrize("all_snapshots", [False, True])
 def test_sound_tables(sound: dict[str, Path], name: str, all_snapshots: bool) -> None:
@@ -51,6 +52,7 @@ def test_every_code_has_a_damage() -> None:
     assert len(DAMAGES) >= 70
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_other_writers_deviate_harmlessly(tmp_path: Path, golden: Golden) -> None:
     """All snapshots and rows: no error, and only the warnings that are known for these writers."""

@@ -11,22 +11,28 @@ from pathlib import Path
 import pyspark
 
 import paimon_cli
-from paimon_cli.jobs.spark.java_runtime import find_java
+from paimon_cli.jobs.spark.java_runtime import find_java, user_cache
+from paimon_cli.jobs.spark.session import archive_options
 from tests.ports import free_port
 
 START_SECONDS = 600
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Tests are over before better compiled code pays."""
 SPARK_HOME = Path(pyspark.__file__).parent
 PACKAGE_HOME = Path(paimon_cli.__file__).parent.parent
 STARTUP = Path(__file__).parents[1] / "startup"
 
 
+def quick_jvm() -> str:
+    """Tests are over before better compiled code pays. Spark's classes come from the archive that a local session has left."""
+    archive = archive_options(find_java(os.environ), user_cache(os.environ), only_use=True)
+    return " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive])
+
+
 class SparkCluster:
-    """A master and workers of one core each, as processes of this test."""
+    """A master and a worker whose executors have one core each, as processes of this test."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._jvm = quick_jvm()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
@@ -40,22 +46,22 @@ class SparkCluster:
             "spark.executor.memory": "512m",
             "spark.pyspark.python": sys.executable,
             "spark.executorEnv.PYTHONPATH": f"{PACKAGE_HOME}{os.pathsep}{STARTUP}",  # as if an older version were installed
-            "spark.executor.extraJavaOptions": QUICK_JVM,
-            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.executor.extraJavaOptions": self._jvm,
+            "spark.driver.extraJavaOptions": self._jvm,
             "spark.shuffle.io.retryWait": "200ms",  # an executor that a test has killed does not come back
             "spark.task.maxFailures": "2",  # tests kill once; a task that is bound to fail is tried as often as this
         }
 
-    def start(self, workers: int) -> None:
+    def start(self, executors: int) -> None:
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         log = self._run("master", master)
-        for number in range(workers):
-            place = ["--host", "127.0.0.1", "--webui-port", "0", "-d", str(self._directory / f"work-{number}")]
-            self._run(f"worker-{number}", ["org.apache.spark.deploy.worker.Worker", *place, "-c", "1", "-m", "1g", self.url])
+        place = ["--host", "127.0.0.1", "--webui-port", "0", "-d", str(self._directory / "work")]
+        size = ["-c", str(executors), "-m", f"{executors}g"]
+        self._run("worker", ["org.apache.spark.deploy.worker.Worker", *place, *size, self.url])
         deadline = time.monotonic() + START_SECONDS
-        while log.read_text().count("Registering worker") < workers:
+        while "Registering worker" not in log.read_text():
             if time.monotonic() > deadline:
                 raise TimeoutError(log.read_text())
             time.sleep(0.1)
@@ -70,7 +76,7 @@ class SparkCluster:
         """Start one daemon in an environment without this checkout on the Python path; returns its log."""
         environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "TEST_LOADED")}
         environment |= {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java(os.environ).home)}
-        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
+        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": self._jvm}
         log = self._directory / f"{name}.log"
         with log.open("wb") as sink:
             command = [str(SPARK_HOME / "bin" / "spark-class"), *command]

@@ -193,6 +193,7 @@ def test_a_row_that_cannot_change_fails_the_update_and_leaves_nothing(tmp_path: 
     assert files_of(context) == before
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows_before", [0, 13])
 def test_a_task_that_fails_takes_its_files_away_itself(tmp_path: Path, kind: str, rows_before: int) -> None:
@@ -258,6 +259,7 @@ def test_of_two_deletes_in_a_file_the_later_one_reads_again(tmp_path: Path, kind
     sound(context)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("meanwhile", ["compact", "delete", "update"])
 def test_a_change_that_gives_up_leaves_the_table_as_the_other_left_it(tmp_path: Path, kind: str, meanwhile: str) -> None:
@@ -326,6 +328,7 @@ def test_writes_under_the_check_that_have_not_seen_a_delete_are_refused(tmp_path
     sound(context)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", ["id = 3", "id < 30"])
 def test_a_restore_beside_a_delete_brings_the_rows_of_its_target_back(tmp_path: Path, kind: str, where: str) -> None:
@@ -376,6 +379,7 @@ def test_a_big_marked_file_of_a_bucket_is_compacted_by_itself(tmp_path: Path) ->
     assert read == [k for k in range(30) if k not in (15, 16)] and vector_files(context) == []
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", first(1, range(3)))
 def test_any_sequence_of_changes_gives_what_an_oracle_gives(tmp_path: Path, kind: str, seed: int) -> None:
@@ -420,6 +424,7 @@ def _within(held: dict[int, str], low: int, high: int) -> list[int]:
     return [number for number in held if low <= number <= high]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("kind", ["unaware", "unaware with vectors", "fixed with vectors"])
 def test_a_file_of_many_batches_and_row_groups_loses_the_rows_that_match_and_no_others(

@@ -1,4 +1,4 @@
-"""Clones of a table; `tests/metastore/test_catalogs.py` has those of catalogs."""
+"""Clones of a table; `tests/catalog/metastore/test_catalogs.py` has those of catalogs."""
 
 from __future__ import annotations
 

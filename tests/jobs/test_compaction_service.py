@@ -17,10 +17,10 @@ from paimon_cli.cli.output import OutputFormat
 from paimon_cli.errors import FilesConflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound
 from paimon_cli.jobs.engine import LocalEngine, TasksFailed
-from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import StopSignals, Terminated
+from paimon_cli.jobs.service.compaction_service import CompactionService, ServedTable, ServiceRound
+from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.requests.compaction import ConflictChoice
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.storage import Storage

@@ -17,7 +17,7 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import write_job
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.stage_job import StageFile, stage_write
+from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.data_file import HASH

@@ -144,6 +144,7 @@ def test_a_missing_file_of_an_existing_snapshot_is_damage(tmp_path: Path, at_fir
         table.update({"n": "-7"}, where="n IS NOT NULL")
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("kind", ["vectors", "lookup", "append"])
 def test_a_verification_finds_no_damage_in_what_expires_meanwhile(tmp_path: Path, kind: str) -> None:
     """The other job, which also deletes a tag, acts before every fifth call of the storage in turn."""
@@ -179,6 +180,7 @@ def test_a_repair_plans_nothing_for_what_expires_meanwhile(tmp_path: Path) -> No
             return
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("show", "unseen"),
     [

@@ -14,8 +14,8 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import table_change
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.staging.writer_order import Shift, write_shifted
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.jobs.writer_order import Shift, write_shifted
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import WrappedStorage
 from tests.pieces import injected
@@ -60,6 +60,7 @@ def shifted(context: TableContext) -> None:
         write_shifted(context, new_stamp(context), Shift(bucket.bucket_id, bucket.files, 100))
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("key", "options", "job"),
     [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import StorageUnavailable, TookTooLong
-from paimon_cli.jobs.leases import Leases
+from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome

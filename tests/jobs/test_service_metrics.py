@@ -15,12 +15,19 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.jobs import service_metrics
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import BucketFigures
-from paimon_cli.jobs.compaction_service import RoundState, ServiceRound, TableRound
-from paimon_cli.jobs.service_metrics import MOST_CONNECTIONS, STALE_SECONDS, MetricsFile, ServiceMetrics, listening, parse_address
-from paimon_cli.jobs.service_turn import UpkeepDone
+from paimon_cli.jobs.service import service_metrics
+from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, TableRound
+from paimon_cli.jobs.service.service_metrics import (
+    MOST_CONNECTIONS,
+    STALE_SECONDS,
+    MetricsFile,
+    ServiceMetrics,
+    listening,
+    parse_address,
+)
+from paimon_cli.jobs.service.service_turn import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 

@@ -21,12 +21,18 @@ from paimon_cli.errors import PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Finding
-from paimon_cli.jobs import compaction_service, service_turn
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.compaction_service import EXAMINED_EVERY_MILLIS, CompactionService, ServedTable, ServiceRound, TableRound
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, Progress
-from paimon_cli.jobs.leases import Leases
-from paimon_cli.jobs.service_metrics import ServiceMetrics
+from paimon_cli.jobs.service import compaction_service, service_turn
+from paimon_cli.jobs.service.compaction_service import (
+    EXAMINED_EVERY_MILLIS,
+    CompactionService,
+    ServedTable,
+    ServiceRound,
+    TableRound,
+)
+from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.service_metrics import ServiceMetrics
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import StrategyName, Upkeep

@@ -102,7 +102,7 @@ def _not_after(one: Any, other: Any) -> bool:
     return True
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_filter_on_a_column_of_the_order_touches_fewer_files(tmp_path: Path, strategy: str) -> None:
     context = made(tmp_path, times=8, options={"target-file-size": "2 kb"})

@@ -18,7 +18,6 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from tests.jobs.spark_cluster import SparkCluster
-from tests.nightly import BRIEF
 from tests.spark.canary import check_engine
 from tests.tables import data_files, live_files, make_table, rows
 
@@ -67,11 +66,10 @@ def test_a_write_and_a_compaction_on_the_cluster(cluster_engine: SparkEngine, tm
     assert len(live_files(context)) == 3
 
 
-@BRIEF
-def test_texts_in_files_and_names_are_never_believed_on_a_cluster(
-    cluster_engine: SparkEngine, tmp_path: Path, brief: bool
-) -> None:
-    check_engine(cluster_engine, tmp_path, brief)
+@pytest.mark.nightly
+def test_texts_in_files_and_names_are_never_believed_on_a_cluster(cluster_engine: SparkEngine, tmp_path: Path) -> None:
+    """Each time, some are tried over Connect."""
+    check_engine(cluster_engine, tmp_path, brief=False)
 
 
 def test_a_task_that_fails_once_is_tried_again(cluster_engine: SparkEngine, tmp_path: Path) -> None:
@@ -87,7 +85,9 @@ def test_a_task_that_fails_once_is_tried_again(cluster_engine: SparkEngine, tmp_
     assert cluster_engine.run_tasks(task, [str(tmp_path / "tried")]) == [1]
 
 
+@pytest.mark.nightly
 def test_a_bad_row_on_the_cluster_leaves_no_file(cluster_engine: SparkEngine, tmp_path: Path) -> None:
+    """Each time, one fails over Connect."""
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=2)
     (tmp_path / "in.jsonl").write_text('{"k": 1}\n{"k": "x"}\n')
     with pytest.raises(BadInput) as failure:

@@ -41,6 +41,7 @@ def runs(context: TableContext) -> list[tuple[bytes, int, list[tuple[int, int, b
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.in_part(2)
 def test_each_merge_engine_compacts_as_in_this_process(engine: str, spark_engine: SparkEngine, tmp_path: Path) -> None:
     options = {"write-only": "true", "merge-engine": engine, **ENGINES[engine]}
     there = make_table(tmp_path / "there", COLUMNS, ["p", "k"], ["p"], 2, options)
@@ -80,6 +81,7 @@ def marked(context: TableContext) -> list[tuple[bytes, int, list[list[int] | Non
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
+@pytest.mark.in_part(2)
 def test_vectors_and_changelogs_are_those_of_this_process(producer: str, spark_engine: SparkEngine, tmp_path: Path) -> None:
     has_deletes = "merge-engine" not in PRODUCERS[producer]
     options = {"num-sorted-run.compaction-trigger": "3", **PRODUCERS[producer]}

@@ -65,6 +65,7 @@ def submitted(words: list[str], folder: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(shlex.join(words), shell=True, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.nightly
 def test_the_line_for_this_machine_runs_and_the_exit_code_of_its_driver_comes_back(table: Table, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("id,v\nx,a\n")
     ran = submitted(printed("write", "t", "in.csv", "--master", "local[2]"), tmp_path)

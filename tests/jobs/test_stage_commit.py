@@ -18,10 +18,10 @@ from paimon_cli.errors import BucketsConflict, Conflict, DataConflict, FilesConf
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs import stage_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.stage_commit import StagedWrite, Together, abort_stage
-from paimon_cli.jobs.stage_job import StageFile, stage_write
+from paimon_cli.jobs.staging import stage_job
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, abort_stage
+from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED
 from paimon_cli.options.choices import WriterOrder

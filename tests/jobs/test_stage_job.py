@@ -18,10 +18,10 @@ from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs import stage_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.stage_commit import StagedWrite, abort_stage
-from paimon_cli.jobs.stage_job import StageFile, check_stage, stage_write
+from paimon_cli.jobs.staging import stage_job
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, abort_stage
+from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention

@@ -13,18 +13,21 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit.deduplication import commits_in
-from paimon_cli.errors import CommitUnknown, NotFound, PartialSuccess, Refused, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, NotFound, PartialSuccess, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs import stage_job, stage_watch
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.process import Terminated
-from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
-from paimon_cli.jobs.stage_job import StageFile, check_stage, stage_write
-from paimon_cli.jobs.stage_watch import CheckpointDone, LandingArea, StageWatch
+from paimon_cli.jobs.staging import stage_job, stage_watch
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
+from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_write
+from paimon_cli.jobs.staging.stage_watch import CheckpointDone, LandingArea, StageWatch
 from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import Killed, Mortal
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.tables import data_files, live_files, make_table, rows, write
 
 COLUMNS = {"id": "INT NOT NULL", "v": "STRING"}
@@ -192,6 +195,7 @@ def test_a_stop_reports_what_has_failed(table: TableContext, landing: Path) -> N
         run()
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_kill_at_any_step_commits_each_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
     """A checkpoint of two writers, a bad one of two, and a single one. The process is killed at each change in turn."""
@@ -249,3 +253,98 @@ def test_what_is_no_file_does_not_stop_the_others(table: TableContext, landing: 
     assert [name for name, state in states(done) if state == "committed"] == ["2", "6"]
     assert [name for name, state in states(done) if state == "failed"] == ["0", "1", "3", "4", "5"]
     assert rows(table) == [{"id": 1, "v": "2"}, {"id": 2, "v": "6"}]
+
+
+class _Answering(WrappedStorage):
+    """A store whose answer to the put of a stage file is what `put` returns or raises, after it has done something."""
+
+    def __init__(self, inner: Storage, put: Callable[[Storage, str, bytes], PutOutcome], overwrite: bool = True) -> None:
+        super().__init__(inner)
+        self._put, self._overwrites = put, overwrite
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        return self._put(self.inner, path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        super().overwrite(path, data)
+        if not self._overwrites:
+            raise StorageUnavailable("the answer was lost")
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, put: Callable[[Storage, str, bytes], PutOutcome], **given: bool) -> None:
+    """The store of the next stage file answers by `put`."""
+
+    def location(file: StageFile) -> tuple[Storage, str]:
+        monkeypatch.undo()
+        storage, path = storage_for_url(file.name)
+        return _Answering(storage, put, **given), path
+
+    def exists(file: StageFile) -> bool:
+        monkeypatch.setattr(StageFile, "_location", location)
+        return False
+
+    monkeypatch.setattr(StageFile, "exists", exists)
+
+
+@pytest.mark.parametrize("answer", [PutOutcome.UNKNOWN, PutOutcome.EXISTS])
+def test_a_stage_file_without_a_clear_answer_may_be_committed_already(
+    table: TableContext, landing: Path, monkeypatch: pytest.MonkeyPatch, answer: PutOutcome
+) -> None:
+    """The writer deleted the data files of the snapshot that the committer process had made of them."""
+
+    def put(storage: Storage, path: str, data: bytes) -> PutOutcome:
+        assert storage.put_if_absent(path, data) is PutOutcome.CREATED
+        assert states(watch(table, landing)) == [("1", "committed")] and not Path(path).exists()
+        return answer
+
+    answering(monkeypatch, put)
+    with pytest.raises(CommitUnknown, match="may or may not have been written") as unknown:
+        land(table, landing / "1", 1)
+    assert unknown.value.exit_code == 11
+    assert rows(table) == [{"id": 1, "v": "1"}]
+    assert {Path(path).name for path in unknown.value.details["files"]} == {Path(path).name for path in data_files(table)}
+
+
+def test_a_stage_file_that_shows_that_it_was_written_is_no_failure(
+    table: TableContext, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(storage: Storage, path: str, data: bytes) -> PutOutcome:
+        storage.put_if_absent(path, data)
+        return PutOutcome.UNKNOWN
+
+    answering(monkeypatch, put)
+    land(table, landing / "1", 1)
+    assert states(watch(table, landing)) == [("1", "committed")]
+
+
+def test_a_stage_file_that_certainly_was_not_written_leaves_nothing(
+    table: TableContext, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(storage: Storage, path: str, data: bytes) -> PutOutcome:
+        raise StorageUnavailable("the disk is full")
+
+    answering(monkeypatch, full)
+    with pytest.raises(StorageUnavailable, match="the disk is full"):
+        land(table, landing / "1", 1)
+    assert data_files(table) == set() and tree(landing) == []
+
+    def taken(storage: Storage, path: str, data: bytes) -> PutOutcome:
+        storage.put_if_absent(path, b"another stage")
+        return PutOutcome.EXISTS
+
+    answering(monkeypatch, taken)
+    with pytest.raises(UsageError, match="1 exists: it may hold a commit"):
+        land(table, landing / "1", 1)
+    assert data_files(table) == set() and (landing / "1").read_text() == "another stage"
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_stage_files_on_a_store_without_a_safe_put(
+    table: TableContext, landing: Path, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    def put(storage: Storage, path: str, data: bytes) -> PutOutcome:
+        raise Refused("no safe commit here")
+
+    answering(monkeypatch, put, overwrite=answers)
+    land(table, landing / "1", 1)
+    assert states(watch(table, landing)) == [("1", "committed")] and rows(table) == [{"id": 1, "v": "1"}]

@@ -76,6 +76,7 @@ def test_a_deleted_row_stays_deleted_and_an_overwritten_one_is_not_doubled(kind:
 
 
 @pytest.mark.parametrize("kind", ["append with vectors", "key", "dynamic buckets"])
+@pytest.mark.in_part(3)
 def test_spark_tasks_read_the_splits(kind: str, any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     source = _source(tmp_path / "s", kind)
     for target in (

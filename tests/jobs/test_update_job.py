@@ -26,7 +26,7 @@ from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "name": "STRING", "points": "INT NOT NULL", "price": "DECIMAL(6, 2)"}
-WORKERS, INCREMENTS = 4, 5
+WORKERS, INCREMENTS = 3, 5
 
 
 def row(number: int, day: str = "a", **values: Any) -> dict[str, Any]:
@@ -255,6 +255,7 @@ def test_concurrent_increments_of_processes_are_all_counted(table: TableContext)
     assert data_files(table) == live_files(table)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("option", [None, "num-sorted-run.stop-trigger"])
 def test_updates_compact_as_writes_do(option: str | None, tmp_path: Path) -> None:
     options = {} if option is None else {"num-sorted-run.compaction-trigger": "4", option: "5"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.writer_order import MAX_NUMBER, WriterMessages, in_writer_order
+from paimon_cli.jobs.staging.writer_order import MAX_NUMBER, WriterMessages, in_writer_order
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.choices import WriterOrder

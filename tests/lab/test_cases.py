@@ -103,7 +103,7 @@ def test_the_seed_decides_the_order() -> None:
 
 
 class TestChoices:
-    @pytest.mark.in_part(2)
+    @pytest.mark.in_part(4)
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_writers_and_rounds_are_honoured_or_refused(self, case: Case) -> None:
         choices: dict[str, Callable[[], list[Story]]] = {
@@ -149,7 +149,7 @@ class TestChoices:
         with pytest.raises(UsageError, match=message):
             run_case("merge-disorder", options=options)
 
-    @pytest.mark.in_part(8)
+    @pytest.mark.in_part(20)
     @pytest.mark.parametrize("options", HONEST, ids=str)
     @pytest.mark.parametrize("case", WITH_OPTIONS, ids=lambda case: case.name)
     def test_the_verdict_of_a_case_holds_with_an_option(self, case: Case, options: dict[str, str]) -> None:
@@ -181,6 +181,7 @@ class TestChoices:
         with pytest.raises(UsageError, match="nowhere"):
             run_case("merge-disorder", options={"sequence.field": "nowhere"})
 
+    @pytest.mark.nightly
     def test_crashes_of_a_writer_that_compacts(self) -> None:
         (story,) = run_case("crash", ("off",), options={"changelog-producer": "lookup"})
         assert story.is_correct and len(story.steps) > len(stories_of("crash")[0].steps)
@@ -247,6 +248,7 @@ class TestGranularity:
         assert done.exit_code == 0
         return json.loads(done.stdout)["items"]
 
+    @pytest.mark.nightly
     def test_the_finer_the_fewer_are_refused(self) -> None:
         rows = self.rows("granularity", "--writers", "5", "--rounds", "6", "--keys", "40", "--seed", "1")
         assert [row["granularity"] for row in rows] == ["off", "partition", "bucket", "range", "key"]
@@ -256,10 +258,12 @@ class TestGranularity:
         assert all(row["lost_updates"] == 0 for row in rows[1:])
         assert rows[1]["needless"] > rows[-1]["needless"] == 0
 
+    @pytest.mark.nightly
     def test_it_is_a_case_too(self) -> None:
         choices = ("--writers", "2", "--rounds", "2", "--seed", "5")
         assert self.rows("run", "granularity", *choices) == self.rows("granularity", *choices)
 
+    @pytest.mark.nightly
     def test_more_buckets_help_the_check_by_bucket(self) -> None:
         shape = ("--writers", "6", "--rounds", "2")
         one, many = (self.rows("granularity", *shape, "--buckets", count) for count in ("1", "16"))
@@ -396,7 +400,7 @@ class TestCommands:
         done = self.run("ls", "-o", "json")
         assert [item["name"] for item in json.loads(done.stdout)["items"]] == [case.name for case in CASES]
 
-    @pytest.mark.in_part(2)
+    @pytest.mark.in_part(6)
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_run_as_text(self, case: Case) -> None:
         done = self.run("run", case.name)

@@ -55,6 +55,7 @@ def test_a_slip_is_found_and_its_schedule_passes_without_it(slip: str, actors: s
     assert not replay_schedule(request, find.schedule).violations
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("actors", "check"),
     [
@@ -74,6 +75,7 @@ def test_the_shipped_code_passes(actors: str, check: str) -> None:
     assert report.is_safe and report.finds == [] and (report.is_complete or report.schedules == SCHEDULES)
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("kind", WITH_FILES)
 def test_beside_every_other_kind_and_a_fault(kind: str) -> None:
     for other in ACTOR_KINDS:
@@ -84,6 +86,7 @@ def test_beside_every_other_kind_and_a_fault(kind: str) -> None:
         assert report.is_safe and report.finds == [] and report.schedules >= 2, other
 
 
+@pytest.mark.nightly
 def test_counters_lose_updates_in_real_files_too() -> None:
     (find,) = check_interleavings(request_of("counter,counter,rescaler"), lambda: True).finds
     assert find.violations[0].startswith("lost update: 2 increments")

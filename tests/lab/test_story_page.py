@@ -72,6 +72,7 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["lab", *arguments])
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_each_step_is_in_the_lane_of_its_actor(case: Case) -> None:
     stories = stories_of(case.name)
@@ -87,6 +88,7 @@ def test_each_step_is_in_the_lane_of_its_actor(case: Case) -> None:
         assert step.what in row["text"] and step.outcome in row["text"] and step.call in row["text"]
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_refused_put_and_an_aborted_job_are_conflicts(case: Case) -> None:
     told = [step for story in stories_of(case.name) for step in story.steps]

@@ -41,6 +41,7 @@ def batches(rows: list[tuple[Any, ...]], schema: pa.Schema, size: int) -> Iterat
         yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize(
     "kinds", [("int",), ("nullable",), ("string",), ("binary",), ("double",), ("bool", "string"), ("int", "double")]
 )
@@ -159,6 +160,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(max_bytes_at_once: int, 
     assert sum(map(len, keys)) == len(set.union(*keys)) == 1000
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("kinds", [("int",), ("string",), ("double",), ("bool", "string"), ("int", "double")])
 @pytest.mark.parametrize("rows_per_piece", [1, 20, 160, 100_000])
 @pytest.mark.parametrize("least_rows_of_a_run", [1, 50])

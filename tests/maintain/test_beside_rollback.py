@@ -15,6 +15,7 @@ from paimon_cli.errors import CommitUnknown, Conflict, NotFound
 from paimon_cli.invariants.violation import ERROR
 from tests.nightly import first
 from tests.rivals import Busy, copies, on_storage
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 
 KINDS: dict[str, dict[str, Any]] = {
     "fixed buckets": {"bucket": 1},
@@ -126,6 +127,7 @@ def test_an_expiry_that_was_planned_before_a_rollback_deletes_nothing(tmp_path: 
     assert table.verify("full", all_snapshots=True).errors == 0
 
 
+@pytest.mark.nightly
 def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
     table = made(tmp_path, "fixed buckets")
     rows = shown(table)
@@ -134,7 +136,7 @@ def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
         assert len(table.snapshots()) == 1
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(7)
 @pytest.mark.parametrize("kind", ["fixed buckets", "vectors"])
 @pytest.mark.parametrize("rival", [expire, write, compact, compact_and_expire])
 def test_a_rollback_beside_other_jobs(tmp_path: Path, kind: str, rival: Job) -> None:

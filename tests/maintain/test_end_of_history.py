@@ -30,6 +30,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, WrappedStorage
 from tests.commit.commit_tables import data_file
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.simulation.scenarios import scenario
 from tests.tables import make_table, rows, write
 

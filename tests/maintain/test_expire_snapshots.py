@@ -25,6 +25,7 @@ from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snap
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.tables import compact, make_table, rows, write
 
 KEEP_ONE = Retention(at_least=1, at_most=1, millis=0, limit=None)

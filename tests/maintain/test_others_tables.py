@@ -34,7 +34,7 @@ def check_kinds(files: list[FileToDelete]) -> None:
     assert all(file.size in (None, Path(file.path).stat().st_size) for file in files)
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("golden", TABLES, ids=str)
 def test_expiry_step_by_step_with_a_tag_in_between(golden: Golden, tmp_path: Path) -> None:
     root = golden_table(golden.writer, golden.name, tmp_path)
@@ -61,7 +61,7 @@ def test_expiry_step_by_step_with_a_tag_in_between(golden: Golden, tmp_path: Pat
         assert "tag/tag-kept" in went(root, before, needed_before)
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("golden", TABLES, ids=str)
 def test_roll_back(golden: Golden, tmp_path: Path) -> None:
     root = golden_table(golden.writer, golden.name, tmp_path)

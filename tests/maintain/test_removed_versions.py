@@ -23,7 +23,7 @@ from paimon_cli.maintain.needed_files import DeleteFiles, changelog_entries, del
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.maintain.removed_versions import CHANGELOGS, FAST_FORWARD, ROLLBACK, TAGS, unfinished_removals
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
+from paimon_cli.maintain.tags import create_tag, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.requests.maintenance import ExpireOptions
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
@@ -33,6 +33,7 @@ from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.nightly import first
 from tests.rivals import Meddler
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.tables import make_table, rows, write
 
 
@@ -191,6 +192,25 @@ def test_tags_whose_deletion_was_killed_are_deleted_by_name_again(tmp_path: Path
         with pytest.raises(NotFound, match="no tag 'two'"):
             untag(context, "two")
     assert missing > 3
+
+
+@pytest.mark.parametrize("names", [("three",), ("two",), ("three", "two"), ("one",)])
+def test_several_deletions_of_tags_that_were_killed_are_finished_together(tmp_path: Path, names: tuple[str, ...]) -> None:
+    context = table_of_five(tmp_path)
+    for number, name in enumerate(("one", "two", "three"), 1):
+        create_tag(context, name, number)
+    expire_snapshots(context, KEEP_ONE)
+    for name in ("two", "three"):
+        with pytest.raises(Crash):
+            untag(dying(context, 2), name)
+    assert {record.tags for record in unfinished_removals(context, TAGS)} == {("two",), ("three",)}
+    removal = plan_removal(context, names)
+    assert {*removal.affected} == {"two", "three", *names}
+    planned = {file.path for file in files_removed_with_tags(context, removal)}
+    here = files_on_disk(context)
+    remove_tags(context, removal, delete_files(context))
+    assert here - files_on_disk(context) == planned & here
+    check_clean(context)
 
 
 def test_an_expiry_of_tags_finishes_one_that_was_killed(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ def test_columns_are_those_of_the_entries(manifests: list[tuple[list[ManifestEnt
         assert [backwards.entry(row) for row in range(len(columns))] == [columns.entry(row) for row in range(len(columns))][::-1]
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_manifests_of_other_writers(golden: Golden, tmp_path: Path) -> None:
     table = golden_table(golden.writer, golden.name, tmp_path)

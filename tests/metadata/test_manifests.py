@@ -52,6 +52,7 @@ def java_fields(schema: Any) -> dict[str, Any]:
     return {field["name"]: field for field in schema["fields"]}
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("table", GOLDENS, ids=str)
 def test_everything_that_real_writers_wrote_survives_the_round_trip(table: Golden, tmp_path: Path) -> None:
     folder = golden_table(table.writer, table.name, tmp_path)

@@ -68,6 +68,7 @@ def test_every_field_survives() -> None:
     assert Snapshot.from_json(full.to_json().encode()) == full
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("table", GOLDENS, ids=str)
 def test_snapshots_and_tags_of_real_writers(table: Golden, tmp_path: Path) -> None:
     folder = golden_table(table.writer, table.name, tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from paimon_cli.maintain import expire_snapshots, rollback, tags
 from paimon_cli.maintain.needed_files import NeededFiles
 from tests.model.play import KINDS, STEPS_OF_A_TABLE, play
+from tests.simulation.conftest import _quick_metadata as _quick_metadata
 
 TABLES, MIN_STEPS = 10, 2000
 Replace = Callable[..., Any]

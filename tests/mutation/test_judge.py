@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import coverage
+import pytest
 
 from scripts.mutation.judge import Verdict
 from scripts.mutation.kept_verdicts import KeptVerdicts
@@ -19,6 +20,7 @@ from scripts.nightly.mutations import ROOMS, known_equivalents, rooms_of, sample
 from tests.mutation.examples import MUTANTS
 
 
+@pytest.mark.nightly
 def test_every_mutant_takes_effect(tmp_path: Path) -> None:
     program = "tests.mutation.examples"
     done = subprocess.run([sys.executable, "-m", program, str(tmp_path / "found")], capture_output=True, text=True)
@@ -83,6 +85,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert kept().find(one) is None
 
 
+@pytest.mark.nightly
 def test_a_sample_has_all_operators_and_is_the_same_for_a_seed() -> None:
     one, again, other = (sample("options", 40, seed, "") for seed in (1, 1, 2))
     assert [mutant.key for mutant in one] == [mutant.key for mutant in again] != [mutant.key for mutant in other]

@@ -93,6 +93,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("times", [1, at_night(TIMES)])
 @pytest.mark.parametrize("engine", [*ENGINES, APPEND])
 def test_engines_beside_the_oracle(engine: str, times: int) -> None:

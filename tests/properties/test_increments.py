@@ -16,6 +16,7 @@ from tests.tables import rows
 PRODUCED = [golden for golden in GOLDENS if golden.options.get("changelog-producer") in ("lookup", "full-compaction")]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_increments_are_what_commits_brought(tmp_path: Path, seed: int) -> None:
     assert play(tmp_path, f"small-{seed}", 16) >= 20

@@ -147,6 +147,7 @@ def visible(context: TableContext, number: int) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", GOLDENS)
 def test_differences_lead_from_each_snapshot_to_each_later_one(name: str, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table("java-0.9", name, tmp_path)))

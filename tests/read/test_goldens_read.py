@@ -40,7 +40,7 @@ def _rows(latest: TableContext, choice: dict[str, Any], counted: int | None = No
     return [row for batch in batches for row in canonical_rows(batch, context.schema.fields)]
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(8)
 @pytest.mark.parametrize(("golden", "moment"), READABLE, ids=str)
 def test_rows_of_golden_tables(golden: Golden, moment: str, tmp_path: Path) -> None:
     latest = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

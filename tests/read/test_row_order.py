@@ -109,6 +109,7 @@ def _many(rows: int, seed: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array(numbers), i, s], names=["k", "i", "s"])
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("order", ["i DESC, s", "s, i NULLS FIRST", "k", "k DESC"])
 @pytest.mark.parametrize("limit", [None, at_night(5), 4000, at_night(100_000)])
 def test_runs_on_disk_give_the_same(order: str, limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:

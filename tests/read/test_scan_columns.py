@@ -108,7 +108,7 @@ def assert_planned(context: TableContext, snapshot: Snapshot | None, where: str 
     return plan
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_plans_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
@@ -118,6 +118,7 @@ def test_plans_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
         assert_planned(context, snapshot, buckets=[1])
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_plans_of_random_tables(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(seed)

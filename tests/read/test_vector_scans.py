@@ -98,6 +98,7 @@ CONDITIONS = (
 )
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("seed", range(2))
 def test_conditions_find_what_a_filter_of_all_rows_finds(tmp_path: Path, seed: int, file_format: str) -> None:

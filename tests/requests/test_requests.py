@@ -14,19 +14,33 @@ import pandas as pd
 import pytest
 import typer
 
+import paimon_cli.spark
 from paimon_cli import Catalog, Table
+from paimon_cli.api.definition import Alter
 from paimon_cli.api.staging import Stage
+from paimon_cli.api.versions import Branches, Consumers, Tags
 from paimon_cli.cli.app import app
 from paimon_cli.errors import UsageError, in_python
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.verify_job import VerifyRequest
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
 from paimon_cli.requests.comparison import CompareOptions
+from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 from paimon_cli.requests.fields import Declared, Request, declared
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
+from paimon_cli.requests.versions import (
+    BisectOptions,
+    BranchOptions,
+    ConsumerOptions,
+    MarkOptions,
+    RollbackOptions,
+    TagOptions,
+    TagPlace,
+)
 from paimon_cli.requests.writing import DeleteCall, Identity, StageCommitOptions, StageWatchOptions, UpdateCall, WriteCall
+from paimon_cli.spark.reading import FrameCall
 
 OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "read": (
@@ -47,10 +61,20 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "orphans ls": ((OrphanOptions,), {"explain"}),
     "orphans rm": ((RemoveOrphans,), {"explain", "apply", "dry_run"}),
     "rescale": ((RescaleOptions,), {"dry_run"}),
+    "create": ((CreateOptions,), set()),
+    "alter add-column": ((ColumnPlace,), {"column"}),
+    "alter alter-column": ((ColumnOptions,), {"column", "new_type", "type_option"}),
+    "tags create": ((TagOptions,), {"tag"}),
+    "tags replace": ((TagPlace,), {"tag"}),
+    "branches create": ((BranchOptions,), {"name"}),
+    "consumers reset": ((ConsumerOptions,), {"consumer"}),
+    "rollback": ((RollbackOptions,), {"dry_run"}),
+    "bisect": ((BisectOptions,), set()),
+    "partitions mark-done": ((MarkOptions,), set()),
     "stage commit": ((StageCommitOptions, StageWatchOptions), {"files", "watch"}),
 }
 """The requests of each command, and the options that only the command has."""
-OF_METHODS: dict[str, Any] = {"Table": Table, "Catalog": Catalog, "Stage": Stage}
+OF_METHODS: dict[str, Any] = {one.__name__: one for one in (Table, Catalog, Stage, Alter, Tags, Branches, Consumers)}
 SHARED = {"allow_unsafe_commit", "yes", "table"}
 
 
@@ -76,10 +100,10 @@ def methods() -> list[Any]:
     """Every method of the library that takes a request."""
     found = []
     for name, described in OF_METHODS.items():
-        for method, member in inspect.getmembers(described, inspect.isfunction):
+        for method, member in inspect.getmembers(described, callable):
             if hasattr(member, "takes"):
                 found.append(pytest.param(member, id=f"{name}.{method}"))
-    return found
+    return [*found, pytest.param(paimon_cli.spark.read, id="spark.read"), pytest.param(paimon_cli.spark.write, id="spark.write")]
 
 
 @pytest.mark.parametrize("words", OF_COMMANDS)
@@ -92,19 +116,17 @@ def test_a_command_has_the_options_of_its_requests(words: str) -> None:
         assert one.option is not None
         assert given[name].help.startswith(one.option.help)
         if not one.option.is_argument:
-            assert (one.option.flags or (f"--{name.replace('_', '-')}",))[-1] in given[name].opts
+            flag = (one.option.flags or (f"--{name.replace('_', '-')}",))[-1]
+            assert flag.split("/")[0] in given[name].opts
 
 
 @pytest.mark.parametrize("method", methods())
 def test_a_method_has_the_keywords_of_its_request(method: Callable[..., Any]) -> None:
     request: Any = method.takes  # type: ignore[attr-defined]
     parameters = inspect.signature(method).parameters
-    assert next(iter(parameters)) == "self"
-    assert set(parameters) - {"self"} == {one.name for one in declared(request)}
-    assert {name: one.default for name, one in parameters.items()} == {
-        "self": inspect.Parameter.empty,
-        **{one.name: one.default_or(inspect.Parameter.empty) for one in declared(request)},
-    }
+    leading = 2 if inspect.unwrap(method).__module__.startswith("paimon_cli.spark.") else 0 if inspect.ismethod(method) else 1
+    given = {name: one.default for name, one in list(parameters.items())[leading:]}
+    assert given == {one.name: one.default_or(inspect.Parameter.empty) for one in declared(request)}
     text = inspect.getdoc(method) or ""
     for name, one in options(request).items():
         assert f"- `{name}`: {in_python(one.meaning)}." in text
@@ -149,6 +171,14 @@ def test_what_is_given_is_parsed_once() -> None:
         (VerifyOptions, {"level": "deep"}, "--level deep: choose one of meta, files, full"),
         (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
         (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
+        (FrameCall, {"order_by": "id"}, "--order-by of a DataFrame"),
+        (ColumnPlace, {"first": True, "after": "a"}, "--first contradicts --after"),
+        (ColumnOptions, {"default": "a", "drop_default": True}, "--default contradicts --drop-default"),
+        (TagOptions, {"name": "t", "snapshot": 0}, "--snapshot 0: the minimum is 1"),
+        (TagPlace, {"name": "t", "time_retained": "long"}, "cannot parse the duration 'long'"),
+        (RollbackOptions, {"to": 1, "compact": "after"}, "--compact needs --as-new"),
+        (BisectOptions, {"where": "true", "expect": "all"}, "--expect all: choose one of some, none"),
+        (MarkOptions, {"partition": ()}, "no partition is named"),
     ],
 )
 def test_other_requests_that_cannot_be_are_refused(call: Any, given: dict[str, Any], message: str) -> None:

@@ -24,6 +24,7 @@ COMPLETE = [
 ORPHANS = ["writer-orphans", "compactor-orphans", "expiry-orphans"]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", COMPLETE)
 def test_every_order_with_a_crash_at_every_call(name: str) -> None:
     """Crashes also between the calls that the other actor cannot notice."""
@@ -47,6 +48,7 @@ def test_cleaning_of_orphans_in_every_order(name: str) -> None:
     assert result.complete
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", ["two-batches", "merged-manifests", "merged-at-once", "tombstones"])
 def test_every_order_on_tables_with_other_options(name: str) -> None:
     result = explore(scenario(name))

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from paimon_cli import Runtime, Table, spark
 from paimon_cli.jobs.spark.java_runtime import find_java
 from tests.jobs.spark_cluster import SparkCluster
-from tests.nightly import BRIEF, at_night
+from tests.nightly import at_night
 from tests.spark.canary import Canary
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
@@ -50,9 +50,10 @@ def test_a_notebook_on_a_cluster(cluster_session: SparkSession, tmp_path: Path) 
     Notebook(cluster_session, tmp_path, brief=False).run()
 
 
-@BRIEF
-def test_texts_in_data_are_never_believed_on_a_cluster(cluster_session: SparkSession, tmp_path: Path, brief: bool) -> None:
-    Canary(cluster_session, tmp_path, brief).run()
+@pytest.mark.nightly
+def test_texts_in_data_are_never_believed_on_a_cluster(cluster_session: SparkSession, tmp_path: Path) -> None:
+    """Each time, some are tried on this machine and over Connect."""
+    Canary(cluster_session, tmp_path, brief=False).run()
 
 
 def summing_table(folder: Path, buckets: int = 2) -> Table:
@@ -107,6 +108,7 @@ def test_a_write_whose_worker_is_killed_counts_once(
     assert data_files(table.context) == named_files(table.context)
 
 
+@pytest.mark.nightly
 def test_a_micro_batch_whose_worker_is_killed_counts_once(cluster_session: SparkSession, tmp_path: Path) -> None:
     table = summing_table(tmp_path)
     (tmp_path / "source").mkdir()

@@ -22,7 +22,7 @@ from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
-from tests.jobs.spark_cluster import QUICK_JVM
+from tests.jobs.spark_cluster import quick_jvm
 from tests.nightly import BRIEF
 from tests.ports import free_port
 from tests.spark.beating_rows import BeatingRows
@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "--conf",
         "spark.sql.shuffle.partitions=4",
         "--driver-java-options",
-        QUICK_JVM,
+        quick_jvm(),
     ]
     java = {"JAVA_HOME": str(find_java(os.environ).home), "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
     folder = tmp_path_factory.mktemp("connect")
@@ -110,10 +110,11 @@ def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:
     assert data_files(context) == named_files(context)
 
 
-@BRIEF
-def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp_path: Path, brief: bool) -> None:
+@pytest.mark.nightly
+def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp_path: Path) -> None:
+    """Each time, some are tried on this machine, and texts in files and names over Connect."""
     before = set(remote.conf.getAll)
-    Canary(remote, tmp_path, brief).run()
+    Canary(remote, tmp_path, brief=False).run()
     assert set(remote.conf.getAll) == before, "keys of jobs are removed"
 
 
@@ -135,9 +136,10 @@ def test_secrets_of_a_connection_reach_no_setting(server: str, monkeypatch: pyte
     assert CONNECT_MODE not in os.environ
 
 
-@BRIEF
-def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path, brief: bool) -> None:
-    Notebook(remote, tmp_path, brief).run()
+@pytest.mark.nightly
+def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path) -> None:
+    """Each time, one runs on this machine."""
+    Notebook(remote, tmp_path, brief=False).run()
 
 
 def test_no_task_goes_on_after_a_failure(remote: SparkSession, tmp_path: Path) -> None:
@@ -150,6 +152,7 @@ def test_no_task_goes_on_after_a_failure(remote: SparkSession, tmp_path: Path) -
     assert data_files(table.context) == set()
 
 
+@pytest.mark.nightly
 def test_dynamic_buckets_are_assigned_on_the_server(remote: SparkSession, tmp_path: Path) -> None:
     options = {"dynamic-bucket.target-row-num": "30"}
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"], bucket=-1, options=options).url)

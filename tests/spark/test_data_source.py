@@ -75,7 +75,7 @@ def test_a_data_frame_keeps_its_rows_for_all_its_filters(session: SparkSession, 
     [
         ("wher", "id = 1", r"unknown option wher: (.|\n)*did you mean where\?"),
         ("rowKind", "true", r"unknown option rowkind: (.|\n)*did you mean row_kind\?"),
-        ("versionAsOf", "1", r"unknown option versionasof: (.|\n)*use the option snapshot"),
+        ("readChangeFeed", "true", r"unknown option readchangefeed: (.|\n)*use the options incremental and row_kind"),
         ("commit_id", "3", "option commit_id has no meaning for reading"),
         ("snapshot", "first", "no snapshot, tag or time 'first'"),
         ("snapshot", "77", "snapshot 77"),
@@ -282,6 +282,7 @@ BUCKETS = {
 
 
 @pytest.mark.parametrize("kind", BUCKETS)
+@pytest.mark.in_part(2)
 def test_buckets_that_one_task_must_write(session: SparkSession, tmp_path: Path, kind: str) -> None:
     """Tasks keep the rows in temporary files; the process that commits writes them to their buckets."""
     keys, partitions, bucket, options = BUCKETS[kind]

@@ -22,6 +22,7 @@ def test_texts_in_data_are_never_believed(session: SparkSession, tmp_path: Path,
     Canary(session, tmp_path, brief).run()
 
 
+@pytest.mark.nightly
 def test_streams_show_texts_and_run_none(session: SparkSession, tmp_path: Path) -> None:
     texts = carriers(tmp_path / "ran")
     for number, text in enumerate(("".join(texts), "".join(reversed(texts)))):

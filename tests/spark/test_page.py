@@ -9,13 +9,24 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from paimon_cli import Table
-from paimon_cli.spark.source_options import OPTIONS_OF_SPARK, SCAN_OPTIONS, STREAM_OPTIONS, TABLE_OPTIONS, WRITE_OPTIONS
+from paimon_cli.spark.source_options import (
+    AT_TIME,
+    AT_VERSION,
+    OPTIONS_OF_SPARK,
+    SCAN_OPTIONS,
+    STREAM_OPTIONS,
+    TABLE_OPTIONS,
+    WRITE_OPTIONS,
+)
+from tests.nightly import BRIEF
 from tests.tables import make_table
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
-def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> None:
+@BRIEF
+def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brief: bool) -> None:
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "price": "DOUBLE"}, ["id"], bucket=2).url)
     rows = session.createDataFrame([(1, 5.0), (2, 20.0)], "id bigint, price double")
     table.write(rows.toArrow())
@@ -37,10 +48,14 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
         exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    frames, batches, source, streams, notebook, jobs = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    start, frames, batches, source, streams, notebook, jobs = BLOCKS
+    assert "configure(SparkSession.builder).getOrCreate()" in start  # test_configuration
+    compile(source + streams + notebook + jobs, "spark.md", "exec")
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
+    if brief:
+        return
     for _ in range(2):
         names["upsert"](names["df"].selectExpr("id - 1 as id", "price"), 7)
     assert run(source) == {9: 9.0}
@@ -67,8 +82,8 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
 
 
 def test_the_page_names_all_options_of_the_data_source() -> None:
-    table = PAGE[PAGE.index("| options | taken by |") : PAGE.index("In SQL, a temporary view")]
+    table = PAGE[PAGE.index("| options | taken by |") : PAGE.index("In SQL, tables are temporary views")]
     names = {name.lower() for name in re.findall(r"`(\w+)`", table)}
-    known = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, *OPTIONS_OF_SPARK}
+    known = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, *OPTIONS_OF_SPARK, AT_VERSION, AT_TIME}
     assert known <= names
     assert names - known <= {"load", "save", "start", "fail", "skip", "refuse", "metastore", "uri"}

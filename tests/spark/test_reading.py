@@ -57,6 +57,7 @@ def readable(table: Table) -> list[str]:
 
 
 @pytest.mark.parametrize(("golden", "way"), GOLDENS.items())
+@pytest.mark.in_part(2)
 def test_tables_of_other_writers(session: SparkSession, tmp_path: Path, golden: str, way: str) -> None:
     table = Table.open(str(golden_table(golden.partition("/")[0], golden.partition("/")[2], tmp_path)))
     columns = readable(table)
@@ -173,6 +174,7 @@ def test_settings_of_the_session_change_no_row(session: SparkSession, tmp_path: 
 @pytest.mark.parametrize("keys", [[], ["id"]])
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("bounds_of_arrow", [False, True])
+@pytest.mark.in_part(3)
 def test_nan_is_the_greatest_number_in_conditions_of_spark(
     session: SparkSession,
     tmp_path: Path,
@@ -255,6 +257,7 @@ def test_rows_that_wait_for_their_buckets_are_merged(session: SparkSession, tmp_
 
 
 @pytest.mark.parametrize("max_literal_files", [16, 0])
+@pytest.mark.in_part(2)
 def test_overlapping_files_are_read_natively_without_superseded_rows(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_literal_files: int
 ) -> None:
@@ -311,6 +314,7 @@ def many_small_buckets(folder: Path, options: dict[str, str]) -> Table:
 
 
 @pytest.mark.parametrize("options", [{"write-only": "true"}, {"deletion-vectors.enabled": "true"}])
+@pytest.mark.in_part(2)
 def test_many_small_files_with_rows_to_leave_out_are_read_by_workers(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:
@@ -343,6 +347,7 @@ def test_spark_runs_no_job_to_list_files(session: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("most_literal_files", [16, 0])
+@pytest.mark.in_part(2)
 def test_marked_rows_of_files_in_many_pieces(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_files: int
 ) -> None:
@@ -369,6 +374,7 @@ def test_marked_rows_of_files_in_many_pieces(
 
 
 @pytest.mark.parametrize("most_literal_rows", [1000, 0])
+@pytest.mark.in_part(2)
 def test_marked_rows_of_files_of_equal_size(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_rows: int
 ) -> None:

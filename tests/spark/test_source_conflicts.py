@@ -111,6 +111,7 @@ def register_with_rival(session: SparkSession, url: str, log: Path) -> None:
     session.dataSource.register(BesideRival)
 
 
+@pytest.mark.in_part(2)
 def test_a_batch_assigns_again_what_a_rival_has_assigned(session: SparkSession, table: Table, tmp_path: Path) -> None:
     """Of keys 30 to 39, which both writers add, the rows of the later commit win, in the buckets that the rival has chosen."""
     log = tmp_path / "log"
@@ -125,6 +126,7 @@ def test_a_batch_assigns_again_what_a_rival_has_assigned(session: SparkSession, 
     check_sound(table)
 
 
+@pytest.mark.in_part(2)
 def test_a_micro_batch_assigns_again_what_a_rival_has_assigned(session: SparkSession, table: Table, tmp_path: Path) -> None:
     """Repeated by Spark after that, it does nothing."""
     log, checkpoint, source = tmp_path / "log", tmp_path / "checkpoint", tmp_path / "source"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 import pytest
@@ -15,10 +17,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.spark.data_source import PaimonDataSource
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import StreamWriter, stream_writer
 from paimon_cli.spark.stream_reading import PaimonStreamReader
+from tests.nightly import at_night
 from tests.tables import data_files, live_files, make_table, rows
 
 SUMS_COLUMNS = StructType([StructField("k", LongType(), False), StructField("n", LongType())])
@@ -55,7 +59,7 @@ class Query:
         return sorted(zip(*self.table.scan().to_arrow().to_pydict().values(), strict=True))
 
 
-@pytest.fixture(params=[2, -1], ids=["fixed buckets", "dynamic buckets"])
+@pytest.fixture(params=[2, at_night(-1)], ids=["fixed buckets", "dynamic buckets"])
 def query(session: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Query:
     context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=request.param, options=SUMS)
     return Query(session, tmp_path, Table.open(context.url))
@@ -78,6 +82,7 @@ def test_a_batch_that_spark_repeats_counts_once(query: Query) -> None:
     assert query.table.verify(level="full").errors == 0
 
 
+@pytest.mark.nightly
 def test_a_repeated_batch_of_an_aggregation_keeps_its_state(session: SparkSession, tmp_path: Path) -> None:
     """Spark ends a query for good if `foreachBatch` does not compute all rows of a batch: their state is not stored."""
     events = Table.open(make_table(tmp_path / "events", {"k": "BIGINT", "n": "BIGINT"}, [], bucket=-1).url)
@@ -159,30 +164,67 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def batches(session: SparkSession, table: Table, checkpoint: Path, **options: str) -> list[Rows]:
-    """The rows of each batch that is not empty."""
+class Batches(Protocol):
+    def __call__(self, table: Table, checkpoint: Path, **options: str) -> list[Rows]:
+        """The rows of each batch that is not empty, up to what is there now."""
+        ...
+
+
+def driven(table: Table, checkpoint: Path, **options: str) -> list[Rows]:
+    """What Spark asks of a source in a query with `availableNow`, without Spark."""
+    source = PaimonDataSource({"path": table.url, **options})
+    reader = cast(PaimonStreamReader, source.streamReader(source.schema()))
+    reader.prepareForTriggerAvailableNow()
+    limit = reader.getDefaultReadLimit()
+    begin = json.loads(checkpoint.read_text()) if checkpoint.exists() else reader.initialOffset()
     found: list[Rows] = []
-
-    def take(rows: DataFrame, number: int) -> None:
-        found.append(sorted(tuple(row) for row in rows.collect()))
-
-    stream = session.readStream.format("paimon").options(**options).load(table.url)
-    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    while (end := reader.latestOffset(begin, limit)) != begin:
+        in_tasks = pickle.loads(pickle.dumps((reader, reader.partitions(begin, end))))
+        rows = (row for part in in_tasks[1] for batch in in_tasks[0].read(part) for row in batch.to_pylist())
+        found.append(sorted(tuple(row.values()) for row in rows))
+        begin = end
+    checkpoint.write_text(json.dumps(begin))
     return [rows for rows in found if rows]
 
 
-def test_a_stream_begins_with_the_table_and_goes_on_with_its_changes(session: SparkSession, table: Table, tmp_path: Path) -> None:
+@pytest.fixture(params=["driven", at_night("spark")])
+def batches(request: pytest.FixtureRequest) -> Batches:
+    if request.param == "driven":
+        return driven
+    session: SparkSession = request.getfixturevalue("session")
+
+    def queried(table: Table, checkpoint: Path, **options: str) -> list[Rows]:
+        found: list[Rows] = []
+
+        def take(rows: DataFrame, number: int) -> None:
+            found.append(sorted(tuple(row) for row in rows.collect()))
+
+        stream = session.readStream.format("paimon").options(**options).load(table.url)
+        writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return [rows for rows in found if rows]
+
+    return queried
+
+
+EITHER = (PySparkException, PaimonError)
+"""Spark shows an error of the source within one of its own."""
+ON_SPARK = pytest.mark.parametrize("batches", ["spark"], indirect=True)
+"""The others run on Spark at night."""
+
+
+@ON_SPARK
+def test_a_stream_begins_with_the_table_and_goes_on_with_its_changes(batches: Batches, table: Table, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
-    assert batches(session, table, checkpoint) == [[(1, 1), (2, 22), (3, 3)]]
+    assert batches(table, checkpoint) == [[(1, 1), (2, 22), (3, 3)]]
     table.write(pa.table({"id": [4], "n": [4]}))
     table.delete("id = 1")
-    assert batches(session, table, checkpoint) == [[(4, 4)]]
-    assert batches(session, table, checkpoint) == []
+    assert batches(table, checkpoint) == [[(4, 4)]]
+    assert batches(table, checkpoint) == []
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_rows_that_await_a_changelog_are_shown_once(session: SparkSession, tmp_path: Path, producer: str) -> None:
+def test_rows_that_await_a_changelog_are_shown_once(batches: Batches, tmp_path: Path, producer: str) -> None:
     """The changelog of a compaction shows them; so the stream, which begins before it, must not."""
     columns, options = {"id": "BIGINT NOT NULL", "n": "BIGINT"}, {"changelog-producer": producer, "write-only": "true"}
     table = Table.open(make_table(tmp_path / "t", columns, ["id"], options=options).url)
@@ -190,28 +232,30 @@ def test_rows_that_await_a_changelog_are_shown_once(session: SparkSession, tmp_p
     table.compact()
     table.write(pa.table({"id": [2, 3], "n": [22, 3]}))
     checkpoint, kinds = tmp_path / "checkpoint", {"row_kind": "true"}
-    assert batches(session, table, checkpoint, **kinds) == [[("+I", 1, 1), ("+I", 2, 2)]]
+    assert batches(table, checkpoint, **kinds) == [[("+I", 1, 1), ("+I", 2, 2)]]
     table.compact()
-    assert batches(session, table, checkpoint, **kinds) == [[("+I", 3, 3), ("+U", 2, 22), ("-U", 2, 2)]]
+    assert batches(table, checkpoint, **kinds) == [[("+I", 3, 3), ("+U", 2, 22), ("-U", 2, 2)]]
 
 
-def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_path: Path) -> None:
+def test_starts_row_kinds_and_limits(batches: Batches, table: Table, tmp_path: Path) -> None:
     table.delete("id = 1")
-    assert batches(session, table, tmp_path / "all", row_kind="true") == [[("+I", 2, 22), ("+I", 3, 3)]], "it never showed row 1"
+    assert batches(table, tmp_path / "all", row_kind="true") == [[("+I", 2, 22), ("+I", 3, 3)]], "it never showed row 1"
     changes = [[("+I", 1, 1), ("+I", 2, 2), ("+I", 3, 3)], [("+I", 2, 22)], [("-D", 1, 1)]]
     one_by_one = {"start": "1", "row_kind": "true", "maxRowsPerTrigger": "1"}
-    assert batches(session, table, tmp_path / "a", **one_by_one) == changes
-    assert batches(session, table, tmp_path / "b", start="2", row_kind="true", where="id = 2") == [[("+I", 2, 22)]]
-    assert batches(session, table, tmp_path / "c", start="latest") == []
+    assert batches(table, tmp_path / "a", **one_by_one) == changes
+    assert batches(table, tmp_path / "b", start="2", row_kind="true", where="id = 2") == [[("+I", 2, 22)]]
+    assert batches(table, tmp_path / "c", start="latest") == []
     made = table.snapshots()[1].time
-    assert batches(session, table, tmp_path / "d", start=str(made)) == [[(2, 22)]], "the snapshot of that very moment is read"
-    assert batches(session, table, tmp_path / "f", start=str(made + 1)) == []
-    assert batches(session, table, tmp_path / "e", start="2020-01-01T00:00:00Z") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
-    assert batches(session, table, tmp_path / "g", start="365 days ago") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
+    assert batches(table, tmp_path / "d", start=str(made)) == [[(2, 22)]], "the snapshot of that very moment is read"
+    assert batches(table, tmp_path / "f", start=str(made + 1)) == []
+    assert batches(table, tmp_path / "e", start="2020-01-01T00:00:00Z") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
+    assert batches(table, tmp_path / "g", start="365 days ago") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
     table.tags.create("second", snapshot=2)
-    assert batches(session, table, tmp_path / "h", start="second") == [[(2, 22)]], "the snapshot of the tag is read"
+    assert batches(table, tmp_path / "h", start="second") == [[(2, 22)]], "the snapshot of the tag is read"
 
 
+@ON_SPARK
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -228,33 +272,33 @@ def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_pa
     ],
 )
 def test_options_that_a_stream_would_ignore(
-    session: SparkSession, table: Table, tmp_path: Path, option: str, value: str, message: str
+    batches: Batches, table: Table, tmp_path: Path, option: str, value: str, message: str
 ) -> None:
-    with pytest.raises(PySparkException, match=message):
-        batches(session, table, tmp_path / "a", **{option: value})
+    with pytest.raises(EITHER, match=message):
+        batches(table, tmp_path / "a", **{option: value})
 
 
-def test_a_consumer_goes_on_where_another_query_ended(session: SparkSession, table: Table, tmp_path: Path) -> None:
-    assert batches(session, table, tmp_path / "a", consumer="sink") == [[(1, 1), (2, 22), (3, 3)]]
+def test_a_consumer_goes_on_where_another_query_ended(batches: Batches, table: Table, tmp_path: Path) -> None:
+    assert batches(table, tmp_path / "a", consumer="sink") == [[(1, 1), (2, 22), (3, 3)]]
     assert [(consumer.name, consumer.next_snapshot) for consumer in table.consumers] == [("sink", 3)]
     for number in (4, 5):
         table.write(pa.table({"id": [number], "n": [number]}))
     table.expire(retain_max=1, retain_min=1, older_than="0 s")
     assert list(table.snapshot_ids()) == [3, 4], "the stream has not read them"
-    assert batches(session, table, tmp_path / "a", consumer="sink") == [[(4, 4), (5, 5)]]
+    assert batches(table, tmp_path / "a", consumer="sink") == [[(4, 4), (5, 5)]]
     assert [consumer.next_snapshot for consumer in table.consumers] == [5]
-    assert batches(session, table, tmp_path / "b", consumer="sink") == []
+    assert batches(table, tmp_path / "b", consumer="sink") == []
 
 
-def test_a_start_that_has_expired_is_the_oldest_that_is_left(session: SparkSession, table: Table, tmp_path: Path) -> None:
+def test_a_start_that_has_expired_is_the_oldest_that_is_left(batches: Batches, table: Table, tmp_path: Path) -> None:
     table.write(pa.table({"id": [4], "n": [4]}))
     table.expire(retain_max=1, retain_min=1, older_than="0 s")
     for number, start in enumerate(("1", "3", "2020-01-01T00:00:00Z")):
-        assert batches(session, table, tmp_path / str(number), start=start) == [[(4, 4)]]
-    assert batches(session, table, tmp_path / "next", start="4") == []
+        assert batches(table, tmp_path / str(number), start=start) == [[(4, 4)]]
+    assert batches(table, tmp_path / "next", start="4") == []
 
 
-def test_changelogs_that_outlive_their_snapshots_are_read(session: SparkSession, tmp_path: Path) -> None:
+def test_changelogs_that_outlive_their_snapshots_are_read(batches: Batches, tmp_path: Path) -> None:
     options = {"changelog-producer": "input", "changelog.num-retained.min": "10", "changelog.num-retained.max": "20"}
     options |= {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "BIGINT"}, ["id"], options=options).url)
@@ -263,24 +307,26 @@ def test_changelogs_that_outlive_their_snapshots_are_read(session: SparkSession,
     times = [snapshot.time for snapshot in table.snapshots()]
     table.expire()
     assert list(table.snapshot_ids()) == [4]
-    assert batches(session, table, tmp_path / "a", start="2", maxRowsPerTrigger="1") == [[(1, 1)], [(2, 2)], [(3, 3)]]
-    assert batches(session, table, tmp_path / "b", start="2020-01-01") == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
-    assert batches(session, table, tmp_path / "c", start=str(times[-3])) == [[(2, 2), (3, 3)]]
+    assert batches(table, tmp_path / "a", start="2", maxRowsPerTrigger="1") == [[(1, 1)], [(2, 2)], [(3, 3)]]
+    assert batches(table, tmp_path / "b", start="2020-01-01") == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
+    assert batches(table, tmp_path / "c", start=str(times[-3])) == [[(2, 2), (3, 3)]]
 
 
-def test_a_stream_that_is_ahead_of_its_table_says_so(session: SparkSession, table: Table, tmp_path: Path) -> None:
+def test_a_stream_that_is_ahead_of_its_table_says_so(batches: Batches, table: Table, tmp_path: Path) -> None:
     """As Java does: the table was rolled back or created again, and snapshots with the old ids would be taken for read."""
-    assert batches(session, table, tmp_path / "a") == [[(1, 1), (2, 22), (3, 3)]]
+    assert batches(table, tmp_path / "a") == [[(1, 1), (2, 22), (3, 3)]]
     table.rollback(1)
-    with pytest.raises(PySparkException, match=r"no snapshot 2 of .*, up to which the stream has read: the latest is 1"):
-        batches(session, table, tmp_path / "a")
+    with pytest.raises(
+        (PySparkException, PaimonError), match=r"no snapshot 2 of .*, up to which the stream has read: the latest is 1"
+    ):
+        batches(table, tmp_path / "a")
 
 
 @pytest.mark.parametrize("changed", ["rolled back", "created again"])
 def test_a_stream_does_not_take_another_commit_with_the_same_id_for_read(
-    session: SparkSession, table: Table, tmp_path: Path, changed: str
+    batches: Batches, table: Table, tmp_path: Path, changed: str
 ) -> None:
-    assert batches(session, table, tmp_path / "a") == [[(1, 1), (2, 22), (3, 3)]]
+    assert batches(table, tmp_path / "a") == [[(1, 1), (2, 22), (3, 3)]]
     if changed == "rolled back":
         table.rollback(1)
     else:
@@ -288,8 +334,10 @@ def test_a_stream_does_not_take_another_commit_with_the_same_id_for_read(
         table = Table.create(table.url, columns=["id BIGINT NOT NULL", "n BIGINT"], primary_key="id", bucket=1)
     for number in range(5):
         table.write(pa.table({"id": [number], "n": [50]}))
-    with pytest.raises(PySparkException, match=r"no snapshot 2 of .*, up to which (.*) read: another commit has its id"):
-        batches(session, table, tmp_path / "a")
+    with pytest.raises(
+        (PySparkException, PaimonError), match=r"no snapshot 2 of .*, up to which (.*) read: another commit has its id"
+    ):
+        batches(table, tmp_path / "a")
 
 
 def test_a_checkpoint_without_times_is_continued(table: Table) -> None:
@@ -323,9 +371,9 @@ def _replace(table: Table) -> None:
     ],
 )
 def test_a_running_stream_stops_at_a_changed_column_and_a_restarted_one_goes_on(
-    session: SparkSession, table: Table, tmp_path: Path, change: Callable[[Table], None], why: str, later: Rows
+    batches: Batches, table: Table, tmp_path: Path, change: Callable[[Table], None], why: str, later: Rows
 ) -> None:
-    assert batches(session, table, tmp_path / "c") == [[(1, 1), (2, 22), (3, 3)]]
+    assert batches(table, tmp_path / "c") == [[(1, 1), (2, 22), (3, 3)]]
     running = PaimonStreamReader({"path": table.url}, TWO_NUMBERS)
     change(table)
     table.refresh()
@@ -333,14 +381,14 @@ def test_a_running_stream_stops_at_a_changed_column_and_a_restarted_one_goes_on(
     (part,) = running.partitions({"snapshot": 2}, running.latestOffset({"snapshot": 2}, ReadAllAvailable()))
     with pytest.raises(UsageError, match=why):
         list(running.read(part))
-    assert batches(session, table, tmp_path / "c") == [later]
+    assert batches(table, tmp_path / "c") == [later]
 
 
-def test_a_running_stream_does_not_show_a_column_that_was_added(session: SparkSession, table: Table, tmp_path: Path) -> None:
+def test_a_running_stream_does_not_show_a_column_that_was_added(batches: Batches, table: Table, tmp_path: Path) -> None:
     running = PaimonStreamReader({"path": table.url}, TWO_NUMBERS)
-    assert batches(session, table, tmp_path / "c") == [[(1, 1), (2, 22), (3, 3)]]
+    assert batches(table, tmp_path / "c") == [[(1, 1), (2, 22), (3, 3)]]
     table.alter.add_column("more INT", first=True)
     table.write(pa.table({"more": pa.array([7], pa.int32()), "id": [4], "n": [4]}))
     parts = running.partitions({"snapshot": 2}, {"snapshot": 3})
     assert [row for part in parts for batch in running.read(part) for row in batch.to_pylist()] == [{"id": 4, "n": 4}]
-    assert batches(session, table, tmp_path / "c") == [[(7, 4, 4)]]
+    assert batches(table, tmp_path / "c") == [[(7, 4, 4)]]

@@ -39,6 +39,7 @@ ROWS_SQL = ("id % 200 as id", "concat('p', id % 2) as p", "id as n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_part(2)
 def test_rows_of_frames_are_those_of_local_writes(session: SparkSession, tmp_path: Path, kind: str) -> None:
     keys, partitions, bucket, options = KINDS[kind]
     tables = [
@@ -121,7 +122,7 @@ def test_bad_rows_fail_the_write_and_leave_no_files(session: SparkSession, tmp_p
     with pytest.raises(BadInput, match="the table has no column 'm'"):
         spark.write(rows.withColumnRenamed("n", "m"), table.url)
     with pytest.raises(UsageError):
-        spark.write(rows, table.url, op="merge")
+        spark.write(rows, table.url, op="merge")  # type: ignore[arg-type]
     with pytest.raises(NotSupported, match=r"on_error='bad.csv' for a DataFrame: its rows cannot be read again"):
         spark.write(rows, table.url, on_error="bad.csv")
     assert table.snapshots() == []

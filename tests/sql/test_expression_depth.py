@@ -54,6 +54,7 @@ def test_the_time_for_a_list_is_in_line_with_its_length(sql: str) -> None:
 
 @pytest.mark.parametrize("count", [MAX_DEPTH + 1, 340, 400, 1000, 20_000])
 @pytest.mark.parametrize("begin, step, end", [("id", " + 0", " = 3"), ("", "(", ""), ("", "NOT ", "id = 3"), ("", "abs(", "id")])
+@pytest.mark.in_part(3)
 def test_deep_nesting_is_refused(begin: str, step: str, end: str, count: int) -> None:
     with pytest.raises(UsageError) as raised:
         kept(begin + step * count + end)

@@ -191,6 +191,7 @@ SELECTED = [
 ]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(("sql", "selected"), SELECTED)
 def test_selected_rows(sql: str, selected: list[int]) -> None:
     predicate = pickle.loads(pickle.dumps(parse_predicate(sql, SCHEMA)))

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
+from paimon_cli.catalog.metastore.hive_client import HiveAddress
 from paimon_cli.errors import PaimonError, UsageError
-from paimon_cli.metastore.hive_client import HiveAddress
 from paimon_cli.storage import bounded_mysql
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.redaction import (

@@ -260,6 +260,7 @@ class TestDataFiles:
         _, fetched = read(proxy, of_16_mb, 1)
         assert len(proxy.requests) <= 2 and fetched <= 1.05 * of_16_mb.size / 8
 
+    @pytest.mark.nightly
     def test_all_columns_of_100_mb(self, proxy: S3Proxy, of_100_mb: BigFile) -> None:
         rows, fetched = read(proxy, of_100_mb, 8)
         assert of_100_mb.size > 90 * MB and rows == of_100_mb.entry.file.row_count
@@ -270,6 +271,7 @@ class TestDataFiles:
         _, fetched = read(proxy, of_100_mb, 1)
         assert len(proxy.requests) <= 15 and fetched <= 1.05 * of_100_mb.size / 8 + (64 << 10)
 
+    @pytest.mark.nightly
     def test_memory_of_100_mb(self, of_100_mb: BigFile) -> None:
         """The memory that the read adds to a process of its own."""
         program = (

@@ -6,16 +6,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
+import pyarrow as pa
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.installation import install_command
+from paimon_cli.maintain.needed_files import delete_portion
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import Service
+from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
 from paimon_cli.storage.object_stores import StoreSettings
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.overlapped_storage import OverlappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 from tests.commit.commit_tables import SteppingClock
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
 from tests.storage.s3_server import CREDENTIALS, S3Server
@@ -194,6 +200,7 @@ class TestUploads:
         sink.abort()
 
 
+@pytest.mark.nightly
 def test_more_objects_than_a_page_holds(s3_server: S3Server, storage: ObjectStorage, bucket: str) -> None:
     for number in range(1010):
         s3_server.request("PUT", f"/{bucket.removeprefix('s3://')}/many/f{number}")
@@ -201,6 +208,80 @@ def test_more_objects_than_a_page_holds(s3_server: S3Server, storage: ObjectStor
     assert len(storage.first_entries(f"{bucket}/many", 7)) == 7
     storage.delete_directory(f"{bucket}/many")
     assert storage.list_directory(f"{bucket}/many") == []
+
+
+class TestDeletingMany:
+    """A request for many files; what it leaves is deleted one by one, so that the error names a file."""
+
+    FILES = 25
+
+    def fill(self, storage: Storage, bucket: str) -> list[str]:
+        paths = [f"{bucket}/gone/f{number}" for number in range(self.FILES)]
+        for path in paths:
+            storage.write_new(path, b"x")
+        return paths
+
+    def deletions(self, proxy: S3Proxy) -> list[str]:
+        return [request.method for request in proxy.requests if request.method == "POST"]
+
+    def test_one_request(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+        paths = self.fill(storage, bucket)
+        guarded = GuardedStorage(OverlappedStorage(storage), bucket)
+        assert delete_portion(guarded, [*paths, f"{bucket}/gone/never-there"]) == self.FILES + 1
+        assert self.deletions(proxy) == ["POST"]
+        assert storage.list_directory(f"{bucket}/gone") == []
+
+    def test_an_expiry(self, s3_server: S3Server, storage: Storage, proxy: S3Proxy) -> None:
+        """One request for each snapshot, which must go one by one, and one for all data files, and for all metadata files."""
+        options = {**s3_server.options(proxy.endpoint), "bucket": "1", "write-only": "true"}
+        schema = pa.schema([pa.field("k", pa.int64(), nullable=False)])
+        table = Table.create(f"{s3_server.new_bucket()}/t", schema=schema, primary_key=["k"], options=options)
+        for number in range(9):
+            table.write(pa.table({"k": [number]}), overwrite=True)
+        proxy.requests.clear()
+        expired = table.expire(retain_max=1, retain_min=1, older_than="0s")
+        assert expired.removed == tuple(map(str, range(1, 9)))
+        assert expired.files >= 8 + 8 + 16
+        assert len(self.deletions(proxy)) <= 8 + 3
+        assert table.verify(level="full").errors == 0
+
+    def test_a_failed_request_is_followed_by_one_for_each_file(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+        paths = self.fill(storage, bucket)
+        proxy.rule = once(Answer(403, "AccessDenied"), "POST")
+        assert delete_portion(storage, paths, threads=4) == self.FILES
+        assert self.deletions(proxy) == ["POST"] * (1 + self.FILES)
+        assert storage.list_directory(f"{bucket}/gone") == []
+
+    def test_a_file_that_is_left_is_named(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+        paths = self.fill(storage, bucket)
+        refused = {0, 8}  # the request for all, and the one for f7
+        numbers = count()
+        proxy.rule = lambda request: (
+            Answer(403, "AccessDenied") if request.method == "POST" and next(numbers) in refused else Fate.PASS
+        )
+        with pytest.raises(StorageUnavailable, match="/gone/f7"):
+            delete_portion(storage, paths)
+
+    def test_what_a_wrapper_refuses_is_not_deleted(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+        class Refusing(WrappedStorage):
+            def before(self, call: str, path: str) -> None:
+                if path.endswith("f7"):
+                    raise Refused("not this one", call)
+
+        class Counting(WrappedStorage):
+            deleted = 0
+
+            def delete(self, path: str) -> None:
+                self.deleted += 1
+                super().delete(path)
+
+        paths = self.fill(storage, bucket)
+        with pytest.raises(Refused):
+            delete_portion(Refusing(storage), paths)
+        assert len(storage.list_directory(f"{bucket}/gone")) == self.FILES
+        counting = Counting(storage)
+        delete_portion(counting, paths)
+        assert counting.deleted == self.FILES
 
 
 def test_directory_markers_are_not_files(s3_server: S3Server, storage: ObjectStorage, bucket: str) -> None:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 
 import pytest
 
+from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, TookTooLong, UsageError
 from paimon_cli.lab.simulation.actor import IN_TURN
-from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.threads import DaemonThreads, cached_property, concurrency, in_parallel, running_by, thread_pool
@@ -145,6 +146,23 @@ def test_a_pool_has_as_many_threads_as_calls_need() -> None:
         assert len(pool._threads) <= 2
         barrier = threading.Barrier(8)
         assert len(list(pool.map(lambda _: barrier.wait(10), range(8)))) == 8
+
+
+def test_a_pool_that_is_given_up_while_a_thread_takes_its_last_call() -> None:
+    class Calls(SimpleQueue[object]):
+        def empty(self) -> bool:
+            """False; and before the caller goes on, a thread has taken the call."""
+            return not [super(Calls, self).get() for _ in range(self.qsize())]
+
+    pool = DaemonThreads(1)
+    pool._calls = Calls()  # type: ignore[assignment]
+    with hanging() as hang:
+        pool.submit(hang, "slow")
+        pool.submit(hang, "a")
+        giving_up = threading.Thread(target=pool.shutdown, args=(False,), kwargs={"cancel_futures": True}, daemon=True)
+        giving_up.start()
+        giving_up.join(20)
+        assert not giving_up.is_alive()
 
 
 def test_a_property_that_hangs_in_one_object_is_computed_in_others() -> None:

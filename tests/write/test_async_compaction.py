@@ -107,6 +107,7 @@ def small_steps(layout: Layout, dice: random.Random) -> Layout:
     return replace(layout, options=options)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("seeds", [range(1), at_night(range(1, 5))], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_are_right_whenever_a_compaction_ends(engine: str, seeds: range, tmp_path: Path) -> None:
@@ -121,6 +122,7 @@ def test_rows_are_right_whenever_a_compaction_ends(engine: str, seeds: range, tm
         trial.close()
 
 
+@pytest.mark.nightly
 def test_waits_only_at_the_stop_trigger(tmp_path: Path) -> None:
     """A compaction that never ends by itself: without pressure the writer does not wait for it before the end."""
 

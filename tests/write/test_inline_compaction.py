@@ -52,6 +52,7 @@ def test_write_only_tables_are_not_compacted(tmp_path: Path, quiet: dict[str, st
     assert kinds(context) == ["APPEND"] * 7
 
 
+@pytest.mark.nightly
 def test_back_pressure_bounds_the_runs_of_one_write(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={**TINY_BUFFER, "num-sorted-run.stop-trigger": "6"})
     given = [{"k": k % 900, "v": f"value {k}"} for k in range(40_000)]

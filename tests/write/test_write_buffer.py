@@ -16,6 +16,7 @@ def given_rows(count: int = 20_000) -> list[dict[str, object]]:
     return [{"k": k % (count // 2), "v": f"value {k}"} for k in range(count)]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("spillable", ["true", "false"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sixty_four_buckets_stay_inside_the_buffer(tmp_path: Path, spillable: str, threads: int) -> None:

@@ -29,6 +29,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, WORKERS_PYTHON_VARIABLE, is_local, send_to_executors
+from paimon_cli.processor import fast_sort
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.redaction import holds_secret, redact, shown_value
 from paimon_cli.storage.whole_file import ScratchDirectory
@@ -161,7 +162,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
     try:
         java = find_java(os.environ)
         confs = spark_confs(request, directory.path, archive_options(java, user_cache(os.environ), request.verbose))
-        with _environment(_spark_environment(request, java)):
+        with _environment({**fast_sort(os.environ), **environment_of(request, java)}):  # for its Python workers
             context = _spark_context(request, confs, jvm_log)
         context._accumulatorServer.handle_error = _log_broken_connection  # type: ignore[method-assign]
         send_to_executors(context)
@@ -227,7 +228,7 @@ def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Pat
     return SparkContext(conf=SparkConf().setAll(list(confs.items())))
 
 
-def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
+def environment_of(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
     """The environment variables that Spark reads while it starts."""
     values = {"JAVA_HOME": str(java.home)}
     python = request.confs.get(WORKERS_PYTHON)

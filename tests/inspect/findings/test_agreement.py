@@ -22,7 +22,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.finding import LISTING, Code
 from paimon_cli.inspect.findings.runner import RULES
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.service_turn import NO_UPKEEP, look
+from paimon_cli.jobs.service.service_turn import NO_UPKEEP, look
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from tests.cli.calling import Answer
 from tests.inspect.findings.odd_tables import BUILDERS, seven_runs_over_five
@@ -123,6 +123,7 @@ def test_every_command_has_the_same_findings(judged: Judged, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.in_part(4)
 def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
     buckets = judged.ask("buckets ls")
     found = {finding["code"]: finding for finding in judged.health["findings"]}
@@ -151,6 +152,7 @@ def test_every_command_knows_the_same_compactions(judged: Judged) -> None:
 OF_COUNTS = {Code.OTHER_COUNT, Code.MIXED_COUNTS}
 
 
+@pytest.mark.in_part(3)
 def test_every_command_on_buckets_has_the_findings_about_them(judged: Judged) -> None:
     buckets, plan, found = judged.ask("buckets ls"), judged.plan, judged.health["findings"]
     if buckets.code or plan.code not in (0, 4):
@@ -345,6 +347,7 @@ def test_nothing_is_written_over_lost_metadata(name: str, tmp_path: Path) -> Non
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.in_part(3)
 def test_nothing_is_called_well_that_another_finding_calls_due(judged: Judged) -> None:
     advised = judged.ask("advise").json["items"]
     if OF_COMPACTIONS & {finding["code"] for finding in advised}:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
-from paimon_cli.jobs.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.service_turn import Findings
+from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.service.service_turn import Findings
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 from paimon_cli.storage.injected import Clock
 

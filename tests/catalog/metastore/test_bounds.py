@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.catalog.metastore import hive_client, rest_client
+from paimon_cli.catalog.metastore.hive_client import HiveAddress
+from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
 from paimon_cli.maintain import mark_done
-from paimon_cli.metastore import hive_client, rest_client
-from paimon_cli.metastore.hive_client import HiveAddress
-from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage import bounded_mysql, bounded_postgres
 from paimon_cli.storage.peers import checked_addresses
 from paimon_cli.storage.web_address import WebAddress
 from paimon_cli.storage.web_client import Bounds, NoAnswer, NotSent, WebClient
+from tests.catalog.metastore.hostile_servers import Answers, answering, drop_by_drop, without_end
 from tests.cli.calling import Run
-from tests.metastore.hostile_servers import Answers, answering, drop_by_drop, without_end
 
 MEGABYTE = 2**20
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -9,6 +9,18 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from paimon_cli.catalog.metastore.hive_client import HiveAddress, HiveLock, user_name
+from paimon_cli.catalog.metastore.metastore import (
+    Database,
+    Metastore,
+    OnDamage,
+    RegisteredTable,
+    TableIdentifier,
+    is_absolute,
+    listed_properties,
+    plain_path,
+    readable,
+)
 from paimon_cli.datatypes.data_type import (
     ArrayType,
     DataField,
@@ -24,18 +36,6 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.hive_client import HiveAddress, HiveLock, user_name
-from paimon_cli.metastore.metastore import (
-    Database,
-    Metastore,
-    OnDamage,
-    RegisteredTable,
-    TableIdentifier,
-    is_absolute,
-    listed_properties,
-    plain_path,
-    readable,
-)
 from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import database_and_table, store_options

@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, NotSupported, Refused
-from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
-from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import (
+from paimon_cli.catalog.metastore.metastore import (
     Database,
     Metastore,
     OnDamage,
@@ -22,7 +18,11 @@ from paimon_cli.metastore.metastore import (
     plain_path,
     readable,
 )
-from paimon_cli.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient, part
+from paimon_cli.catalog.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient, part
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, NotSupported, Refused
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle

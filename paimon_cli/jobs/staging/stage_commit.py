@@ -23,10 +23,16 @@ from paimon_cli.errors import Conflict, DamagedFile, Refused, UsageError, cleani
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.due_compaction import compact_due, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.stage_job import StageFile
+from paimon_cli.jobs.staging.stage_job import StageFile
+from paimon_cli.jobs.staging.writer_order import (
+    check_disjoint,
+    in_writer_order,
+    replaced_messages,
+    shared_buckets,
+    superseded_files,
+)
 from paimon_cli.jobs.table_change import NewFiles, Summary
 from paimon_cli.jobs.write_request import overwritten, strategy_of
-from paimon_cli.jobs.writer_order import check_disjoint, in_writer_order, replaced_messages, shared_buckets, superseded_files
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit

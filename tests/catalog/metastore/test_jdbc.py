@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from paimon_cli import Catalog
+from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore
+from paimon_cli.catalog.metastore.jdbc import JdbcMetastore
+from paimon_cli.catalog.metastore.metastore import TableIdentifier
 from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError
-from paimon_cli.metastore.filesystem import FileSystemMetastore
-from paimon_cli.metastore.jdbc import JdbcMetastore
-from paimon_cli.metastore.metastore import TableIdentifier
 from tests.cli.calling import Answer, Run
 
 COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.catalog.metastore.hive_server import HiveServer
 from tests.cli.conftest import run as run
-from tests.metastore.hive_server import HiveServer
 
 
 @pytest.fixture(scope="session")

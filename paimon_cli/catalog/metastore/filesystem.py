@@ -7,11 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from paimon_cli.catalog.metastore.metastore import (
+    DATABASE_SUFFIX,
+    Database,
+    Metastore,
+    OnDamage,
+    RegisteredTable,
+    TableIdentifier,
+)
 from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, StorageUnavailable, TookTooLong, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, OnDamage, RegisteredTable, TableIdentifier
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.directories import MAX_SIMILAR
 from paimon_cli.storage.storage import FileStatus, Storage, directories_of, first_entries, remove_empty_directory

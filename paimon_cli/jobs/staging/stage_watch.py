@@ -27,7 +27,7 @@ from paimon_cli.errors import (
     UsageError,
 )
 from paimon_cli.jobs.process import Terminated
-from paimon_cli.jobs.stage_commit import StagedWrite, StageSummary
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.metadata.staged_commit import COMMITTED
 from paimon_cli.options.option_text import counted

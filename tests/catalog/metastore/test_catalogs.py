@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.metastore.hive_client import HiveAddress
+from paimon_cli.catalog.metastore.hive_client import HiveAddress
+from tests.catalog.metastore.hive_server import HiveServer
 from tests.cli.calling import Answer, Run
-from tests.metastore.hive_server import HiveServer
 from tests.storage.postgres_server import IS_HERE, USER, PostgresServer
 
 COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")

@@ -14,9 +14,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, Table, delete, insert, inspect, select, update
 from sqlalchemy.exc import IntegrityError
 
-from paimon_cli.errors import StorageUnavailable, UsageError
-from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import (
+from paimon_cli.catalog.metastore.metastore import (
     Database,
     Metastore,
     OnDamage,
@@ -25,6 +23,8 @@ from paimon_cli.metastore.metastore import (
     listed_properties,
     readable,
 )
+from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.directories import MAX_SIMILAR
 from paimon_cli.storage.sql_database import Text, as_stored, checked_text, database_errors, open_database

@@ -23,9 +23,9 @@ from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
-from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
-from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, UpkeepDone, findings_about, look, take
+from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, UpkeepDone, findings_about, look, take
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES

@@ -78,7 +78,7 @@ class HiveAddress:
             from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
             from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-            from paimon_cli.metastore.bounded_thrift import BoundedProtocol, BoundedTransport
+            from paimon_cli.catalog.metastore.bounded_thrift import BoundedProtocol, BoundedTransport
 
         failure: Exception = OSError("no address")
         for host, port in self.hosts:

@@ -1,5 +1,5 @@
 """The configuration of a catalog: options of the call, environment variables, and two files with their profiles
-(`metastore/configuration_files`).
+(`catalog/metastore/configuration_files`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from paimon_cli.errors import NotSupported, importing
-from paimon_cli.metastore.configuration_files import (
+from paimon_cli.catalog.metastore.configuration_files import (
     CATALOG_FILE,
     PROFILE,
     PROFILES,
@@ -23,12 +22,13 @@ from paimon_cli.metastore.configuration_files import (
     chosen_profiles,
     unknown_profile,
 )
+from paimon_cli.errors import NotSupported, importing
 from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_value
 from paimon_cli.storage.web_address import REPORT_HOSTS, AllowedHosts
 
 if TYPE_CHECKING:
-    from paimon_cli.metastore.metastore import Metastore
+    from paimon_cli.catalog.metastore.metastore import Metastore
 
 WAREHOUSE_VARIABLE, PROFILE_VARIABLE = "PAIMON_WAREHOUSE", "PAIMON_PROFILE"
 METASTORE = "metastore"
@@ -116,21 +116,21 @@ def open_metastore(settings: CatalogSettings) -> Metastore:
 def _metastore_of(settings: CatalogSettings) -> Metastore:
     kind, options = settings.metastore, settings.catalog_options
     if kind == FILESYSTEM:
-        from paimon_cli.metastore.filesystem import FileSystemMetastore
+        from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore
 
         del options[METASTORE]
         return FileSystemMetastore(settings.warehouse, options, settings.flags)
     if kind == JDBC:
         with importing("a jdbc catalog needs SQLAlchemy", "jdbc"):
-            from paimon_cli.metastore.jdbc import JdbcMetastore
+            from paimon_cli.catalog.metastore.jdbc import JdbcMetastore
 
         return JdbcMetastore(settings.warehouse, options, settings.flags)
     if kind == HIVE:
-        from paimon_cli.metastore.hive import HiveMetastore
+        from paimon_cli.catalog.metastore.hive import HiveMetastore
 
         return HiveMetastore(settings.warehouse, options, settings.flags)
     if kind == REST:
-        from paimon_cli.metastore.rest import RestMetastore
+        from paimon_cli.catalog.metastore.rest import RestMetastore
 
         return RestMetastore(settings.warehouse, options, settings.flags)
     origin, source = settings.sources[METASTORE]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.metastore.configuration_files import user_file_of
+from paimon_cli.catalog.metastore.settings import catalog_setting, find_metastore, read_settings, split_profile
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.installation import install_command
-from paimon_cli.metastore.configuration_files import user_file_of
-from paimon_cli.metastore.settings import catalog_setting, find_metastore, read_settings, split_profile
 from tests.cli.calling import Run
 
 FILE = """
@@ -98,7 +98,7 @@ def test_an_unknown_kind_is_reported_with_its_source(directory: str) -> None:
 
 def test_a_kind_whose_package_is_missing_names_it(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    monkeypatch.delitem(sys.modules, "paimon_cli.metastore.jdbc", raising=False)
+    monkeypatch.delitem(sys.modules, "paimon_cli.catalog.metastore.jdbc", raising=False)
     with pytest.raises(UsageError, match="a jdbc catalog needs SQLAlchemy") as missing:
         find_metastore(options={"metastore": "jdbc"}, directory=directory)
     assert missing.value.hint == install_command("jdbc")

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.catalog.metastore.rest_client import RestClient
+from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.metastore.rest_client import RestClient
-from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, publish_snapshot
+from tests.catalog.metastore.rest_server import TOKEN, WAREHOUSE, RestServer
 from tests.cli.calling import Answer, Run
-from tests.metastore.rest_server import TOKEN, WAREHOUSE, RestServer
 
 COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")
 Call = Callable[..., Answer]
@@ -113,6 +113,7 @@ def test_the_server_publishes_with_the_table_and_the_snapshot_before(call: Call,
 
 
 @pytest.mark.parametrize("fault", ["lost", "late", "cut", 409, 412, 429, 500, 502, 503, 504])
+@pytest.mark.in_part(2)
 def test_a_commit_whose_answer_is_wrong_or_lost_counts_once(call: Call, server: RestServer, fault: str) -> None:
     write(call, "a")
     server.faults = [fault]

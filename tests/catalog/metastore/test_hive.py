@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.catalog.metastore.hive import HiveMetastore, hive_type
+from paimon_cli.catalog.metastore.hive_client import HiveAddress, HiveLock
+from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.datatypes.data_type import VectorType
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
-from paimon_cli.metastore.hive import HiveMetastore, hive_type
-from paimon_cli.metastore.hive_client import HiveAddress, HiveLock
-from paimon_cli.metastore.settings import find_metastore
+from tests.catalog.metastore.hive_server import HiveServer
 from tests.cli.calling import Run
-from tests.metastore.hive_server import HiveServer
 from tests.pieces import injected
 
 pytestmark = pytest.mark.xdist_group("hive")

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from dataclasses import dataclass, replace
 
-from paimon_cli.commit.commit_messages import delete_created_files
+from paimon_cli.commit.commit_messages import created_files, delete_created_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import (
+    CommitUnknown,
     DamagedFile,
     NotFound,
+    PaimonError,
+    Refused,
     StorageUnavailable,
     UsageError,
+    cleaning_up,
     undone_on_failure,
 )
 from paimon_cli.history.partition_spec import pairs_of
@@ -28,8 +31,9 @@ from paimon_cli.jobs.write_job import work_of, write_input
 from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.staged_commit import StagedCommit, check_records
 from paimon_cli.options.choices import CompactionMode
+from paimon_cli.options.option_text import counted
 from paimon_cli.storage.redaction import shown_name
-from paimon_cli.storage.storage import Storage, is_directory
+from paimon_cli.storage.storage import PutOutcome, Storage, Verified, is_directory, put_and_verify, what_became
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 _MAX_BYTES = 256 << 20
@@ -74,11 +78,18 @@ class StageFile:
         storage, path = self._location()
         storage.overwrite(path, staged.to_json().encode())
 
-    def remove(self) -> None:
-        """Delete the file after a failure; an unavailable storage is ignored."""
+    def create(self, staged: StagedCommit) -> Verified:
+        """Write a new file, and tell what is there now. Raises a `PaimonError` if certainly nothing was written."""
         storage, path = self._location()
-        with contextlib.suppress(StorageUnavailable):
-            storage.delete(path)
+        content = staged.to_json().encode()
+        try:
+            return put_and_verify(storage, path, content)
+        except Refused:  # a store on which only a single writer of a file is safe, as a stage file has
+            try:
+                storage.overwrite(path, content)
+            except StorageUnavailable:
+                return what_became(storage, path, content, PutOutcome.UNKNOWN)
+            return Verified.OURS
 
 
 def stage_write(
@@ -86,11 +97,11 @@ def stage_write(
 ) -> tuple[StagedCommit, Tally]:
     """Write the data files of a write and record the commit in `file`; also returns the counts of the input.
 
-    If it fails, no data file remains.
+    If it fails, no data file remains, unless it is not certain that `file` was not written: then somebody may commit it.
     """
     check_writable_table(context)
     if file.exists():
-        raise UsageError(f"{file.name} exists", "it may hold a commit that is neither committed nor aborted", "name another file")
+        raise _exists(file)
     identity = _identity(context, request)
     _refuse_repeated(context, identity)
     plan = plan_write(context, replace(request, compact=CompactionMode.NONE), identity.user)
@@ -99,7 +110,6 @@ def stage_write(
     messages = written.messages
 
     def undo() -> None:
-        file.remove()  # it may exist although writing it failed, and must not name deleted files
         delete_created_files(context, messages)  # no commit has ended: only what a snapshot names stays
 
     with undone_on_failure(undo):
@@ -120,8 +130,33 @@ def stage_write(
             dynamic_overwrite=request.overwrite and context.options.dynamic_partition_overwrite,
             static_partition=None if request.static_partition is None else pairs_of(context, request.static_partition),
         )
-        file.write(staged)
+    try:
+        found = file.create(staged)
+        if found is Verified.THEIRS:
+            raise _exists(file)
+    except PaimonError as failure:  # an interrupt leaves the data files: the file may have been written
+        with cleaning_up(failure):
+            undo()
+        raise
+    if found is not Verified.OURS:
+        raise _unclear(context, file, staged)
     return staged, tally
+
+
+def _exists(file: StageFile) -> UsageError:
+    return UsageError(f"{file.name} exists", "it may hold a commit that is neither committed nor aborted", "name another file")
+
+
+def _unclear(context: TableContext, file: StageFile, staged: StagedCommit) -> CommitUnknown:
+    """The stage file may be there, or have been there: `stage commit --watch` may have committed it and moved it away."""
+    left = [path for _, path in created_files(context, staged.messages)]
+    return CommitUnknown(
+        f"{file.name} may or may not have been written",
+        f"the storage gave no clear answer, so {counted(len(left), 'data file')} that it names cannot be deleted: they may be "
+        f"committed. If they are not, paimon-cli orphans rm {context.layout.argument} deletes them later",
+        f"see whether the file is there: paimon-cli stage show {shlex.quote(file.name)}",
+        files=left,
+    )
 
 
 def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:

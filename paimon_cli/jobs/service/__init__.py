@@ -1,0 +1,1 @@
+"""The compaction service: rounds over tables, leases, metrics."""

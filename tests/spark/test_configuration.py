@@ -1,0 +1,85 @@
+"""A session of the user's own, in a Python that is not the first one on the PATH, and without a Java of the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import paimon_cli.spark
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.spark.session import SUBMITTED
+from paimon_cli.spark.source_options import SourceOptions
+
+NOTEBOOK = """
+import json, os, sys
+from pyspark.sql import SparkSession
+import pyarrow as pa
+from paimon_cli import Table
+import paimon_cli.spark as paimon
+
+schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
+Table.create(sys.argv[1], schema=schema, primary_key=["k"], options={"bucket": "1"})
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
+spark = paimon.configure(builder).getOrCreate()
+spark.createDataFrame([(1, "one")], "k long, v string").write.format("paimon").mode("append").save(sys.argv[1])
+spark.createDataFrame([(1, "uno"), (2, "dos")], "k long, v string").write.format("paimon").mode("append").save(sys.argv[1])
+now = {row.k: row.v for row in spark.read.format("paimon").load(sys.argv[1]).collect()}
+first = {row.k: row.v for row in spark.read.format("paimon").option("versionAsOf", 1).load(sys.argv[1]).collect()}
+try:
+    paimon.configure()
+    second = "no error"
+except Exception as error:
+    second = str(error)
+print(json.dumps([now, first, spark.conf.get("spark.python.unix.domain.socket.enabled"), second]))
+"""
+
+
+def test_a_notebook_of_a_virtual_environment_that_is_not_activated(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text("#!/bin/sh\nexit 1\n")  # what Spark would take
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    without = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
+    environment = {key: value for key, value in os.environ.items() if key not in without}
+    environment["PATH"] = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    command = [sys.executable, "-c", NOTEBOOK, str(tmp_path / "t")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    now, first, sockets, second = json.loads(done.stdout.splitlines()[-1])
+    assert now == {"1": "uno", "2": "dos"}
+    assert first == {"1": "one"}
+    assert sockets == "true"
+    assert "Spark runs in this process already" in second
+
+
+@pytest.mark.parametrize("name", ["SPARK_REMOTE", SUBMITTED])
+def test_where_spark_is_elsewhere_nothing_is_set(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "1")
+    before = dict(os.environ)
+    builder = SparkSession.Builder().appName("mine")
+    assert paimon_cli.spark.configure(builder) is builder
+    assert builder._options == {"spark.app.name": "mine"}
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"versionAsOf": "7"}, {"snapshot": "7"}),
+        ({"versionasof": "monday"}, {"tag": "monday"}),
+        ({"timestampAsOf": "2026-01-02"}, {"as_of": "2026-01-02"}),
+        ({"versionAsOf": "7", "snapshot": "7"}, None),
+        ({"timestampAsOf": "2026-01-02", "as_of": "2026-01-02"}, None),
+    ],
+)
+def test_versions_as_in_other_formats(given: dict[str, str], named: dict[str, str] | None) -> None:
+    if named is None:
+        with pytest.raises(UsageError, match="they mean the same"):
+            SourceOptions.of({"path": "db.t", **given})
+    else:
+        assert SourceOptions.of({"path": "db.t", **given}).values == {"path": "db.t", **named}
