@@ -21,15 +21,20 @@ _FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)(?: (?=[A-Z]{3,}\b))?")
 _SETTING = re.compile(
     r"--(?:(?P<engine>engine) (?P<kind>local|spark|auto)\b"
     r"|(?P<master>master|remote) '?(?P<url>[\w.-]+(?:\[[\w*]+\]|://[\w.:-]*\w)|yarn\b)'?"
-    r"|spark-conf (?P<key>spark\.[\w.]+)=(?P<value>\w+))"
+    r"|spark-conf (?P<key>spark\.[\w.]+)=(?P<value>\w+)"
+    r"|param (?P<parameter>\w+)=VALUE)"
 )
-"""Settings of Spark with a value, which the library takes as arguments of `Table.open` and of a `Catalog`."""
+"""Settings of Spark with a value, which the library takes as arguments of `Table.open` and of a `Catalog`, and of parameters."""
 _COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quote)")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
     **{f"{name} ls": name for name in ("buckets", "compactions", "files", "manifests", "partitions", "schemas", "snapshots")},
+    **{f"{name} ls": f"{name}.ls" for name in ("branches", "consumers", "tags")},
+    "tags replace": "tags.replace",
 }
 """Methods of `Table` by the command that does the same with a table and options that have the names of parameters."""
+METHODS_OF_CATALOG = {"tables ls": "tables", "db ls": "databases"}
+"""Methods of `Catalog` by the command that does the same, with at most a database and a warehouse."""
 CALLS = {"create": "Table.create", "compact": "Table.compact", "delete": "Table.delete", "rescale": "Table.rescale"}
 CALLS |= {"tables ls": "Catalog.tables", "db ls": "Catalog.databases", "alter": "Table.alter", "repair": "Table.plan_repair"}
 """What texts for callers of the library name instead of commands without arguments."""
@@ -50,6 +55,8 @@ def _setting(setting: re.Match[str]) -> str:
         return f"engine={setting['kind']!r}"
     if setting["master"]:
         return f"master={setting['url']!r}"
+    if setting["parameter"]:
+        return f"params={ {setting['parameter']: ...}!r}".replace("Ellipsis", "...")
     return f"spark_conf={ {setting['key']: setting['value']}!r}"
 
 
@@ -67,10 +74,13 @@ def _call(command: str) -> str | None:
         return None
     if words[0] == "alter":
         return _alteration(words[1:])
+    if (method := METHODS_OF_CATALOG.get(" ".join(words[:2]))) is not None:
+        return _call_of_catalog(method, words[2:])
     size = next((size for size in (2, 1) if len(words) > size and " ".join(words[:size]) in METHODS), 0)
     if not size or words[size].startswith("-"):
         return None
-    arguments, rest = [], words[size + 1 :]
+    names = 1 if words[:2] == ["tags", "replace"] and len(words) > size + 1 else 0
+    arguments, rest = [repr(name) for name in words[size + 1 : size + 1 + names]], words[size + 1 + names :]
     while rest:
         flag, *values = rest[: 2 if len(rest) > 1 and not rest[1].startswith("-") else 1]
         if not flag.startswith("--") or "=" in flag:
@@ -79,6 +89,15 @@ def _call(command: str) -> str | None:
         arguments.append(f"{flag.removeprefix('--').replace('-', '_')}={value!r}")
         rest = rest[1 + len(values) :]
     return f"Table.open({words[size]!r}).{METHODS[' '.join(words[:size])]}({', '.join(arguments)})"
+
+
+def _call_of_catalog(method: str, words: list[str]) -> str | None:
+    """The call that lists what is in a catalog; None if the command has other options."""
+    at = words.index("--warehouse") if "--warehouse" in words[:-1] else len(words)
+    places, url = words[:at], words[at + 1 : at + 2]
+    if words[at + 2 :] or len(places) > 1 or any(place.startswith("-") for place in places):
+        return None
+    return f"Catalog({', '.join(map(repr, url))}).{method}({', '.join(map(repr, places))})"
 
 
 def _alteration(words: list[str]) -> str | None:
@@ -144,6 +163,12 @@ def _rebuild(error_class: type[PaimonError], what: str, why: str, hint: str, det
     return error_class(what, why, hint, **details)
 
 
+def class_of_code(error: PaimonError) -> type[PaimonError]:
+    """The class for an error about several ones like this: its own, unless that holds facts of one table, as `BadOption` does."""
+    kinds = (kind for kind in type(error).__mro__ if issubclass(kind, PaimonError))
+    return next(kind for kind in kinds if kind.__init__ is PaimonError.__init__)
+
+
 @contextlib.contextmanager
 def cleaning_up(failure: BaseException | None = None) -> Iterator[None]:
     """Context manager for a clean-up after a failure, or after a successful commit: suppresses `PaimonError`.
@@ -205,6 +230,10 @@ class BadOption(UsageError):
         self.details |= {"of_call": True} if call else {"of_table": table}
 
 
+class AlreadyExists(UsageError):
+    """A table, database, tag, branch or column that is to be created exists already."""
+
+
 class BadInput(PaimonError):
     """Input data that does not fit the table; the message names source, row and column. Nothing was committed."""
 
@@ -220,6 +249,14 @@ class NotFound(PaimonError):
     def is_about_a_name(self) -> bool:
         """Whether the hint says which table was meant, or lists the tables of the catalog."""
         return bool({"did_you_mean", "unknown_table", "unknown_database"} & self.details.keys())
+
+
+class TableNotFound(NotFound):
+    """There is no such table."""
+
+
+class SnapshotNotFound(NotFound):
+    """There is no such snapshot, or it has expired."""
 
 
 class BeingDropped(NotFound):

@@ -1,6 +1,6 @@
 """Generates the parts of the documentation that describe the program: commands, options, JSON names, compatibility, pictures.
 
-    python -m scripts.build_docs        # renews the generated parts of README.md and docs/pictures
+    python -m scripts.build_docs        # renews the generated parts of README.md, docs/pictures and docs/screens
 
 The reference pages are generated while MkDocs builds the site (`make docs`); this module is one of its hooks.
 """
@@ -12,7 +12,8 @@ import inspect
 import pkgutil
 import pydoc
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -23,10 +24,11 @@ from griffe import Docstring, Extension, Function, Object, Parameter, ParameterK
 
 import paimon_cli
 from paimon_cli import Table
+from scripts.run_snippets import commands as commands_of
 from scripts.topology_picture import topology_picture
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS, PICTURES = ROOT / "docs", ROOT / "docs" / "pictures"
+DOCS, PICTURES, SCREENS = ROOT / "docs", ROOT / "docs" / "pictures", ROOT / "docs" / "screens"
 BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 """Pages in the root of the repository; on the site they are beside the others."""
 NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -34,7 +36,7 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tables", ("loading.md", "reading.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
     ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
-    ("Reference", ("commands.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
+    ("Reference", ("commands.md", "outputs.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
     ("Background", ("ARCHITECTURE.md", "decisions.md", "proofs.md", "CONTRIBUTING.md", "speed.md", "CHANGELOG.md")),
 )
 WRITERS = {
@@ -44,6 +46,8 @@ WRITERS = {
     "rust": ("paimon-rust 0.4", ("rust-0.4",)),
 }
 PICTURE_ACCOUNTS, PICTURE_CHANGES, PICTURE_COMMITS, PICTURE_COMPACTIONS = 40_000, 3_000, 30, (7, 14, 20, 25)
+SCREEN = (96, 16)
+"""The columns and lines of the terminal in a picture."""
 BLOCK = re.compile(r"(<!-- generated: (\w+) .*?-->\n).*?(<!-- end -->)", re.DOTALL)
 _EXAMPLE = re.compile(r"^(>>> .*(?:\n.+)*)", re.MULTILINE)
 _FLAG = re.compile(r"\[/?[a-z ]+\]")
@@ -70,25 +74,70 @@ def renewed(page: str) -> str:
     return BLOCK.sub(lambda block: f"{block[1]}{PARTS[block[2]]()}\n{block[3]}", page)
 
 
-def lsm_picture() -> str:
-    """The sorted runs of a bucket after commits and a few compactions, as `report` draws them."""
+@contextmanager
+def _pictured() -> Iterator[Table]:
+    """The table of the pictures: one bucket after commits and a few compactions."""
+    from paimon_cli.api.catalog import Catalog
     from paimon_cli.cli import demo_command
-    from paimon_cli.inspect.charts import drawing, ranges
-    from paimon_cli.inspect.report_figures import report_figures
-    from paimon_cli.inspect.report_page import tree_ranges
 
     with TemporaryDirectory() as folder:
         columns = ["id BIGINT NOT NULL", "owner STRING", "balance BIGINT"]
         settings = {"bucket": "1", "write-only": "true"}
-        table = Table.create(f"{folder}/accounts", columns=columns, primary_key=["id"], options=settings)
+        Table.create("bank.accounts", columns=columns, primary_key=["id"], options=settings, warehouse=folder)
+        table = Catalog(folder).table("bank.accounts")
         for number in range(PICTURE_COMMITS):
             table.write(demo_command.batch(number, PICTURE_ACCOUNTS, PICTURE_CHANGES))
             if number in PICTURE_COMPACTIONS:
                 table.compact(strategy="minor")
+        yield table
+
+
+def lsm_picture() -> str:
+    """The sorted runs of a bucket, as `report` draws them."""
+    from paimon_cli.inspect.charts import drawing, ranges
+    from paimon_cli.inspect.report_figures import report_figures
+    from paimon_cli.inspect.report_page import tree_ranges
+
+    with _pictured() as table:
         (tree,) = report_figures(table.context, "accounts", "accounts").trees
     title = "The sorted runs of a bucket"
     says = f"{len(tree.runs)} sorted runs after 30 commits and 4 compactions: each bar goes from the lowest key to the highest"
     return drawing("lsm", title, says, *ranges(tree_ranges(tree)), standalone=True)
+
+
+def amplification_picture() -> str:
+    """How the sorted runs of a bucket grow with each commit and fall with each compaction, as `report` draws them."""
+    from paimon_cli.inspect.charts import Axis, Line, drawing, lines
+    from paimon_cli.inspect.report_figures import report_figures
+
+    with _pictured() as table:
+        moments = report_figures(table.context, "accounts", "accounts").history
+    runs = [Line([(number, moment.most_runs or 0) for number, moment in enumerate(moments)])]
+    across = Axis(str, ends=(f"snapshot {moments[0].snapshot_id}", f"snapshot {moments[-1].snapshot_id}"))
+    chart = lines(runs, Axis(lambda value: f"{value:g}"), across)
+    says = "the number of sorted runs that a read merges: each commit adds one, and each compaction leaves fewer"
+    return drawing("runs", "Read amplification", says, *chart, standalone=True)
+
+
+def browser_picture() -> str:
+    """The terminal browser at the sorted runs of a bucket, without the fonts that Textual would load from a network."""
+    import asyncio
+
+    from paimon_cli.cli.browser import Browser, buckets_level
+
+    async def drawn(table: Table) -> str:
+        browser = Browser(buckets_level(table, table.snapshot_ids()[-1]), 3600)
+        async with browser.run_test(size=SCREEN) as pilot:
+            for keys in ((), ("enter",)):
+                await pilot.press(*keys)
+                await pilot.pause()
+                await browser.workers.wait_for_complete()
+                await pilot.pause()
+            return str(browser.export_screenshot(title="paimon-cli tui"))
+
+    with _pictured() as table:
+        svg = asyncio.run(drawn(table))
+    return re.sub(r"\s*@font-face\s*{[^}]*}|<!--.*?-->", "", svg, flags=re.DOTALL).strip()
 
 
 def speed_picture() -> str:
@@ -119,7 +168,13 @@ def commands_page() -> str:
 
     commands = dict(_commands(get_command(app)))
     shared = [parameter for parameter in commands["version"].params if parameter.rich_help_panel == "Common"]
-    lines = ["# Commands", "", "What `paimon-cli COMMAND --help` shows. All commands also take:", "", *_options_table(shared)]
+    lines = [
+        "# Commands",
+        "",
+        "What `paimon-cli COMMAND --help` shows, and for many commands what they print (of one small table,",
+    ]
+    lines += ["see [outputs](outputs.md)). All commands also take:", "", *_options_table(shared)]
+    outputs = outputs_of_commands(commands)
     for name, command in commands.items():
         own = [each for each in command.params if each.name not in {one.name for one in shared} and not each.hidden]
         arguments = " ".join(each.metavar or each.name.upper() for each in own if each.param_type_name == "argument")
@@ -127,8 +182,23 @@ def commands_page() -> str:
         text, examples = _split_examples(help_text)
         lines += ["", f"## {name}", "", f"`paimon-cli {name} {arguments}`".replace(" `", "`"), "", text, ""]
         lines += ["```sh", *examples, "```", ""] if examples else []
+        lines += [text for output in outputs.get(name, ()) for text in ("```console", output, "```", "")]
         lines += _options_table([each for each in own if each.name != "help"])
     return "\n".join(lines) + "\n"
+
+
+def outputs_of_commands(names: Iterable[str]) -> dict[str, list[str]]:
+    """What commands print, as docs/outputs.md shows it: each command line with its output, by the name of the command."""
+    found: dict[str, list[str]] = {}
+    longest_first = sorted(names, key=len, reverse=True)
+    for block in re.findall(
+        r"^```console\n(.*?)^```$", (DOCS / "outputs.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        for line, output in commands_of(block):
+            name = next((name for name in longest_first if line.startswith(f"$ paimon-cli {name} ")), None)
+            if name is not None:
+                found.setdefault(name, []).append((line + output).rstrip("\n"))
+    return found
 
 
 def _split_examples(text: str) -> tuple[str, list[str]]:
@@ -141,7 +211,7 @@ def _split_examples(text: str) -> tuple[str, list[str]]:
 def _options_table(parameters: list[Any]) -> list[str]:
     if not parameters:
         return []
-    lines = ["| | |", "|---|---|"]
+    lines = ["| argument or option | meaning |", "|---|---|"]
     for each in parameters:
         names = (
             each.metavar or each.name.upper()
@@ -204,7 +274,8 @@ def json_page() -> str:
         "",
         "Beside `items`, `doctor` has `passed` (checks without a finding, with `subject` and `message`), `verify` has `checks`",
         "(`check`, `result`, `findings`), `repair --apply` has `made` (the number of repairs) and `snapshots` (their ids), and",
-        "`compact --dry-run` of one table has `snapshot_id`, for `--if-snapshot`.",
+        "`compact --dry-run` of one table has `snapshot_id`, for `--if-snapshot`; `health --fix` has `fixes` (`table`,",
+        "`command`, `codes`, `state`, `message`).",
         "",
     ]
     for shape in sorted(_results().values(), key=lambda each: each.__name__):
@@ -241,6 +312,9 @@ def renew() -> None:
     readme.write_text(renewed(readme.read_text(encoding="utf-8")), encoding="utf-8")
     PICTURES.mkdir(exist_ok=True)
     (PICTURES / "lsm-tree.svg").write_text(lsm_picture() + "\n", encoding="utf-8")
+    (PICTURES / "read-amplification.svg").write_text(amplification_picture() + "\n", encoding="utf-8")
+    SCREENS.mkdir(exist_ok=True)
+    (SCREENS / "tui.svg").write_text(browser_picture() + "\n", encoding="utf-8")
     (PICTURES / "speed.svg").write_text(speed_picture() + "\n", encoding="utf-8")
     (PICTURES / "topologies.svg").write_text(topology_picture() + "\n", encoding="utf-8")
 

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in ("tutorial", "loading", "reading", "kinds-of-tables", "merge-engines")),
-    *(f"docs/{name}.md" for name in ("compaction", "concurrency", "lab", "operations", "library")),
+    *(f"docs/{name}.md" for name in ("compaction", "concurrency", "lab", "operations", "library", "outputs")),
 )
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CHANGING = (

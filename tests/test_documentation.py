@@ -96,15 +96,25 @@ def test_texts_fit_into_their_boxes_and_pictures_have_a_margin() -> None:
         assert left + 2 * PADDING <= min(places) and max(places) <= left + width - 2 * PADDING, picture
 
 
-@pytest.mark.parametrize("name", ["lsm-tree.svg", "speed.svg", "topologies.svg"])
+@pytest.mark.parametrize("name", ["lsm-tree.svg", "read-amplification.svg", "speed.svg", "topologies.svg"])
 def test_pictures_are_drawn_by_the_program(name: str) -> None:
     draw = {
         "lsm-tree.svg": build_docs.lsm_picture,
+        "read-amplification.svg": build_docs.amplification_picture,
         "speed.svg": build_docs.speed_picture,
         "topologies.svg": topology_picture,
     }[name]
     stored = (build_docs.PICTURES / name).read_text(encoding="utf-8")
     assert comparable(stored).strip() == comparable(draw()).strip()
+
+
+def test_the_picture_of_the_browser_is_what_it_shows() -> None:
+    def texts(svg: str) -> str:
+        return comparable(" ".join(re.findall(r"<text[^>]*>([^<]*)<", svg)).replace("&#160;", " "))
+
+    stored = (build_docs.SCREENS / "tui.svg").read_text(encoding="utf-8")
+    assert texts(stored) == texts(build_docs.browser_picture())
+    assert "bank.accounts" in texts(stored) and "http" not in stored.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_the_reference_has_every_command_option_and_result() -> None:
@@ -116,12 +126,39 @@ def test_the_reference_has_every_command_option_and_result() -> None:
     assert "`commit_identifier`" in build_docs.json_page() and "## SnapshotRow" in build_docs.json_page()
 
 
+def test_the_reference_shows_what_commands_print() -> None:
+    sections = dict(part.partition("\n")[::2] for part in build_docs.commands_page().split("\n## ")[1:])
+    assert "```console\n$ paimon-cli snapshots ls wh/shop.db/orders" in sections["snapshots ls"]
+    assert "4 of 4 snapshots, 1 to 4" in sections["snapshots ls"]
+    assert "nothing was changed (dry run)" in sections["compact"] and sections["compact"].count("```console") == 2
+    assert "1 table: 0 buckets compacted" in sections["maintain"] and "```console" not in sections["tui"]
+    shown = {name for name, text in sections.items() if "```console" in text}
+    told = re.findall(
+        r"^\$ paimon-cli (\S+(?: (?:ls|show|create|diff|explain))?) ", (ROOT / "docs/outputs.md").read_text(), re.MULTILINE
+    )
+    assert shown == {name.removesuffix(" wh") for name in told} and len(shown) >= 25, "each output stands below its command"
+
+
+def test_no_code_block_of_the_site_has_lines_that_cannot_fit() -> None:
+    """At 1280 pixels a line has 115 characters; longer ones wrap, which a table of an output should not do."""
+    block = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    text = (ROOT / "docs/outputs.md").read_text(encoding="utf-8")
+    assert [line for found in block.findall(text) for line in found.splitlines() if len(line) > 120] == []
+
+
 @pytest.mark.nightly
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert {"index.html", "tutorial.html", "commands.html", "FORMAT.html"} <= {page.name for page in tmp_path.iterdir()}
+    assert (tmp_path / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
+    for page in ("index.html", "commands.html"):
+        text = (tmp_path / page).read_text(encoding="utf-8")
+        assert not re.search(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//', text), "it works without a network"
+        assert 'href="site/site.css"' in text and 'src="site/iframe-worker.js"' in text
+        assert not re.search(r"<th[^>]*></th>", text) or page == "index.html"
+    assert "white-space: pre-wrap" in (tmp_path / "site" / "site.css").read_text(encoding="utf-8"), "no line of code is cut"
     api = (tmp_path / "python-api.html").read_text(encoding="utf-8")
     for name in ("table.Table.expire", "scan.Scan.to_batches", "versions.Tags.create", "catalog.Catalog.sql"):
         assert f'id="paimon_cli.api.{name}"' in api, name

@@ -11,9 +11,10 @@ import pytest
 
 from paimon_cli.cli.demo_command import inside
 from paimon_cli.lab.case_catalog import find_case
-from paimon_cli.lab.granularity import GranularityShape, compare_granularities
+from paimon_cli.lab.granularity import compare_granularities
 from paimon_cli.lab.lab_table import LabSetting
 from paimon_cli.lsm.universal_compaction import RunSize, UniversalCompaction
+from paimon_cli.requests.lab import GranularityOptions
 from scripts.run_snippets import PROGRAM, ROOT, Session
 from tests.lsm.slow_picks import SlowStrategy
 
@@ -121,7 +122,7 @@ SHAPES = [(2, 2), *(pytest.param(*shape, marks=pytest.mark.nightly) for shape in
 def test_the_abort_rates_of_the_page_about_concurrency(writers: int, buckets: int) -> None:
     page = (ROOT / "docs/concurrency.md").read_text(encoding="utf-8")
     [shown] = [cells for cells in rows_of(page, 7) if cells[:2] == [str(writers), str(buckets)]]
-    off, *rest = compare_granularities(GranularityShape(writers=writers, rounds=5, buckets=buckets), LabSetting(seed=0))
+    off, *rest = compare_granularities(GranularityOptions(writers=writers, rounds=5, buckets=buckets), LabSetting(seed=0))
     assert shown[2:] == [f"{off.lost_updates} of {off.commits}", *(f"{100 * row.abort_rate:.1f}%" for row in rest)]
 
 

@@ -127,12 +127,13 @@ CUTS_NOTHING = {
         "storage/sql_database": "MAX_TEXT",
     },
     "how much a message or a report shows": {
+        "api/notebook": "_MAX_FILES _MAX_READ",
+        "read/html_text": "_MAX_CELL _MAX_COLUMNS _MAX_ROWS",
         "api/arguments": "_MAX_SHOWN",
         "datatypes/type_text": "_SHOWN",
         "ingest/faults": "MAX_SHOWN_FAULTS SHOWN_LENGTH",
         "inspect/bucket_report": "MAX_MARKS",
-        "inspect/charts": "LABELS LONGEST_LABEL LONGEST_TEXT _MAX_COLUMNS MAX_POINTS NOTES ROW"
-        " WIDTH _BOTTOM columns(height) left lines(height)",
+        "inspect/charts": "LABELS LONGEST_LABEL LONGEST_TEXT _MAX_COLUMNS MAX_POINTS NOTES WIDTH _BOTTOM axis height row",
         "inspect/compaction_report": "LOOK_BACK",
         "inspect/findings/bucket_rules": "HUGE_BUCKET MANY_BUCKETS",
         "inspect/findings/examined_table": "RECENT",
@@ -172,6 +173,7 @@ CUTS_NOTHING = {
         "jobs/reclaim_job": "DELETIONS_PER_READ",
         "jobs/sort_job": "MIN_MAGNIFICATION",
         "requests/compaction": "MIN_MEMORY",
+        "requests/lab": "keys",
         "jobs/spark/session": "LARGEST_HEAP SMALLEST_HEAP",
         "lsm/aggregators/arithmetic": "LONG_KEY",
         "lsm/compaction_simulation": "commit_interval commits row_bytes rows",

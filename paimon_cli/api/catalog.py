@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments, takes
-from paimon_cli.api.catalog_compaction import Compaction
-from paimon_cli.api.comparison import CompareCall
+from paimon_cli.api.catalog_health import Examination
+from paimon_cli.api.catalog_maintenance import Maintaining
+from paimon_cli.api.comparison import CompareCall, ComparedVersions
+from paimon_cli.api.definition import NewTable
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
-from paimon_cli.api.table_choice import ChosenTable
 from paimon_cli.catalog.metastore.configuration_files import PROFILE
 from paimon_cli.catalog.metastore.metastore import TableIdentifier, is_name, refuse_nul
 from paimon_cli.catalog.metastore.settings import SettingRow, find_metastore, read_settings, split_profile
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
+from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import counted
-from paimon_cli.storage.redaction import without_login
+from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.storage.storage import link_target
-from paimon_cli.storage.time_bounds import look_at_each
 
 if TYPE_CHECKING:
     from paimon_cli.api.sql_query import SqlResult
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
-    from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.clone_job import ClonedTable
     from paimon_cli.jobs.comparison import Comparison
@@ -45,8 +42,14 @@ class DatabaseDrop:
     table_names: tuple[str, ...]
 
 
+class NewInCatalog(NewTable):
+    """A table to create in a catalog."""
+
+    name: str
+
+
 @checks_arguments
-class Catalog(Compaction):
+class Catalog(Maintaining, Examination):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.
@@ -55,7 +58,7 @@ class Catalog(Compaction):
 
 
     >>> catalog = Catalog("lake")
-    >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)
+    >>> catalog.create_table("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1)
     Table('shop.orders')
     >>> [(table.table, table.records) for table in catalog.tables()]
     [('shop.orders', 0)]
@@ -141,6 +144,16 @@ class Catalog(Compaction):
         """Drop a database; with `cascade`, drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
 
+    @takes(NewInCatalog)
+    def create_table(self, call: NewInCatalog) -> Table:
+        """Create a table `name` and open it; see `Table.create`. Raises `AlreadyExists` if it exists, unless `if_not_exists`.
+
+        - `options`: stored in the table, except catalog options. `strict_options`: raise `UsageError` for unknown ones.
+        - `form`: a `TextForm`, if `from_file` is CSV or JSON.
+        """
+        place = {"warehouse": self.url, "allow_unsafe_commit": self._allow_unsafe_commit, "runtime": self.runtime}
+        return Table.create(**{**vars(call), "options": {**self._options, **(call.options or {})}, **place})
+
     def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
         """Plan to drop a table; see `Table.plan_drop`.
 
@@ -196,51 +209,6 @@ class Catalog(Compaction):
         """The configuration of the catalog, with the origin of each value. Secrets are hidden."""
         return read_settings(self.url, self._options).rows()
 
-    def health(
-        self,
-        tables: Sequence[str] = (),
-        *,
-        database: str | None = None,
-        advice: bool = False,
-        topology: bool = False,
-        argument: Callable[[str], str] = str,
-    ) -> list[HealthRow]:
-        """The health of `tables`, of all tables of a database, or of the warehouse, most urgent first.
-
-        A table that cannot be opened, or gives no answer in time (`table-timeout`, an option of the catalog), gets a row too.
-        Raises `NotFound` if one of `tables` does not exist. `advice`: also find what could be better, for which the commits of
-        each history are replayed. `topology`: also find out how the writers are arranged. `argument`: converts the name of a
-        table into the argument for the commands of its findings.
-        """
-        from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
-        from paimon_cli.inspect.findings.examined_table import ExaminedTable
-        from paimon_cli.inspect.findings.runner import is_of_call
-        from paimon_cli.inspect.health_report import by_urgency, damaged_entry, health_of, unreadable
-
-        if tables and database is not None:
-            raise UsageError("table names cannot be combined with --database", hint="remove one of them")
-        metastore, damaged = self._metastore, list[PaimonError]()
-        if tables:
-            chosen = [ChosenTable(without_login(name), partial(self._locate, name)) for name in tables]
-        else:
-            among = tables_of_warehouse if database is None else partial(tables_of_database, database)
-            found = among(metastore, damaged.append)
-            chosen = [ChosenTable.at(location) for location in found]
-
-        def examined(table: ChosenTable) -> HealthRow:
-            location = table.locate()
-            named = table.name if tables else location.name
-            table_of = ExaminedTable(self._open(location).supported, argument(named))
-            return health_of(table_of, location.name, with_advice=advice, with_topology=topology)
-
-        rows = [damaged_entry(error) for error in damaged]
-        looks = look_at_each(examined, chosen, metastore.table_seconds, 1, lambda table: table.name)
-        for (name, _), row in zip(chosen, looks, strict=True):
-            if isinstance(row, PaimonError) and tables and is_of_call(row):
-                raise row
-            rows.append(unreadable(name, argument(name), row) if isinstance(row, PaimonError) else row)
-        return by_urgency(rows)
-
     @takes(CompareCall)
     def compare(self, call: CompareCall) -> Comparison:
         """Compare the rows of two tables, two versions of a table, or a table and files.
@@ -251,6 +219,16 @@ class Catalog(Compaction):
         from paimon_cli.api.comparison import compare_sides
 
         return compare_sides(self, call)
+
+    @takes(CompareOptions)
+    def versions(self, call: CompareOptions) -> ComparedVersions:
+        """Two versions of one table, for what lies between them: `file_changes()`, `changelog()`; named as for `compare`.
+
+        Raises `UsageError` if the sides are not versions of one table.
+        """
+        from paimon_cli.api.comparison import compared_versions
+
+        return compared_versions(self, call)
 
     def sql(self, query: str, *, allow_files: bool = False) -> SqlResult:
         """Run one SELECT with DuckDB over tables of this catalog, or tables named by their paths in double quotes.
@@ -273,7 +251,7 @@ class Catalog(Compaction):
         if table is None:
             return warehouse_locks(self._metastore)
         location = self._locate(table)
-        context = self._open(location).context
+        context = self._open(location).supported
         return table_lock(location, context.storage, context.layout.root)
 
     def plan_break_lock(self, table: str, *, even_if_valid: bool = False) -> Planned[HeldLock, LockRow]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.maintenance_runs import COMPACTION
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.api.table import Table
 from paimon_cli.api.table_choice import ChosenTable, chosen_tables
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher, TableRound
 
 
-COMPACTION = "compaction"
-"""The name of the leases of compaction services."""
-
-
 class CompactingTables(CompactTables):
     """Compactions of several tables, with functions of the caller.
 
@@ -43,7 +40,8 @@ class CompactingTables(CompactTables):
 
 
 class WatchTables(ServiceOptions, CompactCall, TableChoice):
-    """Compactions in rounds. `watcher`: receives the events of tables and rounds. `shield`: as of `CompactingTables`.
+    """Compactions in rounds. `watcher`: receives the events of tables and rounds. `shield`: as of `CompactingTables`. `whole`:
+    with `expire`, everything that the tables' options let expire, not only snapshots.
 
     `examines`: also count the findings of each table every few minutes, for metrics.
     """
@@ -70,7 +68,7 @@ class Compaction(OpenedCatalog):
     def plan_compaction(self, chosen: PlanOfTables) -> Iterator[tuple[Table, CompactionPlan]]:
         """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
         from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures
+        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
 
         request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)
         metastore = self._metastore
@@ -87,13 +85,13 @@ class Compaction(OpenedCatalog):
             damaged: list[PaimonError] = []
             for table in chosen_tables(chosen, self._locate, metastore, self.branch, damaged.append):
                 try:
-                    found = within(_look_seconds(chosen, metastore), partial(planned, table), table.name)
+                    found = within(look_seconds(chosen, metastore), partial(planned, table), table.name)
                 except PaimonError as error:
                     rounds.append(TableRound(table.name, RoundState.FAILED, error=error))
                     continue
                 rounds.append(TableRound(table.name, RoundState.NOTHING))
                 yield found
-            rounds += _rounds_of_damage(damaged)
+            rounds += rounds_of_damage(damaged)
             raise_failures(rounds, done="planned")
 
         return plans()
@@ -107,10 +105,10 @@ class Compaction(OpenedCatalog):
         failed table, as soon as it is known. `shield`: holds signals back during a commit. Of several tables, one whose
         metadata gives no answer in time (`table-timeout`, an option of the catalog) has failed.
         """
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures
+        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
 
         metastore = self._metastore
-        seconds, finished, damaged = _look_seconds(chosen, metastore), list[TableRound](), list[PaimonError]()
+        seconds, finished, damaged = look_seconds(chosen, metastore), list[TableRound](), list[PaimonError]()
         with self.runtime.engine_running(chosen.parallelism) as engine:
             for table in chosen_tables(chosen, self._locate, metastore, self.branch, damaged.append):
                 try:
@@ -120,7 +118,7 @@ class Compaction(OpenedCatalog):
                 finished.append(done)
                 if chosen.on_compacted is not None:
                     chosen.on_compacted(done)
-        finished += _rounds_of_damage(damaged)
+        finished += rounds_of_damage(damaged)
         raise_failures(finished)
         return finished
 
@@ -151,7 +149,8 @@ class Compaction(OpenedCatalog):
 
         Named tables must exist at the start, but may be dropped later; databases are listed again before each round.
         `watcher` receives the events of tables and rounds. `shield`: holds signals back during a commit. `examines`: also
-        count the findings of each table every few minutes, for metrics.
+        count the findings of each table every few minutes, for metrics. `whole`: with `expire`, everything that the tables'
+        options let expire, not only snapshots.
         """
         from paimon_cli.jobs.compact_request import CompactRequest
         from paimon_cli.jobs.service.compaction_service import CompactionService
@@ -258,13 +257,6 @@ def _warning_once(warn: Callable[[str], None]) -> OnDamage:
     return on_damage
 
 
-def _rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
-    """What one round did to damaged entries of the catalog, which name no tables."""
-    from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
-
-    return [TableRound(f"damaged entry {number}", RoundState.FAILED, error=error) for number, error in enumerate(damaged, 1)]
-
-
-def _look_seconds(choice: TableChoice, metastore: Metastore) -> float:
+def look_seconds(choice: TableChoice, metastore: Metastore) -> float:
     """The time of a look at a table, without a bound if no other table waits for it."""
     return math.inf if choice.is_single else metastore.table_seconds

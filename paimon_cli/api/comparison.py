@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, TableNotFound, UsageError
 from paimon_cli.ingest.text_form import given_form
 from paimon_cli.requests.comparison import CompareOptions
 
 if TYPE_CHECKING:
     from paimon_cli.api.runtime import Runtime
+    from paimon_cli.api.scan import Scan
     from paimon_cli.api.table import Table
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.comparison import Comparison
     from paimon_cli.jobs.comparison_sides import FileSide, TableSide
+    from paimon_cli.metadata.snapshot import Snapshot
+    from paimon_cli.read.difference import FileChange
 
 
 class Tables(Protocol):
@@ -33,6 +37,53 @@ class CompareCall(CompareOptions):
 
     _: KW_ONLY
     form: TextForm | None = None
+
+
+@dataclass(frozen=True)
+class ComparedVersions:
+    """Two versions of one table, by their snapshots: what lies between them."""
+
+    table: Table
+    before: Snapshot
+    after: Snapshot
+
+    def file_changes(self) -> list[FileChange]:
+        """The data files that only one of the versions has."""
+        from paimon_cli.read.difference import file_changes
+
+        return file_changes(self.table.context, self.before, self.after)
+
+    def changelog(
+        self, *, columns: str | Sequence[str] | None = None, where: str | None = None, limit: int | None = None
+    ) -> Scan:
+        """The row changes after the first version, up to the second, as `changelog read` has them.
+
+        Raises `UsageError` if the first version is the newer one.
+        """
+        if self.before.id == self.after.id:
+            return self.table.changelog(self.after.id, self.after.id, columns=columns, where=where, limit=0)
+        if self.before.id > self.after.id:
+            what = f"snapshot {self.before.id} is newer than snapshot {self.after.id}"
+            raise UsageError(what, "a changelog goes from the older to the newer", "swap the two sides")
+        return self.table.changelog(self.before.id + 1, self.after.id, columns=columns, where=where, limit=limit)
+
+
+def compared_versions(catalog: Tables, call: CompareOptions) -> ComparedVersions:
+    """The two versions that the sides name. Raises `UsageError` unless both are versions of one table."""
+    from paimon_cli.api.table import Table
+
+    here = _table_side(catalog, call.here, call.snapshot_a, call.tag_a, call.branch_a)
+    there = _table_side(catalog, call.there, call.snapshot_b, call.tag_b, call.branch_b)
+    if here is None or there is None:
+        name = call.here if here is None else call.there
+        hint = _naming_hint(catalog, name) or "paimon-cli compare ./wh/shop.db/orders@1 ./wh/shop.db/orders@4"
+        raise NotFound(f"there is no table {name}", "two versions of one table are compared", hint)
+    if (here.table.url, here.table.branch) != (there.table.url, there.table.branch):
+        what = f"{here.name} and {there.name} are not versions of one table"
+        raise UsageError(what, "other tables and branches have other files and changelogs", "leave out --files and --changelog")
+    if here.snapshot is None or there.snapshot is None:
+        raise NotFound(f"{here.name} has no snapshots", "nothing was written to the table")
+    return ComparedVersions(Table(here.table, catalog.runtime), here.snapshot, there.snapshot)
 
 
 def compare_sides(catalog: Tables, call: CompareCall) -> Comparison:
@@ -65,7 +116,9 @@ def compare_sides(catalog: Tables, call: CompareCall) -> Comparison:
     progress.start("Reading rows", None)
     chosen = quoted_names(call.columns) if isinstance(call.columns, str) else call.columns or ()
     try:
-        return compare(here, there, key=call.key, columns=chosen, where=call.where, limit=call.limit, advance=progress.advance)
+        return compare(
+            here, there, key=call.key, columns=chosen, where=call.condition, limit=call.limit, advance=progress.advance
+        )
     finally:
         progress.finish()
 
@@ -85,7 +138,7 @@ def _table_side(catalog: Tables, text: str, snapshot: int | str | None, tag: str
             snapshot = version
     if opened is None:
         if any(version is not None for version in (snapshot, tag, branch)):
-            raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
+            raise TableNotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
         return None
     shown = opened.name if snapshot is None and tag is None else f"{opened.name}@{tag if snapshot is None else snapshot}"
     return TableSide(shown, opened.context, ReadRequest(snapshot=snapshot, tag=tag))

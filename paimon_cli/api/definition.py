@@ -74,17 +74,26 @@ def create_table(location: TableLocation, asked: NewTable) -> Created:
 
 
 def _arrow_schema(schema: Any) -> pa.Schema | str | None:
-    """The schema, if it is one that Arrow accepts, or the path of a file. Raises `UsageError` for anything else."""
+    """The schema, if it is one that Arrow accepts, that of a table or frame in memory, or the path of a file.
+
+    Raises `UsageError` for anything else.
+    """
     if schema is None or isinstance(schema, str):
         return schema
     import pyarrow as pa
 
+    if hasattr(schema, "__dataframe__") and type(schema).__module__.startswith("pandas."):
+        return pa.Schema.from_pandas(schema, preserve_index=False)
+    if type(schema).__module__.startswith("polars.") and hasattr(schema, "head"):
+        few = schema.head(0)
+        return pa.table(few.collect() if hasattr(few, "collect") else few).schema
+    if isinstance(own := getattr(schema, "schema", None), pa.Schema):  # an Arrow table, batch or dataset
+        return own
     if hasattr(schema, "__arrow_c_schema__"):
         return pa.schema(schema)
     raise UsageError(
         f"--schema of type {type(schema).__name__}",
-        "it must be a pyarrow.Schema, or the path of a file with Paimon's schema",
-        "pyarrow.Schema.from_pandas(frame) for pandas, frame.to_arrow().schema for polars, "
+        "it must be a pyarrow.Schema, data that has one, or the path of a file with Paimon's schema",
         "frame.limit(0).toArrow().schema for Spark",
     )
 

@@ -92,6 +92,8 @@ class History(OpenedTable):
     def bisect(self, options: BisectOptions) -> Bisection:
         """The first snapshot in which some row matches a condition, or none does, by binary search.
 
+        `params`: values of parameters, which are written as `:name` in the condition.
+
         Raises `NotFound` if this does not hold in the last snapshot.
         """
         from paimon_cli.jobs.bisection import bisect_snapshots

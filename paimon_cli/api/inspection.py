@@ -1,4 +1,4 @@
-"""Inspection of a table: its manifests, files, buckets and sorted runs, its health, and advice."""
+"""Inspection of a table: its manifests, files, buckets and sorted runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow, RowGroupRow
-    from paimon_cli.inspect.findings.finding import Finding
-    from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
     from paimon_cli.inspect.lsm_report import LsmRow
     from paimon_cli.inspect.report_figures import TableState
     from paimon_cli.inspect.table_description import TableDescription
     from paimon_cli.inspect.version_report import ManifestRow
-    from paimon_cli.jobs.doctor_job import Fact
     from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
 
 
@@ -169,30 +166,6 @@ class Inspection(OpenedTable):
         rows = vector_rows(self.context, self._snapshot(snapshot), _partitions(self.context, partition), _buckets(bucket))
         return [row for row in rows if row.level is None] if dangling else rows
 
-    def doctor(self, *, argument: str | None = None) -> list[Fact | Finding]:
-        """Facts and findings about the table and its storage.
-
-        Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are removed
-        afterwards. `argument`: the name of the table in the commands of findings.
-        """
-        from paimon_cli.jobs.doctor_job import examine_table
-
-        self._expect_existing()
-        return list(examine_table(self.supported, argument or self.context.layout.argument))
-
-    def health(self, *, advice: bool = False, topology: bool = False, argument: str | None = None) -> HealthRow:
-        """Figures, a verdict and findings, without writing anything.
-
-        `advice`: also what could be better, as `advise` says it; `topology`: also how the writers of the table are arranged;
-        `argument`: the table's name in commands.
-        """
-        from paimon_cli.inspect.findings.examined_table import ExaminedTable
-        from paimon_cli.inspect.health_report import health_of
-
-        self._expect_existing()
-        table = ExaminedTable(self.supported, argument or self.context.layout.argument)
-        return health_of(table, self.name, with_advice=advice, with_topology=topology)
-
     def state(self) -> TableState:
         """The current state that `watch` shows: files, buckets, sorted runs, and the newest commits."""
         from paimon_cli.inspect.report_figures import table_state
@@ -211,10 +184,13 @@ class Inspection(OpenedTable):
 
         return row_group_rows(self.context, self.file(name, snapshot=snapshot).path, number, limit)
 
-    def report(self, html: str, *, force: bool = False, argument: str | None = None) -> WrittenReport:
+    def report(
+        self, html: str, *, force: bool = False, snapshot: Point | None = None, argument: str | None = None
+    ) -> WrittenReport:
         """Write the state and history of the table as one HTML page to a file or URL.
 
-        `force`: replace an existing file; `argument`: the name of the table in the commands of findings.
+        `force`: replace an existing file; `snapshot`: show the files and the history at this one; `argument`: the name of the
+        table in commands.
         """
         from paimon_cli import __version__
         from paimon_cli.inspect.report_figures import report_figures
@@ -222,33 +198,12 @@ class Inspection(OpenedTable):
         from paimon_cli.storage.whole_file import whole_file
 
         table = self.supported
-        figures = report_figures(table, self.name, argument or table.layout.argument)
+        figures = report_figures(table, self.name, argument or table.layout.argument, self._snapshot_id(snapshot))
         page = report_page(figures, __version__).encode(errors="replace")
         with whole_file(html, table.place.store_options, self.context.random, replace=force) as sink:
             sink.write(page)
         findings = len(figures.health.findings)
         return WrittenReport(html, len(page), figures.health.verdict, findings, figures.bucket_count, len(figures.kinds))
-
-    def advise(self, *, only: Sequence[str] | None = None, argument: str | None = None) -> list[Finding]:
-        """Suggestions based on the table's own history. `only`: some of buckets, small-files, options, compaction and history.
-
-        `argument`: the name of the table in the commands of suggestions.
-        """
-        from paimon_cli.inspect.findings.examined_table import ExaminedTable
-        from paimon_cli.inspect.findings.finding import LISTING, METADATA, OK, REPLAY, TOPICS
-        from paimon_cli.inspect.findings.runner import by_topic, findings_of
-
-        progress = self.runtime.new_progress()
-
-        def on_scenario(number: int, count: int) -> OnCommit:
-            progress.start(f"Simulating compaction options, {number} of {count}", None)
-            return progress.advance
-
-        table = ExaminedTable(self.supported, argument or self.context.layout.argument, on_scenario=on_scenario)
-        try:
-            return by_topic(findings_of(table, OK, only or TOPICS, (METADATA, LISTING, REPLAY)))
-        finally:
-            progress.finish()
 
     def simulate(
         self,
@@ -328,13 +283,6 @@ def simulate(
         return Simulation(what, scenarios(replayed, baseline, set or {}, compare, compact_every, on_scenario))
     finally:
         progress.finish()
-
-
-def examine_installation() -> list[Fact | Finding]:
-    """Facts and findings about this machine and the installed libraries (`doctor` without a table)."""
-    from paimon_cli.jobs.doctor_job import examine_machine
-
-    return list(examine_machine())
 
 
 def _partitions(context: TableContext, partitions: Partitions | None) -> PartitionSpec | None:

@@ -6,6 +6,7 @@ carries it out when `run` is called; `expire(...)` does both at once. A dry run 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -16,6 +17,7 @@ from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.requests.compaction import CompactCall, CompactOptions
 from paimon_cli.requests.fields import Point, point_text
 from paimon_cli.requests.maintenance import ExpireOptions, RemoveOrphans, RescaleOptions
+from paimon_cli.requests.upkeep import Budgeted
 from paimon_cli.requests.versions import MarkOptions, RollbackOptions
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
+    from paimon_cli.jobs.service.compaction_service import ServedTable
+    from paimon_cli.jobs.service.maintenance import MaintainedTable
     from paimon_cli.maintain.mark_done import MarkedPartition
     from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
@@ -43,6 +47,14 @@ class Planned(Generic[Plan, Done]):
     plan: Plan
     run: Callable[[], Done]
     files: Callable[[], list[FileToDelete]] = list
+
+    def __repr__(self) -> str:
+        return f"Planned({self.plan!r})"
+
+    def _repr_html_(self) -> str:
+        from paimon_cli.read.html_text import table_of_fields
+
+        return table_of_fields(self.plan)
 
 
 @dataclass(frozen=True)
@@ -175,6 +187,31 @@ class Maintenance(OpenedTable):
     def remove_orphans(self, options: RemoveOrphans) -> tuple[int, int]:
         """Delete orphans; returns their number and bytes. See `plan_orphans`."""
         return self.plan_orphans(**vars(options), deletes=True).run()
+
+    @takes(Budgeted)
+    def maintain(self, asked: Budgeted) -> MaintainedTable:
+        """Compact what is due, expire by the table's options, delete orphans older than a day, and examine what is left.
+
+        A table that another service holds is waited for as long as a lease lives without renewal; then `Conflict` is raised.
+        """
+        from paimon_cli.api.maintenance_runs import run_maintenance
+
+        self.check_commit()
+        return run_maintenance(self.runtime, self._as_served(), asked, math.inf)[0]
+
+    @takes(Budgeted)
+    def plan_maintenance(self, asked: Budgeted) -> MaintainedTable:
+        """What `maintain` would do; changes nothing. The snapshot of its compaction is not counted among what is to expire."""
+        from paimon_cli.api.maintenance_runs import planned_maintenance
+
+        self.check_call()
+        return planned_maintenance(self.runtime, self._as_served(), asked, math.inf)[0]
+
+    def _as_served(self) -> list[ServedTable]:
+        """This table alone, as the compaction service takes it."""
+        from paimon_cli.jobs.service.compaction_service import ServedTable
+
+        return [ServedTable(self.name, lambda: self.supported)]
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
         """Orphans as rows. `explain`: include what each one probably is, such as a lost commit."""

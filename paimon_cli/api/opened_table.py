@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.snapshot import Snapshot
 
 Self = TypeVar("Self", bound="OpenedTable")
+_PLUMBING = frozenset({"at", "check_call", "check_commit", "context", "orphan_rows", "supported"})
+"""What other modules of paimon_cli need of a table, and nobody else."""
 
 
 @checks_arguments
@@ -32,6 +34,10 @@ class OpenedTable:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
+
+    def __dir__(self) -> list[str]:
+        """What is for callers: a notebook proposes no plumbing."""
+        return [name for name in super().__dir__() if name not in _PLUMBING]
 
     @property
     def name(self) -> str:

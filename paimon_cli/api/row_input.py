@@ -63,6 +63,28 @@ def _table_rows(data: OpenedTable | Scan, timezone: str | None, into: OpenedTabl
     return rows
 
 
+def is_spark_frame(data: Any) -> bool:
+    """Whether it is a DataFrame of Spark, classic or Connect, which would come to this process row by row."""
+    return type(data).__name__ == "DataFrame" and type(data).__module__.startswith("pyspark.sql.")
+
+
+def source_table(data: Any, into: OpenedTable) -> pa.Table:
+    """The rows of a merge in memory. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+    if _file_paths(data) is not None:
+        raise UsageError(
+            "a merge takes no paths", "its rows are joined in memory", "read the file: pyarrow.parquet.read_table(path)"
+        )
+    if is_spark_frame(data):
+        raise UsageError(
+            "a merge takes no DataFrame of Spark", "its session does that", "paimon_cli.spark.merge(frame, table, on=...)"
+        )
+    if isinstance(data, (OpenedTable, Scan)):
+        from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+
+        return (data if isinstance(data, Scan) else Scan(data, plan_rows(data.context, ReadRequest()))).to_arrow()
+    return _arrow_table(data, into.context.schema)
+
+
 def _file_paths(data: Any) -> tuple[str, ...] | None:
     """The paths, if `data` is a path or a list of paths."""
     if isinstance(data, (str, os.PathLike)):
@@ -87,16 +109,38 @@ def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
             return _from_pandas(data, schema)
         if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
-        batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
-        if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
-            return pa.Table.from_batches(batches)
+        if (found := _from_python(data, schema)) is not None:
+            return found
+    except OverflowError as error:
+        raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", str(error)) from error
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", "; ".join(map(str, error.args))) from error
     raise UsageError(
         f"cannot write {type(data).__name__} data",
-        "it must be an Arrow table, record batches, a data frame or paths of files",
-        "collect it first" if hasattr(data, "collect") else "convert dictionaries with pyarrow.Table.from_pylist",
+        "it must be an Arrow table, record batches, a data frame, a list of dicts, a dict of columns, or paths of files",
     )
+
+
+def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
+    """A table of what Python collects: a dict of columns, rows as dicts, batches or tables, lazy frames and datasets."""
+    import pyarrow as pa
+
+    from paimon_cli.api.python_rows import table_of_columns, table_of_rows
+
+    if isinstance(data, Mapping):
+        return table_of_columns(data, schema)
+    if type(data).__name__ == "LazyFrame" and type(data).__module__.startswith("polars."):
+        return pa.table(data.collect())
+    if hasattr(data, "scanner") and hasattr(data, "to_table"):  # a pyarrow Dataset; its module loads slowly
+        return data.to_table()
+    parts = list(data) if isinstance(data, Iterable) and not isinstance(data, (str, bytes)) else []
+    if parts and all(isinstance(part, pa.RecordBatch) for part in parts):
+        return pa.Table.from_batches(parts)
+    if parts and all(isinstance(part, Mapping) for part in parts):
+        return table_of_rows(parts, schema)
+    if parts and all(hasattr(part, "__arrow_c_stream__") for part in parts):
+        return pa.concat_tables([_arrow_table(part, schema) for part in parts], promote_options="default")
+    return None
 
 
 def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import UsageError, in_python
-from paimon_cli.storage.injected import NoTrace, Trace
+from paimon_cli.options.option_text import printable
+from paimon_cli.storage.injected import Clock, NoTrace, SystemClock, Trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from paimon_cli.jobs.engine import Engine, Progress
+
+
+_MILLIS_BETWEEN_LINES = 200
 
 
 def _warn_in_python(message: str) -> None:
@@ -36,15 +40,16 @@ class Runtime:
     or a size and a number of files: `1 gb,1000`) on Spark. `master` (`spark://`, `yarn`, ... or a Spark Connect server,
     `sc://host:port`) and `spark_conf` select and configure Spark. `session`: run all jobs in this Spark session, classic or
     Spark Connect, which is not stopped. `given_engine`: a running engine to use instead. `profile`: the profile of
-    `paimon.yaml` with the default of `spark_threshold`; None for that of the environment or of the file. `progress`: creates
-    the display for the phases of a job; `warn`: receives warnings; `trace`: receives the steps.
+    `paimon.yaml` with the default of `spark_threshold`; None for that of the environment or of the file. `progress`: True
+    shows the phases of jobs in a line on stderr; a function creates another display for each job. `warn`: receives warnings;
+    `trace`: receives the steps.
     """
 
     engine: str = "auto"
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark_threshold: str | None = None
-    progress: Callable[[], Progress] | None = None
+    progress: bool | Callable[[], Progress] | None = None
     warn: Callable[[str], None] = _warn_in_python
     trace: Trace = field(default_factory=NoTrace, repr=False)
     session: SparkSession | None = field(default=None, repr=False)
@@ -67,7 +72,9 @@ class Runtime:
             )
 
     def new_progress(self) -> Progress:
-        if self.progress is not None:
+        if self.progress is True:
+            return ProgressLine()
+        if self.progress:
             return self.progress()
         from paimon_cli.jobs.engine import NoProgress
 
@@ -99,6 +106,34 @@ class Runtime:
             yield engine
         finally:
             engine.stop()
+
+
+class ProgressLine:
+    """Shows the phases of a job in one line of stderr, which notebooks show as well."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._description, self._total, self._done, self._shown_at = "", 0, 0, 0
+
+    def start(self, description: str, total: int | None) -> None:
+        self._description, self._total, self._done = description, total or 0, 0
+        self._show()
+
+    def advance(self, n: int = 1) -> None:
+        self._done += n
+        if self._clock.now_millis() - self._shown_at >= _MILLIS_BETWEEN_LINES:
+            self._show()
+
+    def finish(self) -> None:
+        if self._description:
+            self._show()
+            print(file=sys.stderr, flush=True)
+        self._description = ""
+
+    def _show(self) -> None:
+        self._shown_at = self._clock.now_millis()
+        count = f" {self._done:,} of {self._total:,}" if self._total else f" {self._done:,}" if self._done else ""
+        print(f"\r{printable(self._description)}{count}", end="", file=sys.stderr, flush=True)
 
 
 def check_session(given: object) -> None:

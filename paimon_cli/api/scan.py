@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -83,6 +83,11 @@ class Scan(ReadableRows):
     def __repr__(self) -> str:
         return f"Scan({self._table.name!r}, columns={[field.name for field in self.rows.fields]})"
 
+    def _repr_html_(self) -> str:
+        from paimon_cli.api.notebook import html_of_scan
+
+        return html_of_scan(self.name, self.rows)
+
     @property
     def name(self) -> str:
         """The table as it was named when it was opened."""
@@ -139,6 +144,19 @@ class Scan(ReadableRows):
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
+    def filter(self, where: str, params: Mapping[str, Any] | None = None) -> Scan:
+        """The rows of this scan that match a condition, too. `params`: values of parameters, which are written as `:name`.
+
+        Raises `UsageError` for a scan with a limit, which would be applied after the condition.
+        """
+        return refined(self, where, params)
+
+    def select(self, *columns: str) -> Scan:
+        """This scan with these columns, which include nested fields (`a.b`)."""
+        if not columns:
+            raise UsageError("no column is selected", "a scan has at least one", "such as select('id', 'name')")
+        return replanned(self, columns=columns)
+
     def count(self) -> int:
         """The number of rows; reads as little as possible, often only metadata."""
         return self.rows.count()
@@ -178,7 +196,8 @@ class Scan(ReadableRows):
                 "--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where"
             )
         options = self._table.context.place.store_options
-        request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.row_kind, options)
+        of_scan = scan.request
+        request = ExportRequest(output_path, scan.selection, of_scan.where, of_scan.params, of_scan.row_kind, options)
         with runtime.engine_running() as engine, scan.of_existing_snapshot():
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
 
@@ -230,10 +249,37 @@ def narrowed(scan: Scan, columns: Sequence[str], where: str | None) -> Scan:
     from paimon_cli.jobs.row_scan import plan_rows
 
     table = scan._table
-    found = Scan(table, plan_rows(table.context, replace(scan.rows.request, columns=columns, where=where)))
+    found = Scan(table, plan_rows(table.context, replace(scan.rows.request, columns=columns, where=where, params=None)))
     for warning in found.rows.predicate.warnings if found.rows.predicate else ():
         table.runtime.warn(warning)
     return found
+
+
+def refined(scan: Scan, where: str, params: Mapping[str, Any] | None) -> Scan:
+    """The scan with one more condition. Each is a whole condition of its own before they are joined."""
+    from paimon_cli.sql.predicate import parse_predicate
+
+    request = scan.rows.request
+    if request.limit is not None:
+        raise UsageError("a scan with a limit has no further condition", "the limit would be applied after it", "filter first")
+    parse_predicate(where, scan.rows.context.schema, params)
+    known, new = request.params or {}, params or {}
+    for name in new:
+        if name in known and new[name] is not known[name]:
+            raise UsageError(
+                f"parameter '{name}' has a value already", "the conditions of a scan share them", "name it differently"
+            )
+    both = where if request.where is None else f"({request.where}\n) AND ({where}\n)"
+    return replanned(scan, where=both, params={**known, **new})
+
+
+def replanned(scan: Scan, **changes: Any) -> Scan:
+    """The scan with other options, at the snapshot that it has read."""
+    request, snapshot = scan.rows.request, scan.rows.plan.snapshot
+    is_latest = (request.snapshot, request.tag, request.as_of, request.increment) == (None, None, None, None)
+    if snapshot is not None and is_latest and scan._table.context.snapshots.latest_id() != snapshot.id:
+        changes["snapshot"] = snapshot.id
+    return _planned(scan._table, replace(request, **changes))
 
 
 def plan_changes(table: OpenedTable, call: ChangelogCall) -> Scan:

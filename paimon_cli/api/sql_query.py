@@ -23,6 +23,7 @@ from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.whole_file import ScratchDirectory
 
@@ -183,7 +184,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
         scratch.remove()
 
     try:
-        with _translated_errors(datasets, missing):
+        with _translated_errors(datasets, missing, query):
             query, is_description = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             reader = connection.sql(query).to_arrow_reader(PIECES.batch_rows)
@@ -316,11 +317,14 @@ def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:
         return None
 
 
+_QUOTED = re.compile(r'"([^"]+)"')
+_BARE_PATH = re.compile(r"\b(?:from|join)\s+([\w.-]*/[^\s'\";,)]+)", re.IGNORECASE)
+"""A path without quotes where a table is named."""
 _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
 
 
 @contextlib.contextmanager
-def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = ()) -> Iterator[None]:
+def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = (), query: str = "") -> Iterator[None]:
     """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query.
 
     `missing`: the errors about tables that could not be opened, which may say what was meant.
@@ -345,8 +349,19 @@ def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFo
             why = "a query reads tables only, unless the call allows it files"
             hint = "if you trust the query, add --allow-files; or name a table as db.table, or by its path in double quotes"
             raise Refused(_KIND_OF_ERROR.sub("", what), why, hint) from error
-        hint = "write strings in single quotes: 'tea'" if isinstance(error, duckdb.BinderException) else ""
+        hint = ""
+        if isinstance(error, duckdb.BinderException):
+            hint = _meant_column(what, datasets) or "write strings in single quotes: 'tea'"
+        if isinstance(error, duckdb.ParserException) and (path := _BARE_PATH.search(query)) is not None:
+            hint = f"a path in a query is in quotes: FROM '{path[1]}'"
         raise UsageError(_KIND_OF_ERROR.sub("", what), why, hint) from error
+
+
+def _meant_column(what: str, datasets: Sequence[TableDataset]) -> str:
+    """A hint that names a column which is similar to the unknown name that the error quotes; empty if there is none."""
+    columns = {name for dataset in datasets for name in dataset.schema.names}
+    unknown = (name for name in _QUOTED.findall(what) if name not in columns)
+    return next(filter(None, (did_you_mean(name, columns).strip() for name in unknown)), "")
 
 
 def _unique(names: Sequence[str]) -> list[str]:

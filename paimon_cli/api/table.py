@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, option_texts, takes
 from paimon_cli.api.definition import NewTable, create_table
+from paimon_cli.api.health import Care
 from paimon_cli.api.history import History
-from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
-from paimon_cli.api.maintenance import Maintenance, Planned
+from paimon_cli.api.maintenance import Planned
+from paimon_cli.api.reading import Reading
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_table
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
+from paimon_cli.requests.writing import Identity
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
     from paimon_cli.api.definition import Alter
-    from paimon_cli.api.scan import Changes, Scan
+    from paimon_cli.api.transaction import Transaction
     from paimon_cli.api.versions import Branches, Consumers, Tags
 
 
@@ -59,7 +60,7 @@ class CreateCall(NewTable):
 
 
 @checks_arguments
-class Table(Writing, Maintenance, Integrity, Inspection, History):
+class Table(Reading, Writing, Integrity, Care, History):
     """An Apache Paimon table.
 
     Opening a table reads only its latest schema. Arrow is imported when rows or statistics are needed, Spark when a job is
@@ -127,8 +128,8 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         - `options`: stored in the table, except catalog options. `strict_options`: raise `UsageError` for unknown ones.
         - `form`: a `TextForm`, if `from_file` is CSV or JSON.
 
-        The columns come from exactly one of `columns`, `schema`, `ddl` and `from_file`. Raises `UsageError` if the table exists,
-        unless `if_not_exists`, and `NotSupported` for a table that `write` would refuse.
+        The columns come from exactly one of `columns`, `schema`, `ddl` and `from_file`. Raises `AlreadyExists` if the table
+        exists, unless `if_not_exists`, and `NotSupported` for a table that `write` would refuse.
         """
         catalog_options, table_options = split_options(option_texts(call.options))
         runtime = call.runtime or Runtime()
@@ -141,38 +142,21 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         location = locate_table(name, call.warehouse, catalog_options)
         return cls.at(replace(location, allow_unsafe_commit=unsafe), {}, runtime)
 
-    @takes(ScanCall)
-    def scan(self, call: ScanCall) -> Scan:
-        """Plan a read of the rows, merged by key; the methods of the result read them.
+    @takes(Identity)
+    def transaction(self, identity: Identity) -> Transaction:
+        """Begin a transaction: changes of rows that become one commit at the end of the block.
 
-        The table is read at its latest snapshot, or at the one that is named. Raises `NotFound` for a missing snapshot,
-        `UsageError` for invalid arguments.
+        Each change sees those before it. Nothing is committed if the block raises an exception, and `DataConflict` is raised if
+        another commit has changed the same buckets meanwhile.
+
+        >>> table = example_table()
+        >>> with table.transaction() as t:
+        ...     t.update({"price": "price * 2"}, where="id = 1").rows, t.delete(where="id = 2").rows, t.count()
+        (1, 1, 2)
         """
-        from paimon_cli.api.scan import open_scan
+        from paimon_cli.api.transaction import Transaction
 
-        return open_scan(self, call)
-
-    @takes(ChangelogCall)
-    def changelog(self, call: ChangelogCall) -> Scan:
-        """The row changes of the snapshots `begin` to `end` (default: the latest), with `rowkind` as the first column.
-
-        If the table has a changelog producer, they come from changelog files, and for overwrites from a comparison with
-        the previous snapshot; otherwise they are the rows that each commit added, without those of overwrites unless the
-        option `streaming-read-overwrite` is set. Changes of a snapshot in different buckets have no order, even if a key
-        has moved from one partition to another.
-        """
-        from paimon_cli.api.scan import plan_changes
-
-        return plan_changes(self, call)
-
-    @takes(FollowedCall)
-    def follow_changelog(self, call: FollowedCall) -> Changes:
-        """Like `changelog` from `begin` on, but wait for further snapshots up to `end` (None: forever), polling every
-        `wait_seconds`.
-        """
-        from paimon_cli.api.scan import follow_changes
-
-        return follow_changes(self, call)
+        return Transaction(self, identity)
 
     @property
     def tags(self) -> Tags:

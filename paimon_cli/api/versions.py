@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.requests.versions import BranchOptions, ConsumerOptions, TagOptions, TagPlace
 
 if TYPE_CHECKING:
@@ -19,25 +23,76 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.tags import TagRemoval
 
 
+_MAX_NAMED = 10
+"""The most names that a `repr` shows."""
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_Named)
+
+
 @checks_arguments
-class Tags:
+class References(ABC, Generic[Named]):
+    """References of a table by their names, as a collection: `in`, `len`, `[name]` and iteration."""
+
+    def __init__(self, table: OpenedTable) -> None:
+        self._table = table
+
+    @abstractmethod
+    def ls(self) -> builtins.list[Named]:
+        """All of them."""
+
+    @abstractmethod
+    def show(self, name: str) -> Named:
+        """One of them. Raises `NotFound` if it does not exist."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is one with this name."""
+
+    def list(self) -> builtins.list[Named]:
+        """The same as `ls`."""
+        return self.ls()
+
+    def __iter__(self) -> Iterator[Named]:
+        return iter(self.ls())
+
+    def __len__(self) -> int:
+        return len(self.ls())
+
+    def __contains__(self, one: object) -> bool:
+        return self.exists(one) if isinstance(one, str) else one in self.ls()
+
+    def __getitem__(self, name: str) -> Named:
+        if not isinstance(name, str):
+            raise UsageError(f"[{name!r}]", "they are found by name", f"list({type(self).__name__.lower()})[{name!r}]")
+        return self.show(name)
+
+    def __repr__(self) -> str:
+        names = [one.name for one in self.ls()]
+        more = f", ... {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        return f"{type(self).__name__}({', '.join(map(repr, names[:_MAX_NAMED]))}{more})"
+
+
+@checks_arguments
+class Tags(References["TagRow"]):
     """Named snapshots, which are protected from expiry. Iterating gives all tags by snapshot.
 
 
     >>> table = example_table()
     >>> table.tags.create("year-end", time_retained="365d").snapshot_id
     1
+    >>> "year-end" in table.tags, len(table.tags), table.tags["year-end"].snapshot_id, table.tags
+    (True, 1, 1, Tags('year-end'))
     >>> [tag.name for tag in table.tags]
     ['year-end']
     >>> table.tags.rm("year-end")
     0
     """
-
-    def __init__(self, table: OpenedTable) -> None:
-        self._table = table
-
-    def __iter__(self) -> Iterator[TagRow]:
-        return iter(self.ls())
 
     def ls(self) -> list[TagRow]:
         """All tags by snapshot. Those that cannot be read are left out, with a warning."""
@@ -101,9 +156,13 @@ class Tags:
         """Delete tags, and the files that only they need; returns the number of deleted files."""
         return self.plan_rm(*names).run()
 
+    def delete(self, *names: str) -> int:
+        """The same as `rm`."""
+        return self.rm(*names)
+
 
 @checks_arguments
-class Branches:
+class Branches(References["BranchRow"]):
     """Separate histories over shared files. Iterating gives all branches, main first.
 
     >>> table = example_table()
@@ -117,12 +176,6 @@ class Branches:
     2
     """
 
-    def __init__(self, table: OpenedTable) -> None:
-        self._table = table
-
-    def __iter__(self) -> Iterator[BranchRow]:
-        return iter(self.ls())
-
     def ls(self) -> list[BranchRow]:
         """All branches, main first. Those that cannot be read are left out, with a warning."""
         from paimon_cli.inspect.version_report import branch_rows
@@ -134,6 +187,10 @@ class Branches:
         from paimon_cli.inspect.version_report import branch_row
 
         return branch_row(self._table.context, name)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a branch with this name; main always is."""
+        return name == MAIN_BRANCH or name in self._table.context.branches.names()
 
     @takes(BranchOptions)
     def create(self, options: BranchOptions) -> BranchRow:
@@ -167,6 +224,10 @@ class Branches:
     def rm(self, name: str) -> None:
         """Delete a branch with its commits. Files that only the branch needed become orphans."""
         self.plan_rm(name).run()
+
+    def delete(self, name: str) -> None:
+        """The same as `rm`."""
+        self.rm(name)
 
     def plan_fast_forward(self, name: str) -> Planned[FastForwardPlan, BranchRow]:
         """Plan to replace the history of main with that of a branch. Raises `NotFound` for a missing branch."""
@@ -205,7 +266,7 @@ class ConsumerRow:
 
 
 @checks_arguments
-class Consumers:
+class Consumers(References[ConsumerRow]):
     """Streaming readers, for which snapshots are kept. Iterating gives all consumers by name.
 
 
@@ -217,18 +278,23 @@ class Consumers:
     >>> table.consumers.rm("nightly-export")
     """
 
-    def __init__(self, table: OpenedTable) -> None:
-        self._table = table
-
-    def __iter__(self) -> Iterator[ConsumerRow]:
-        return iter(self.ls())
-
     def ls(self) -> list[ConsumerRow]:
         """All consumers by name."""
         from paimon_cli.maintain.retention import consumers
 
         latest = self._latest_id()
         return [_row(consumer, latest) for consumer in consumers(self._table.supported)]
+
+    def show(self, name: str) -> ConsumerRow:
+        """One consumer. Raises `NotFound` if it does not exist."""
+        from paimon_cli.maintain.retention import check_consumer
+
+        check_consumer(self._table.supported, name)
+        return next(row for row in self.ls() if row.name == name)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a consumer with this name."""
+        return any(row.name == name for row in self.ls())
 
     @takes(ConsumerOptions)
     def reset(self, options: ConsumerOptions) -> ConsumerRow:
@@ -251,6 +317,10 @@ class Consumers:
     def rm(self, name: str) -> None:
         """Delete a consumer, so that snapshots are no longer kept for it."""
         self.plan_rm(name).run()
+
+    def delete(self, name: str) -> None:
+        """The same as `rm`."""
+        self.rm(name)
 
     def _latest_id(self) -> int:
         return self._table.context.snapshots.latest_id() or 0

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, replace
-from datetime import date, datetime, time
-from numbers import Number
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
-from paimon_cli.api.row_input import row_source
-from paimon_cli.datatypes.type_text import quoted_name
+from paimon_cli.api.row_input import is_spark_frame, row_source, source_table
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 from paimon_cli.requests.fields import check_choice
+from paimon_cli.requests.merging import MergeCall, MergeClause
 from paimon_cli.requests.selections import Partitions
-from paimon_cli.requests.writing import DeleteCall, Identity, TruncateCall, UpdateCall, WriteCall
+from paimon_cli.requests.writing import ChangeCall, DeleteCall, Identity, TruncateCall, UpdateCall, WriteCall
 
 if TYPE_CHECKING:
+    from paimon_cli.api.merging import Merge
     from paimon_cli.api.staging import Stage
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.engine import Engine, Progress
+    from paimon_cli.jobs.merge_job import MergeSummary
     from paimon_cli.jobs.metadata_jobs import Dropped
+    from paimon_cli.jobs.transaction_job import TransactionSummary
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
-
-_WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 
 
 class TableWrite(WriteCall):
@@ -58,20 +58,26 @@ class Writing(OpenedTable):
     `CommitUnknown` if the storage did not confirm whether the commit was published; nothing is deleted then.
     """
 
+    _marks_partitions = True
+    """Whether a change marks its partitions as done where the table's options say so. Internal to paimon_cli."""
+
     @takes(TableWrite)
     def write(self, call: TableWrite) -> WriteSummary:
         """Write rows in one commit.
 
-        - `data`: an Arrow table, one or more record batches, a pandas or polars frame (anything with `__arrow_c_stream__`); or
-        paths of files, another table at its latest snapshot, or a scan (`Table.scan`), which are streamed and need not fit in
-        memory. Columns are matched by name.
+        - `data`: an Arrow table, one or more record batches or tables, a pandas or polars frame (anything with
+        `__arrow_c_stream__`), a polars LazyFrame, a pyarrow Dataset, a list of dicts, or a dict of columns, which must fit in
+        memory; or paths of files, another table at its latest snapshot, or a scan (`Table.scan`), which are streamed. A DataFrame
+        of Spark is written by its session, as `paimon_cli.spark.write` does. Columns are matched by name.
         - `format`: of files, default by extension. `form`: a `TextForm` for CSV and JSON. `timezone`: for times without an
         offset in columns WITH LOCAL TIME ZONE, and for times with one in other columns.
         - `on_written`: called with the summary when the rows are committed or staged, before a compaction `after` the commit.
 
         Raises `BadInput` for rows that do not fit.
         """
-        checked = self.with_check(call.data_conflict_check)
+        if is_spark_frame(call.data):
+            return _written_by_spark(self, call)
+        checked = self._with_check(call.data_conflict_check)
         checked.check_commit()
         checked._check_compact(call.compact)
         if call.read_snapshot is not None and checked.context.options.commit_data_conflict_check == ConflictCheck.OFF:
@@ -125,9 +131,11 @@ class Writing(OpenedTable):
         waiting = waiting_after(self.context, written.touched, written.snapshots, compacted.snapshots)
         return replace(written, compaction=compacted, waiting_records=waiting)
 
-    def _mark_partitions(self, done: WriteSummary | UpdateSummary, user: str | None, number: int | None) -> None:
+    def _mark_partitions(
+        self, done: WriteSummary | UpdateSummary | TransactionSummary, user: str | None, number: int | None
+    ) -> None:
         """Mark the written partitions as done, if the table's options say so; a repeated commit marks them again."""
-        if not self.context.options.partition_end_input_to_done:
+        if not self._marks_partitions or not self.context.options.partition_end_input_to_done:
             return
         from paimon_cli.catalog.open_table import report_hosts
         from paimon_cli.maintain.mark_done import mark_written, partitions_of_commit
@@ -140,7 +148,7 @@ class Writing(OpenedTable):
             partitions = partitions_of_commit(self.context, identity.user, identity.identifier)
         mark_written(self.context, partitions, self.runtime.warn, report_hosts(self.context))
 
-    def with_check(self: Self, granularity: str | None) -> Self:
+    def _with_check(self: Self, granularity: str | None) -> Self:
         """The same table with another data conflict check (None: unchanged)."""
         if granularity is None:
             return self
@@ -153,30 +161,66 @@ class Writing(OpenedTable):
 
         Raises `Conflict` after `max_attempts`.
         """
-        texts = tuple(_assignments(call.set))
-        if not texts:
-            raise UsageError("nothing to set", "update needs at least one column", 'such as {"points": "points + 1"}')
-        return self._update(texts, call)
+        return self._update(tuple(assignments_of(call.set or ())), call)
 
     @takes(DeleteCall)
     def delete(self, call: DeleteCall) -> UpdateSummary:
         """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets."""
         return self._update((), call)
 
-    def _update(self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall) -> UpdateSummary:
-        from paimon_cli.jobs.update_job import UpdateRequest, run_update
-        from paimon_cli.sql.predicate import parse_predicate
+    @takes(MergeCall)
+    def merge(self, call: MergeCall) -> Merge:
+        """Merge rows into the table, in one commit: update or delete the rows that meet a row of `source`, insert the others.
 
-        checked = self.with_check(call.data_conflict_check)
+        - `source`: data in memory, as `write` takes it, a table or a scan. It is held in memory; the table is streamed. Columns
+        that have the name of a column of the table get its type; others serve conditions and expressions.
+        - `on`: the columns that must be equal: the primary key, or others. Null equals nothing.
+        - `timezone`: as in `write`.
+
+        The result has a method for each clause, and `execute`, which commits. Nothing happens before.
+
+        >>> import pyarrow as pa
+        >>> news = pa.table({"id": [2, 7], "name": ["B", "g"]})
+        >>> merge = example_table().merge(news, on=["id"])
+        >>> done = merge.when_matched_update({"name": "source.name"}).when_not_matched_insert_all().execute()
+        >>> done.updated, done.inserted
+        (1, 1)
+        """
+        from paimon_cli.api.merging import Merge
+
+        return Merge(self.name, call, self._merge)
+
+    def _merge(self, call: MergeCall, clauses: tuple[MergeClause, ...]) -> MergeSummary:
+        from paimon_cli.jobs.merge_job import MergeRequest, run_merge
+
+        checked = self._checked_for_changes(call)
+        request = MergeRequest.of(call, on=tuple(call.on or ()), clauses=clauses)
+        with checked.runtime.engine_running() as engine:
+            data = source_table(call.source, checked)
+            summary = run_merge(checked.context, request, data, engine, checked.runtime.new_progress())
+        self._mark_partitions(summary, request.commit_user, request.commit_id)
+        return summary
+
+    def _checked_for_changes(self, call: ChangeCall) -> Writing:
+        """The table with the data conflict check of a call. Raises `UsageError` for options that an update cannot have."""
+        checked = self._with_check(call.data_conflict_check)
         checked._check_compact(call.compact)
         if checked.context.mode.has_keys and checked.context.given.get(DATA_CONFLICT_CHECK, "").lower() == ConflictCheck.OFF:
             raise UsageError(
-                "update and delete always run with the data conflict check",
+                "update, delete and merge always run with the data conflict check",
                 "without it they would undo commits made since their read",
                 "remove the option, or use partition, bucket, range or key",
             )
         checked.check_commit()
-        for warning in parse_predicate(call.where, checked.context.schema).warnings:
+        return checked
+
+    def _update(self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall) -> UpdateSummary:
+        from paimon_cli.jobs.update_job import UpdateRequest, run_update
+        from paimon_cli.sql.predicate import parse_predicate
+
+        checked = self._checked_for_changes(call)
+        where = call.where or ""
+        for warning in parse_predicate(where, checked.context.schema, call.params).warnings:
             self.runtime.warn(warning)
         request = UpdateRequest.of(call, assignments=assignments)
         with self.runtime.engine_running() as engine:
@@ -223,30 +267,10 @@ class Writing(OpenedTable):
         return Stage(self)
 
 
-def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str]:
-    """The assignments as `column = expression` texts."""
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, Mapping):
-        return given
-    return [f"{quoted_name(name)} = {_expression(name, value)}" for name, value in given.items()]
-
-
-def _expression(name: str, value: Any) -> str:
-    """A SQL expression as it is, another value as a literal. Raises `UsageError` for values that have no literal."""
-    from paimon_cli.sql.literals import Literal
-
-    text = str(value)
-    if isinstance(value, str):
-        return text
-    if isinstance(value, (datetime, date, time)):
-        keyword = "TIMESTAMP" if isinstance(value, datetime) else "DATE" if isinstance(value, date) else "TIME"
-        return str(Literal(value.isoformat(), keyword))
-    if isinstance(value, bytes):
-        return str(Literal(value))
-    if text in _WORDS:
-        return _WORDS[text]
-    if not isinstance(value, Number) or not math.isfinite(float(text)):
-        why = f"a value is an expression, a number, a boolean, a date, a time, bytes or None, not {type(value).__name__}"
-        raise UsageError(f"cannot set column '{name}' to {text}", why)
-    return text
+def _written_by_spark(table: Writing, call: TableWrite) -> WriteSummary:
+    """The rows of a DataFrame are written where they are. The room `spark` is above this one, and needs PySpark: it is loaded by
+    its name.
+    """
+    given = {name: value for name, value in vars(call).items() if name != "data"}
+    done: WriteSummary = import_module("paimon_cli.spark").write(call.data, table, **given)
+    return done

@@ -11,7 +11,7 @@ from paimon_cli.catalog.table_definition import numbered_field
 from paimon_cli.datatypes.column_cast import cast_of, keeps_buckets, may_cast, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import AlreadyExists, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, did_you_mean, read_option
 
@@ -336,7 +336,7 @@ def _with(fields: Fields, position: int, changed: DataField) -> Fields:
 
 def _refuse_taken(fields: Fields, name: str) -> None:
     if any(f.name == name for f in fields):
-        raise UsageError(f"column '{name}' already exists", hint="choose another name")
+        raise AlreadyExists(f"column '{name}' already exists", hint="choose another name")
 
 
 def _refuse_unnamed(fields: Fields, verb: str) -> None:
@@ -354,5 +354,5 @@ def _placed(fields: Fields, new: DataField, position: ColumnPosition | None) -> 
 def _moved(fields: Fields, position: int, target: ColumnPosition) -> Fields:
     moved = fields[position]
     if target.after == moved.name or (target.after is None and position == 0):
-        raise UsageError(f"column '{moved.name}' already exists")
+        raise AlreadyExists(f"column '{moved.name}' already exists")
     return _placed((*fields[:position], *fields[position + 1 :]), moved, target)

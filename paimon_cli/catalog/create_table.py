@@ -11,7 +11,7 @@ from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_not_dropping, check_site
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, MAX_NESTING, NEWER_ROOTS, DataType, TimestampType
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import AlreadyExists, NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import TableMode
@@ -74,7 +74,9 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     storage, root = location.open_storage()
     check_not_dropping(storage, root)
     if not definition.if_not_exists:
-        raise UsageError(f"table {location.name} already exists", hint="add --if-not-exists to keep it, or choose another name")
+        raise AlreadyExists(
+            f"table {location.name} already exists", hint="add --if-not-exists to keep it, or choose another name"
+        )
     return CreatedTable(SchemaHistory(storage, TableLayout(root)).latest(), False)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX, TableIdentifier
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.catalog.table_site import holds_tables, recognised_content, similar_table
-from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, PaimonError
+from paimon_cli.catalog.table_site import recognised_content, similar_table, within
+from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, PaimonError, TableNotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.injected import NoTrace, Trace
@@ -79,13 +80,18 @@ def _explained(missing: NotFound, table: TableContext, location: TableLocation) 
     entry = location.entry
     content = None if entry is not None and entry[0].keeps_entries else recognised_content(table.storage, table.url)
     if content is not None:
-        lists = f"paimon-cli ls {table.layout.argument}" if holds_tables(table.storage, table.url) else ""
-        return NotFound(missing.what, content, lists or "give the path of a Paimon table", **missing.details)
+        hint, warehouse = within(table.storage, table.url, location.argument or table.name)
+        of_warehouse = {"warehouse": warehouse} if warehouse else {}
+        return TableNotFound(missing.what, content, hint, **missing.details, **of_warehouse)
     if entry is not None:
         metastore, identifier = entry
         return metastore.no_files(identifier, table.url)
     if (meant := _meant(table, location.metastore)) is not None:
-        missing.set_hint(f"did you mean {meant}?")
+        base, at, version = table.name.rpartition("@")
+        flag = "--snapshot" if version.isdecimal() else "--tag"
+        is_version = bool(at) and base == meant
+        chooses = f" {flag} {shlex.quote(version)} chooses its version" if is_version else ""
+        missing.set_hint(f"did you mean {meant}?{chooses}")
         missing.details["did_you_mean"] = meant
     return missing
 

@@ -18,6 +18,9 @@ from paimon_cli.storage.redaction import names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FORMAT_OPTIONS, FORMATS_OF_LEVELS = ("file.format", "changelog-file.format", "manifest.format"), "file.format.per.level"
+MANIFEST_COMPRESSION = "manifest.compression"
+MANIFEST_CODECS = ("zstd", "zstandard", "snappy", "deflate", "bzip2", "xz", "null")
+"""What Avro's Java library takes; no list of Paimon's options names them."""
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 """Options that Paimon documents as numbers, but passes to Parquet's writer, which expects true or false."""
 NEARLY, FARTHER = 0.8, 0.6
@@ -53,6 +56,8 @@ def check_listed_value(key: str, text: str) -> None:
     elif key == FORMATS_OF_LEVELS:
         for file_format in read_option(key, text, read.per_level).values():
             read_option(key, file_format, _file_format)
+    elif key == MANIFEST_COMPRESSION:
+        read_option(key, text, read.one_of(*MANIFEST_CODECS))
     elif known is not None and known.choices:
         read_option(key, text, read.one_of(*(choice.lower() for choice in known.choices)))
     elif known is not None and known.type in _READER_OF_TYPE:

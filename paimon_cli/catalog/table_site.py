@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.commit.commit_records import is_record
@@ -67,6 +67,26 @@ def recognised_content(storage: Storage, root: str) -> str | None:
     if is_file(storage, root):
         return "it is a file"
     return _recognised(storage, root, first_entries(storage, root, MAX_EXAMINED))
+
+
+def within(storage: Storage, root: str, name: str) -> tuple[str, str]:
+    """What helps somebody who named a warehouse or a database directory as a table: a hint, and the name if it is a warehouse."""
+    directories = {entry.name for entry in first_entries(storage, root, MAX_EXAMINED) if entry.is_directory}
+    databases, tables = _held(storage, root, directories)
+    listing = f"list its tables: paimon-cli ls {shlex.quote(name)}"
+    if databases:
+        return listing, name
+    if len(tables) == 1:
+        return f"did you mean {name.rstrip('/')}/{tables[0]}?", ""
+    return (listing if tables else "give the path of a Paimon table"), ""
+
+
+def _held(storage: Storage, root: str, directories: Collection[str]) -> tuple[list[str], list[str]]:
+    """The databases in a directory; if there are none, the first tables."""
+    databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))
+    if databases:
+        return databases, []
+    return [], [name for name in sorted(directories)[: 2 * MAX_NAMED] if is_table(storage, f"{root}/{name}")]
 
 
 def similar_table(storage: Storage, root: str, name: str) -> str | None:
@@ -149,12 +169,6 @@ def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:
     return f"{recognised}; {listed}" if recognised else listed
 
 
-def holds_tables(storage: Storage, root: str) -> bool:
-    """Whether a directory is a warehouse or a database, as far as its first entries show."""
-    names = [entry.name for entry in first_entries(storage, root, MAX_EXAMINED) if entry.is_directory]
-    return any(name.endswith(DATABASE_SUFFIX) or is_table(storage, f"{root}/{name}") for name in names[: 2 * MAX_NAMED])
-
-
 def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str | None:
     directories = {entry.name for entry in entries if entry.is_directory}
     if "snapshot" in directories and SnapshotHistory(storage, TableLayout(root)).is_ended():
@@ -163,10 +177,9 @@ def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> s
         return f"it is {found}"
     if directories & _OF_VERSIONS and (left := SchemaHistory(storage, TableLayout(root)).left_without_schema()) is not None:
         return f"it is a table whose schema files are lost: {left} is there (restore them from a backup)"
-    databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))
+    databases, tables = _held(storage, root, directories)
     if databases:
         return f"it is a warehouse with {_listed('database', databases)}"
-    tables = [name for name in sorted(directories)[: 2 * MAX_NAMED] if is_table(storage, f"{root}/{name}")]
     return f"it is a database directory with {_listed('table', tables)}" if tables else None
 
 

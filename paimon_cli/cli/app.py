@@ -15,7 +15,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.command_groups import LOCATIONS, CommandsOnDemand, HelpfulGroup
+from paimon_cli.cli.command_groups import COMMAND_LINE_ERROR, LOCATIONS, CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.first_screen import ALL_COMMANDS, SHOWS_ALL, as_option, screen
 from paimon_cli.cli.next_step import command_path
 from paimon_cli.cli.results import ARGUMENTS, coloured, printable
@@ -31,6 +31,19 @@ HINTS_FOR_OPTIONS = {
     ("", JSON_FLAG): "-o json prints the result as JSON",
 }
 """Hints for options that a command does not have, by the end of the command and the option."""
+OPTIONS_OF_OTHERS = {
+    **dict.fromkeys(("filter", "condition", "predicate"), "where"),
+    **dict.fromkeys(("columns", "column", "cols", "projection"), "select"),
+    **dict.fromkeys(("head", "top", "rows"), "limit"),
+    **dict.fromkeys(("pk", "key", "keys"), "primary-key"),
+    **dict.fromkeys(("partition-keys", "partitioned-by"), "partition-by"),
+    **dict.fromkeys(("version", "at"), "snapshot"),
+    **dict.fromkeys(("time", "timestamp"), "as-of"),
+    **dict.fromkeys(("force", "confirm"), "yes"),
+    **dict.fromkeys(("dry", "plan"), "dry-run"),
+    "db": "database",
+}
+"""What users of other programs may call our options, without the dashes."""
 SEVERAL_WORDS = "unexpected extra argument"
 _TYPE_MESSAGES = (
     (re.compile(r"Input should be a valid integer.*"), "a whole number is expected"),
@@ -38,8 +51,8 @@ _TYPE_MESSAGES = (
     (re.compile(r"Input should be (greater|less) than( or equal to)? (\S+)"), r"a number \1 than\2 \3 is expected"),
     (re.compile(r"Value error, ('.*') is not one of (.*?)\.?$"), r"\1 is not one of \2"),
 )
-COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
-"""The base class of Typer's command line errors, which Typer itself does not export."""
+_MISSING = "MissingParameter"
+"""Typer's error for an argument or an option that is missing; a class that Typer does not export."""
 
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
@@ -84,10 +97,31 @@ def _command_line_error(error: Any) -> UsageError:
         return UsageError(
             message, "the command takes fewer; quote one that contains spaces, such as 'price INT'", f"{command} --help"
         )
+    if type(error).__name__ == _MISSING and (example := _example(error.ctx)):
+        return UsageError(message.rstrip("."), f"such as: {example}", f"{command} --help")
     option = getattr(error, "option_name", None)
+    if (known := _known_option(error.ctx, option)) is not None:
+        return UsageError(f"No such option: {option}", hint=f"did you mean {known}? {command} --help")
     hints = (hint for (name, flag), hint in HINTS_FOR_OPTIONS.items() if command.endswith(name) and option == flag)
     hint = next(hints, f"{command} --help")
     return UsageError(message.split(" (Possible")[0] if option == JSON_FLAG else message, hint=hint)
+
+
+def _example(context: Any) -> str:
+    """The first example in the help of a command; empty if it has none."""
+    paragraphs = (context.command.help or "").split("\n\n") if context is not None else ()
+    return next((text for text in paragraphs if text.startswith("paimon-cli ")), "")
+
+
+def _known_option(context: Any, option: str | None) -> str | None:
+    """The option of a command that was probably meant by one of other programs, or by one in the other case."""
+    if context is None or option is None:
+        return None
+    known = [spelling for parameter in context.command.params for spelling in parameter.opts]
+    if option in known:
+        return None
+    meant = f"--{OPTIONS_OF_OTHERS.get(option.removeprefix('--'), '')}"
+    return meant if meant in known else next((each for each in known if each.lower() == option.lower()), None)
 
 
 def _plain(message: str) -> str:

@@ -44,7 +44,7 @@ def tui(
 ) -> None:
     """Browse tables in the terminal: snapshots, buckets, sorted runs, files, row groups and rows, live.
 
-    Enter opens, escape goes back; d marks a snapshot and then shows what differs in another one. Needs `pip install
+    Enter opens, escape goes back, / filters, v shows all values of a row, and ? all keys. Needs `pip install
     'paimon-cli[tui]'`.
 
     paimon-cli tui ./wh/shop.db/orders

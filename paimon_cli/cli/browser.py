@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Static
+from textual.widgets import DataTable, Footer, Input, Static
 
+from paimon_cli.cli.browser_dialogs import KEYS, Dialog, cut, fitting
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.results import cell_text, counted, human_size, printable
 from paimon_cli.errors import PaimonError
@@ -34,17 +34,20 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 1000
 """The most rows of a list."""
-WIDEST = 60
 
 
 @dataclass(frozen=True)
 class Listed:
-    """The content of a level: column titles, cells as text, alignment of the columns, and the objects that rows stand for."""
+    """The content of a level: column titles, cells as text, alignment of the columns, and the objects that rows stand for.
+
+    `hides`: the order in which columns make room on a narrow screen; 0 for last.
+    """
 
     titles: Sequence[str]
     cells: Sequence[Sequence[str]]
     rights: Sequence[bool]
     rows: Sequence[Any]
+    hides: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ def listed(shape: type, rows: Sequence[Any], names: Sequence[str] = ()) -> Liste
     """Rows of a dataclass, with the titles and texts that commands print."""
     columns: list[Column] = [c for c in columns_of(shape) if c.title is not None and (not names or c.name in names)]
     cells = [[column.kind.text(getattr(row, column.name)) for column in columns] for row in rows[:MAX_ROWS]]
-    return Listed([str(c.title) for c in columns], cells, [c.kind.right_aligned for c in columns], rows[:MAX_ROWS])
+    titles, rights = [str(c.title) for c in columns], [c.kind.right_aligned for c in columns]
+    return Listed(titles, cells, rights, rows[:MAX_ROWS], [c.hide for c in columns])
 
 
 def tables_level(catalog: Catalog, place: str | None) -> Level:
@@ -141,7 +145,7 @@ def rows_level(table: Table, snapshot: int, file: str, number: int) -> Level:
     def load() -> Listed:
         rows = table.row_group(file, number, snapshot=snapshot, limit=MAX_ROWS)
         values = [[cell_text(_shown(value)) for value in row.values()] for row in rows.to_pylist()]
-        return Listed(rows.column_names, values, [False] * rows.num_columns, values)
+        return Listed(rows.column_names, values, [False] * rows.num_columns, values, [0] * rows.num_columns)
 
     return Level(f"{file}: stored rows of row group {number}", load)
 
@@ -153,6 +157,10 @@ def _shown(value: Any) -> Any:
 def _bucket_title(table: Table, snapshot: int, bucket: BucketRow, what: str) -> str:
     partition = f"{bucket.partition} / " if bucket.partition else ""
     return f"{table.name} @ snapshot {snapshot}, {partition}bucket {bucket.bucket}, {human_size(bucket.size)}: {what}"
+
+
+SCROLL_BAR = 2
+"""Columns of the terminal that a vertical scroll bar takes."""
 
 
 class Lines(DataTable[Text]):
@@ -173,27 +181,36 @@ class Page(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace,left", "back", "Back"),
-        Binding("d", "diff", "Mark, then diff"),
-        Binding("r", "reload", "Reload"),
-        Binding("l", "live", "Live on/off"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("v,space", "details", "Row", key_display="v"),
+        Binding("w", "wide", "All columns"),
+        Binding("d", "diff", "Mark, then diff", show=False),
+        Binding("r", "reload", "Reload", show=False),
+        Binding("l", "live", "Live on/off", show=False),
+        Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("q", "app.quit", "Quit"),
     ]
     CSS = """
     #title { text-style: bold; padding: 0 1; } #status { padding: 0 1; color: $text-muted; } DataTable { height: 1fr; }
+    #filter { display: none; } #filter.open { display: block; }
     """
 
     def __init__(self, level: Level, seconds: float) -> None:
         super().__init__()
         self.level = level
         self.content: Listed | None = None
+        self.shown: Sequence[int] = ()
         self.marked: Any = None
         self.is_live = True
+        self.is_wide = False
         self._is_reading = False
         self._seconds = seconds
+        self._width = 0
 
     def compose(self) -> ComposeResult:
         yield Static(Text(printable(self.level.title)), id="title")
         yield Lines(can_open=self.level.open is not None)
+        yield Input(placeholder="only rows that contain this text; enter keeps it, escape ends it", id="filter")
         yield Static("reading ...", id="status")
         yield Footer()
 
@@ -228,20 +245,38 @@ class Page(Screen[None]):
             self._is_reading = False
 
     def show_content(self, content: Listed) -> None:
-        """Fill the list, keeping the cursor at its row if possible."""
+        """Fill the list with the columns that fit and the rows that the filter lets through, keeping the cursor if possible."""
         table = self.query_one(Lines)
         chosen, self.content = table.cursor_row, content
+        wanted = self.query_one("#filter", Input).value.casefold()
+        self.shown = [number for number, cells in enumerate(content.cells) if any(wanted in cell.casefold() for cell in cells)]
+        self._width = self.size.width
+        room = None if self.is_wide else self._width - SCROLL_BAR
+        columns = fitting(content.titles, content.cells, content.hides, room)
         table.clear(columns=True)
-        for number, title in enumerate(content.titles):
-            texts = (printable(title), *(cells[number] for cells in content.cells))
-            table.add_column(_cell(title, content.rights[number]), width=min(WIDEST, max(map(cell_len, texts))))
-        for cells in content.cells:
-            table.add_row(*map(_cell, cells, content.rights))
-        if content.cells:
-            table.move_cursor(row=min(chosen, len(content.cells) - 1))
-        more = f", the first {MAX_ROWS}" if len(content.cells) == MAX_ROWS else ""
-        live = ", live" if self.level.follows and self.is_live else ""
-        self.say(f"{counted(len(content.cells), 'line')}{more}{live}")
+        for number, width in columns:
+            table.add_column(_cell(content.titles[number], content.rights[number], width), width=width)
+        for row in self.shown:
+            table.add_row(*(_cell(content.cells[row][number], content.rights[number], width) for number, width in columns))
+        if self.shown:
+            table.move_cursor(row=min(chosen, len(self.shown) - 1))
+        self.say(self._summary(content, len(content.titles) - len(columns)))
+
+    def _summary(self, content: Listed, hidden: int) -> str:
+        parts = [counted(len(self.shown), "line")]
+        if len(self.shown) < len(content.cells):
+            parts = [f"{len(self.shown)} of {counted(len(content.cells), 'line')}"]
+        if len(content.cells) == MAX_ROWS:
+            parts.append(f"the first {MAX_ROWS}")
+        if self.level.follows and self.is_live:
+            parts.append("live")
+        if hidden:
+            parts.append(f"{counted(hidden, 'column')} hidden (v: this row, w: all)")
+        return ", ".join(parts)
+
+    def on_resize(self) -> None:
+        if self.content is not None and self.size.width != self._width:
+            self.show_content(self.content)
 
     def say(self, text: str) -> None:
         self.query_one("#status", Static).update(Text(printable(text)))
@@ -249,8 +284,14 @@ class Page(Screen[None]):
     @property
     def chosen(self) -> Any:
         """The row under the cursor; None in an empty list."""
+        number = self._number
+        return None if number is None or self.content is None else self.content.rows[number]
+
+    @property
+    def _number(self) -> int | None:
+        """The number in the content of the row under the cursor."""
         row = self.query_one(Lines).cursor_row
-        return self.content.rows[row] if self.content is not None and row < len(self.content.rows) else None
+        return self.shown[row] if row < len(self.shown) else None
 
     def on_data_table_row_selected(self) -> None:
         """Open the row under the cursor."""
@@ -261,7 +302,41 @@ class Page(Screen[None]):
         except PaimonError as error:
             self.say(redact(error.message))
 
+    def action_filter(self) -> None:
+        field = self.query_one("#filter", Input)
+        field.add_class("open")
+        field.focus()
+
+    def on_input_changed(self) -> None:
+        if self.content is not None:
+            self.show_content(self.content)
+
+    def on_input_submitted(self) -> None:
+        field = self.query_one("#filter", Input)
+        field.set_class(bool(field.value), "open")
+        self.query_one(Lines).focus()
+
+    def action_wide(self) -> None:
+        self.is_wide = not self.is_wide
+        if self.content is not None:
+            self.show_content(self.content)
+
+    def action_details(self) -> None:
+        """Show all values of the row under the cursor, uncut."""
+        if self.content is not None and self._number is not None:
+            cells = self.content.cells[self._number]
+            self.app.push_screen(Dialog(self.level.title, list(zip(self.content.titles, cells, strict=True))))
+
+    def action_keys(self) -> None:
+        self.app.push_screen(Dialog("Keys", KEYS))
+
     def action_back(self) -> None:
+        field = self.query_one("#filter", Input)
+        if field.has_class("open"):
+            field.value = ""
+            field.remove_class("open")
+            self.query_one(Lines).focus()
+            return
         if len(self.app.screen_stack) > 2:
             self.app.pop_screen()
 
@@ -280,10 +355,8 @@ class Page(Screen[None]):
         self.say("live" if self.is_live else "not live; press r to reload")
 
 
-def _cell(text: str, right: bool) -> Text:
-    text = printable(text)
-    shown = text if right or len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
-    return Text(shown, justify="right" if right else "left")
+def _cell(text: str, right: bool, width: int) -> Text:
+    return Text(cut(text, width), justify="right" if right else "left")
 
 
 class Browser(App[None]):

@@ -44,7 +44,9 @@ TO_DO = Kind(lambda findings: [{**_RECORD.json(row), "finding": row.message} for
 """Findings as `describe` shows them: `finding` is an older name of their message."""
 
 NAMES_OF_KIND = {
-    COUNT: "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
+    COUNT: "changelogs_expired consumers_expired files_expired left_buckets orphans partitions_expired snapshots_expired "
+    "tags_expired "
+    "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
     "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
     "fanout files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
     "files_skipped_by_index files_skipped_by_key files_skipped_by_level files_skipped_by_partition files_skipped_by_value "
@@ -61,7 +63,8 @@ NAMES_OF_KIND = {
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
     "watermark write write_amplification",
-    SIZE: "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
+    SIZE: "left_bytes orphan_bytes "
+    "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
     "bytes_before bytes_read bytes_written "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
@@ -309,6 +312,8 @@ HIDDEN_FIELDS = {
     "bytes_before files_after files_before levels",
     "BucketRow": "waiting_records visible_rows max_seq delete_rows updated max_level total_buckets",
     "HealthRow": "buckets size snapshots uncompacted_seconds files",
+    "MaintainedTable": "error_code seconds consumers_expired tags_expired changelogs_expired partitions_expired left_bytes "
+    "orphan_bytes files_expired bytes_written files_after files_before",
     "IndexedBucketRow": "waiting_records visible_rows index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",
     "KeyVersion": "file commit_user partition bucket until level sequence",
@@ -357,4 +362,4 @@ def _column(row: type, name: str, hide: int) -> Column:
 
 
 def field_names(row: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(row)]
+    return [field.name for field in dataclasses.fields(row) if field.metadata.get("shown", True)]

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from paimon_cli.cli.first_screen import HELP
 from paimon_cli.cli.next_step import next_step
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 from paimon_cli.errors import PaimonError, UsageError
@@ -37,6 +38,7 @@ PANELS = {
         "stage": "stage_commands.stage",
     },
     "Maintain": {
+        "maintain": "maintain_command",
         "expire": "expire_command",
         "rescale": "stage_commands",
         "rollback": "drop_commands",
@@ -72,8 +74,8 @@ PANELS = {
         "verify": "verify_command",
         "repair": "verify_command",
         "doctor": "doctor_command",
-        "health": "doctor_command",
-        "advise": "doctor_command",
+        "health": "health_command",
+        "advise": "health_command",
         "locks": "doctor_command.locks",
     },
     "Other": {
@@ -143,7 +145,11 @@ class PlainCommand(PlainHelp, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[RAW_ARGUMENTS] = tuple(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except COMMAND_LINE_ERROR as error:
+            error.ctx = error.ctx or ctx  # an option without its value has none, and its hint would name no command
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         ctx.params.update(dict.fromkeys(ctx.meta.get(_SAID, ()), True))
@@ -152,6 +158,9 @@ class PlainCommand(PlainHelp, TyperCommand):
         except PaimonError as error:
             if not error.hint:
                 error.set_hint(next_step(error, ctx))
+            elif "tables" in ctx.params and (warehouse := error.details.get("warehouse")) is not None:
+                every = " --all-tables" if "all_tables" in ctx.params else ""
+                error.set_hint(f"all of its tables: {ctx.command_path}{every} --warehouse {shlex.quote(warehouse)}")
             raise
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -170,6 +179,8 @@ def _digits_only(parameter: Any, ctx: Any, value: Any) -> Any:
     return type(parameter).process_value(parameter, ctx, value)
 
 
+COMMAND_LINE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""The base class of Typer's command line errors, which Typer itself does not export."""
 WORDS_OF_OTHERS = {
     **dict.fromkeys(("show", "desc", "info", "inspect", "schema"), "describe"),
     **dict.fromkeys(("insert", "load", "import", "append", "upsert"), "write"),
@@ -178,7 +189,7 @@ WORDS_OF_OTHERS = {
     **dict.fromkeys(("history", "log"), "snapshots ls"),
     "optimize": "compact",
     "vacuum": "expire",
-    "diff": "snapshots diff",
+    "diff": "compare",
 }
 """What users of other programs may call our commands."""
 
@@ -207,6 +218,9 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             known = WORDS_OF_OTHERS.get(args[0].lower())
             if known == "sql":
                 return f"paimon-cli sql {shlex.quote(_query(args))}"
+            if known == "compare":
+                here, *others = _sides(args)
+                return f"paimon-cli compare {shlex.quote(here)} {shlex.join(others)}"
             return self._similar(ctx, args) if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
         if "table" in ctx.params:
             return self._similar(ctx, args)
@@ -219,6 +233,7 @@ class HelpfulGroup(PlainHelp, TyperGroup):
     def _similar(self, ctx: Any, args: list[str]) -> str | None:
         """The line with the command whose name is similar, or is the beginning of what was given, as `set` is of `set-option`."""
         names = [name for name in self.list_commands(ctx) if not name.startswith("_")]
+        names += [HELP] if ctx.parent is None else []
         known = nearest(args[0], names)
         if known is None:
             known = next((name for name in names if args[0].startswith((f"{name}-", f"{name}_"))), None)
@@ -235,6 +250,14 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             if command is not None and not command.hidden
         }
         return {name: names[0] for name, names in arguments.items() if names}
+
+
+def _sides(args: list[str]) -> list[str]:
+    """The sides for `compare`, from words such as `diff t 1 4`."""
+    table, *versions = args[1:] or ["A"]
+    if len(versions) == 2 and not any(word.startswith("-") for word in versions):
+        return [f"{table}@{version}" for version in versions]
+    return [table, *(versions or ["B"])]
 
 
 def _query(args: list[str]) -> str:

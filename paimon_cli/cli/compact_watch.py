@@ -26,12 +26,17 @@ if TYPE_CHECKING:
     from paimon_cli.cli.command import Call
     from paimon_cli.jobs.engine import Progress
     from paimon_cli.jobs.service.compaction_service import ServiceRound, ServiceWatcher, TableRound
+    from paimon_cli.jobs.service.service_turn import Findings
+    from paimon_cli.jobs.service.upkeep import UpkeepDone
+    from paimon_cli.jobs.table_change import Shield
 
 
 _TEXT, _JSON = "text", "json"
 """Choices of `--log-format`."""
 INFO, WARNING, ERROR = "info", "warning", "error"
 """Levels of JSON log lines."""
+PROBLEMS = (WARNING, ERROR)
+"""Severities of findings about which something should be done."""
 
 
 class RoundLines:
@@ -59,6 +64,7 @@ class ServiceLog:
 
     def __init__(self, lines: RoundLines) -> None:
         self._lines = lines
+        self._found: dict[str, int] = {}
 
     def __enter__(self) -> ServiceLog:
         return self
@@ -74,6 +80,17 @@ class ServiceLog:
     def table_done(self, done: TableRound) -> None:
         if text := table_text(done):
             self.say(text)
+        if text := self.news(done):
+            self.say(text)
+
+    def news(self, done: TableRound) -> str | None:
+        """The log text for a table with another number of findings than before; at first it has none."""
+        before = self._found.get(done.table, 0)
+        now = before if done.findings is None else problems(done.findings)
+        self._found[done.table] = now
+        codes = sorted(code for severity, code in done.findings or {} if severity in PROBLEMS)
+        which = f" ({', '.join(codes)}); `paimon-cli health` shows them" if now else ""
+        return f"{done.table}: {counted(now, 'finding')}{which}" if now != before else None
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         self._lines.show(done)
@@ -95,6 +112,8 @@ class JsonLog(ServiceLog):
         if table_text(done):
             level = ERROR if done.state == "failed" else WARNING if done.error is not None else INFO
             self.event(level, "table", table_text(done) or "", **_table_item(done))
+        if text := self.news(done):
+            self.event(WARNING if problems(done.findings or {}) else INFO, "findings", text, table=done.table)
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         self._lines.show(done)
@@ -133,15 +152,26 @@ def table_text(done: TableRound) -> str | None:
     """The log text for a table; None if there is nothing to report."""
     if done.error is not None:
         return f"{done.table}: {done.state}: {done.error.message}"
-    upkeep = done.upkeep
-    parts = [summary_line(done.table, done.summary)] if done.summary.buckets else []
-    if upkeep.snapshots_expired:
-        what = f"{counted(upkeep.snapshots_expired, 'snapshot')} expired with {counted(upkeep.files_expired, 'file')}"
-        parts.append(what if parts else f"{done.table}: {what}")
+    kept = "; ".join(upkeep_texts(done.upkeep))
+    if not done.summary.buckets:
+        return f"{done.table}: {kept}" if kept else None
+    line = summary_line(done.table, done.summary)
+    return f"{line}; {kept}" if kept else line
+
+
+def problems(findings: Findings) -> int:
+    """How many findings there are about which something should be done."""
+    return sum(count for (severity, _), count in findings.items() if severity in PROBLEMS)
+
+
+def upkeep_texts(upkeep: UpkeepDone, expired: str = "expired", deleted: str = "deleted") -> list[str]:
+    """What has expired and was deleted, in words; nothing for what has not."""
+    expiry = [counted(count, noun) for noun, count in upkeep.expired.items()]
+    with_files = f" with {counted(upkeep.files_expired, 'file')}" if upkeep.files_expired else ""
+    texts = [f"{', '.join(expiry)} {expired}{with_files}"] if expiry else []
     if upkeep.orphans:
-        what = f"{counted(upkeep.orphans, 'orphan')} of {human_size(upkeep.orphan_bytes)} deleted"
-        parts.append(what if parts else f"{done.table}: {what}")
-    return "; ".join(parts) or None
+        texts.append(f"{counted(upkeep.orphans, 'orphan')} of {human_size(upkeep.orphan_bytes)} {deleted}")
+    return texts
 
 
 ROUND_FIELDS = ("round", "time", "seconds", "buckets", "conflicts", "waiting", "tables")
@@ -177,6 +207,7 @@ def _table_item(done: TableRound) -> dict[str, Any]:
         "most_runs": done.figures.most_runs,
         "snapshots_expired": done.upkeep.snapshots_expired,
         "orphans_deleted": done.upkeep.orphans,
+        "findings": None if done.findings is None else problems(done.findings),
         "seconds": summary.seconds,
         "error": None if done.error is None else {"code": done.error.code, "message": redact(done.error.message)},
     }
@@ -298,15 +329,15 @@ class Outlook:
         return LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
 
 
-def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None]) -> None:
-    """Call `Catalog.watch`, and show its rounds until it ends or is stopped."""
+def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None], *, examines: bool = False) -> None:
+    """Call `Catalog.watch`, and show its rounds until it ends or is stopped. `examines`: count findings even without metrics."""
     from paimon_cli.jobs.process import StopSignals, Terminated
 
     log = outlook.log(RoundLines(call.output, call.fields))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
     try:
         with StopSignals() as signals, log, _measured(outlook, log) as watcher:
-            watch(watcher=watcher, shield=signals.shield, examines=outlook.has_metrics)
+            watch(watcher=watcher, shield=signals.shield, examines=examines or outlook.has_metrics)
     except Terminated:
         if isinstance(log, JsonLog):
             log.say("stopped")
@@ -321,15 +352,12 @@ def run_once(
     show: Callable[[Callable[..., list[TableRound]]], None],
 ) -> None:
     """Call `Catalog.compact` as a single round with log and metrics; `show` makes the call and prints the results."""
-    from paimon_cli.jobs.process import StopSignals
     from paimon_cli.jobs.service.compaction_service import ServiceRound
 
-    log = JsonLog(RoundLines(OutputFormat.TABLE)) if outlook.log_format == _JSON else SilentLog(RoundLines(OutputFormat.TABLE))
-    catalog.runtime = replace(catalog.runtime, warn=log.warn)
     began = _now()
     done: list[TableRound] = []
 
-    with StopSignals() as signals, _measured(outlook, log) as watcher:
+    with single_run(outlook, catalog) as (shield, watcher):
 
         def observed(on_compacted: Callable[[TableRound], None]) -> list[TableRound]:
             def observe(table: TableRound) -> None:
@@ -338,11 +366,22 @@ def run_once(
                 on_compacted(table)
 
             try:
-                return compact(shield=signals.shield, on_compacted=observe)
+                return compact(shield=shield, on_compacted=observe)
             finally:
                 watcher.round_done(ServiceRound(1, began, (_now() - began) / 1000, tuple(done)), None)
 
         show(observed)
+
+
+@contextlib.contextmanager
+def single_run(outlook: Outlook, catalog: Catalog) -> Iterator[tuple[Shield, ServiceWatcher]]:
+    """While entered, signals wait for the shield, and the watcher logs and measures one run of the catalog."""
+    from paimon_cli.jobs.process import StopSignals
+
+    log = JsonLog(RoundLines(OutputFormat.TABLE)) if outlook.log_format == _JSON else SilentLog(RoundLines(OutputFormat.TABLE))
+    catalog.runtime = replace(catalog.runtime, warn=log.warn)
+    with StopSignals() as signals, _measured(outlook, log) as watcher:
+        yield signals.shield, watcher
 
 
 @contextlib.contextmanager

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paimon_cli.cli.command import Call, command, top_level
-from paimon_cli.cli.output import Item
+from paimon_cli.cli.next_step import table_argument
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import Given, TableName
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
-from paimon_cli.errors import FINDINGS_EXIT_CODE
+from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 from paimon_cli.requests.comparison import CompareOptions
+from paimon_cli.requests.fields import flag
 from paimon_cli.requests.versions import BisectOptions
 
 if TYPE_CHECKING:
+    from paimon_cli.api.comparison import ComparedVersions
     from paimon_cli.jobs.bisection import Bisection
     from paimon_cli.jobs.comparison import Comparison, RowDifference
 
@@ -29,8 +33,14 @@ def compare(
     call: Call,
     *,
     options: Annotated[Given, CompareOptions],
+    files: Annotated[
+        bool, typer.Option("--files", help="Of two versions of a table: the data files that only one of them has.")
+    ] = False,
+    changelog: Annotated[
+        bool, typer.Option("--changelog", help="Of two versions of a table: the row changes after A, up to B, with their kinds.")
+    ] = False,
 ) -> None:
-    """Compare the rows of tables, versions of tables, or files. Exits with 4 on differences.
+    """Show what changed between tables, versions of tables, or files: rows, by default. Exits with 4 on differences.
 
     Shows rows that only one side has, and rows with different values. Rows are paired by key; without a key, whole rows are
     counted. NaN equals NaN, null equals null, -0.0 differs from 0.0.
@@ -38,11 +48,54 @@ def compare(
     paimon-cli compare ./wh/shop.db/orders@12 ./wh/shop.db/orders
 
     paimon-cli compare ./wh/shop.db/orders exported.csv --key id -s id,amount
+
+    paimon-cli compare ./wh/shop.db/orders@12 ./wh/shop.db/orders@15 --changelog
     """
+    if files or changelog:
+        has_differences = _show_between(call, options, files, changelog)
+        if has_differences:
+            raise typer.Exit(FINDINGS_EXIT_CODE)
+        return
     found = call.catalog().compare(**options, form=call.form)
     call.show(Item("Comparison", None, found), "\n".join(_comparison_lines(found)))
     if not found.is_equal:
         raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+OF_FILES = ("here", "there", "snapshot_a", "snapshot_b", "tag_a", "tag_b", "branch_a", "branch_b", "limit")
+OF_CHANGELOG = (*OF_FILES, "columns", "where")
+"""The options of `compare` that mean something with --files, and with --changelog."""
+
+
+def _show_between(call: Call, options: Given, files: bool, changelog: bool) -> bool:
+    """Show the files or the row changes between two versions; returns whether there are any."""
+    if files and changelog:
+        raise UsageError("--files cannot be combined with --changelog", "each shows something else", "leave one of them out")
+    shown = "--files" if files else "--changelog"
+    for name in options:
+        if name not in (OF_FILES if files else OF_CHANGELOG):
+            spelled = "--select" if name == "columns" else flag(name)
+            raise UsageError(f"{spelled} cannot be combined with {shown}", "it is about pairs of rows", f"leave out {spelled}")
+    versions = call.catalog().versions(**options)
+    name, limit = versions.table.name, options.get("limit")
+    if files:
+        return _show_files(call, name, versions, limit)
+    from paimon_cli.cli.row_output import CountedRows, print_rows
+
+    rows = CountedRows(versions.changelog(columns=options.get("columns"), where=options.get("where"), limit=limit).rows)
+    print_rows(rows, name, call)
+    return rows.count > 0
+
+
+def _show_files(call: Call, name: str, versions: ComparedVersions, limit: int | None) -> bool:
+    from paimon_cli.read.difference import ADDED, FileChange
+
+    changes = versions.file_changes()
+    added = sum(change.change == ADDED for change in changes)
+    between = f"from snapshot {versions.before.id} to {versions.after.id}"
+    footer = f"{counted(added, 'file')} added, {counted(len(changes) - added, 'file')} removed {between}"
+    call.show(Listing("FileChangeList", name, FileChange, changes[:limit], footer=footer))
+    return bool(changes)
 
 
 def _comparison_lines(found: Comparison) -> Iterator[str]:
@@ -90,14 +143,22 @@ def bisect(call: Call, table: TableName, *, options: Annotated[Given, BisectOpti
     """
     opened = call.open(table)
     found = opened.bisect(**options)
-    call.show(Item("Bisection", opened.name, found), "\n".join(_bisection_lines(found, call.pasted(table))))
+    call.show(Item("Bisection", opened.name, found), "\n".join(_bisection_lines(call, found, table)))
 
 
-def _bisection_lines(found: Bisection, pasted: str) -> Iterator[str]:
+def _bisection_lines(call: Call, found: Bisection, table: str) -> Iterator[str]:
     for attempt in found.tried:
         yield f"snapshot {attempt.snapshot_id}: {counted(attempt.rows, 'row')}" + (", as expected" if attempt.holds else "")
     yield f"first in snapshot {found.snapshot_id}: {found.kind} of {rfc3339(found.time)} by {found.commit_user}"
     if found.before is None:
         yield "it already holds in the first snapshot that was searched, and may be older"
     else:
-        yield f"see: paimon-cli snapshots diff {pasted} {found.before} {found.snapshot_id} --rows"
+        here, there = _versions(call, table, found.before, found.snapshot_id)
+        yield f"see: paimon-cli compare {here} {there}"
+
+
+def _versions(call: Call, table: str, before: int, after: int) -> tuple[str, str]:
+    """Two versions of a table as arguments of `compare`, with the flags of this call that concern the table."""
+    name = table if call.branch is None else f"{table}$branch_{call.branch}"
+    last = table_argument(f"{name}@{after}", call.warehouse, None, {**call.catalog_options, **call.options})
+    return shlex.quote(f"{name}@{before}"), last

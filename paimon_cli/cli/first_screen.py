@@ -19,7 +19,7 @@ FIRST_SCREEN = {
         "read": "print the rows, merged by key, now or as they were",
         "ls": "list the tables of a warehouse or directory",
         "describe": "a table on one screen: columns, keys, options, contents",
-        "health": "is it all right, and what should I do?",
+        "health": "is it all right, and what should I do? --fix does it",
         "compact": "merge sorted runs, so that reads are fast again",
         "sql": "SELECT over tables: joins, aggregates, window functions",
     },

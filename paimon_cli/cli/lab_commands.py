@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import WITHOUT_FILES, ConflictGranularity
+from paimon_cli.cli.parameters import ConflictGranularity, Given
 from paimon_cli.cli.results import say
 from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
-from paimon_cli.options.option_text import counted, parse_duration
+from paimon_cli.options.option_text import counted
+from paimon_cli.requests.fields import flag
+from paimon_cli.requests.lab import CheckOptions, GranularityOptions
 
 if TYPE_CHECKING:
     from paimon_cli.lab.story import Story
@@ -137,7 +139,8 @@ def run_lab_case(
         if data_conflict_check is not None:
             hint = "paimon-cli lab granularity"
             raise UsageError("--data-conflict-check with the case granularity", "it compares all of them", hint)
-        compare(call, writers=writers or DEFAULT_WRITERS, rounds=rounds or DEFAULT_ROUNDS, seed=seed or 0)
+        given = {"writers": writers, "rounds": rounds, "seed": seed}
+        compare(call, options={name: value for name, value in given.items() if value is not None})
         return
     checks = BOTH if data_conflict_check is None else (data_conflict_check,)
     run = functools.partial(run_case, case, checks, seed, writers, rounds, call.options)
@@ -157,21 +160,8 @@ def run_lab_case(
         call.show(Listing("LabStory", None, StoryStep, story.steps, _heading(story), _footer(story)))
 
 
-DEFAULT_WRITERS, DEFAULT_ROUNDS, DEFAULT_KEYS, DEFAULT_TOUCHED, DEFAULT_BUCKETS = 4, 10, 80, 2, 2
-
-
 @command(lab, GRANULARITY)
-def compare(
-    call: Call,
-    writers: Annotated[int, typer.Option(metavar="N", min=1, max=26, help="Number of concurrent writers.")] = DEFAULT_WRITERS,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Rounds of writes.")] = DEFAULT_ROUNDS,
-    keys: Annotated[int, typer.Option(metavar="N", min=2, help="Counters, in two partitions.")] = DEFAULT_KEYS,
-    keys_per_commit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Adjacent counters that each commit increments.")
-    ] = DEFAULT_TOUCHED,
-    buckets: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Buckets of each partition.")] = DEFAULT_BUCKETS,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed for the choice of counters and the order of commits.")] = 0,
-) -> None:
+def compare(call: Call, *, options: Annotated[Given, GranularityOptions]) -> None:
     """Compare the granularities of the data conflict check by abort rates and lost updates, on the same workload.
 
     In each round every writer reads some counters, increments them and commits; refused commits are not retried.
@@ -180,19 +170,19 @@ def compare(
 
     paimon-cli lab granularity --writers 4 --rounds 3 -o csv
     """
-    from paimon_cli.lab.granularity import GranularityRow, GranularityShape, compare_granularities
+    from paimon_cli.lab.granularity import GranularityRow, compare_granularities
     from paimon_cli.lab.lab_table import LabSetting
 
     _refuse_catalog_options(call)
+    shape = GranularityOptions(**options)
     progress = progress_on_stderr()
-    progress.start("Rounds", len(get_args(ConflictGranularity)) * rounds)
+    progress.start("Rounds", len(get_args(ConflictGranularity)) * shape.rounds)
     try:
-        shape = GranularityShape(writers, rounds, keys, keys_per_commit, buckets)
-        rows = compare_granularities(shape, LabSetting(seed=seed, options=call.options), progress.advance)
+        rows = compare_granularities(shape, LabSetting(seed=shape.seed, options=call.options), progress.advance)
     finally:
         progress.finish()
-    where = f"{keys} counters in 2 partitions of {counted(buckets, 'bucket')}"
-    heading = f"{writers} writers, {rounds} rounds, {where}, {keys_per_commit} per commit"
+    where = f"{shape.keys} counters in 2 partitions of {counted(shape.buckets, 'bucket')}"
+    heading = f"{shape.writers} writers, {shape.rounds} rounds, {where}, {shape.keys_per_commit} per commit"
     call.show(Listing("LabGranularityList", None, GranularityRow, rows, heading, GRANULARITY_FOOTER))
 
 
@@ -225,49 +215,11 @@ def _footer(story: Story) -> str:
     return "\n".join([*lines, f"{'correct' if story.is_correct else 'ANOMALY'}: {story.verdict}\n"])
 
 
-TIME_LIMIT = "1 min"
-
-
 @command(lab, "check")
 def check_lab(
     call: Call,
-    actors: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND[,...]",
-            help="Concurrent actors, up to six of: writer, rival (shares a key), counter (read-modify-write), twin (repeats a "
-            "commit), overwriter, deleter, restorer (rollback --as-new), compactor, marker (writes to a table with deletion "
-            "vectors and compacts level 0), assigner (of dynamic buckets), rescaler, expirer, tagger, cleaner (of orphans).",
-        ),
-    ] = "writer,writer,compactor",
-    store: Annotated[
-        Literal["put-if-absent", "lock", "unsafe"], typer.Option(help="How commits exclude each other; unsafe: not at all.")
-    ] = "put-if-absent",
-    data_conflict_check: Annotated[
-        WITHOUT_FILES, typer.Option("--data-conflict-check", help="Granularity of the data conflict check.")
-    ] = "off",
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Commits of each writer, rival, counter and twin.")] = 1,
-    faults: Annotated[
-        int, typer.Option(metavar="N", min=0, max=4, help="Also inject crashes and lost responses, at most N per schedule.")
-    ] = 0,
-    depth: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Switch actors in the middle of their work at most N times; default no limit."),
-    ] = None,
-    schedules: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after N schedules; default 1000 with --seed, otherwise all.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Draw random schedules with this seed instead of trying all.")
-    ] = None,
-    finds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N failing schedules; default 1.")] = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option("--time-limit", metavar="DURATION", help="Stop after this time, also to minimize; default 1 min."),
-    ] = None,
-    minimize: Annotated[
-        bool, typer.Option("--minimize", help="Shrink each failing schedule to the fewest steps, and tell it in words.")
-    ] = False,
+    *,
+    options: Annotated[Given, CheckOptions],
     replay: Annotated[
         str | None, typer.Option(metavar="SCHEDULE", help="Run this one schedule and show its steps.", show_default=False)
     ] = None,
@@ -294,23 +246,14 @@ def check_lab(
         raise UsageError(
             f"--option {next(iter(call.catalog_options))} is not supported here", "the simulated table has no catalog"
         )
-    if depth is not None and seed is not None:
-        raise UsageError(
-            "--depth cannot be combined with --seed", "random schedules switch actors anywhere", "remove one of them"
-        )
-    kinds = tuple(kind.strip() for kind in actors.split(",") if kind.strip())
-    request = CheckRequest(
-        kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds or 1, call.options, minimize
-    )
+    request = CheckRequest(**options, options=call.options)
     _check_force(html, force)
     if replay is not None:
-        unused: dict[str, object] = {"--depth": depth, "--schedules": schedules, "--seed": seed, "--finds": finds}
-        unused |= {"--time-limit": time_limit, "--minimize": minimize or None}
-        for flag, value in unused.items():
-            if value is not None:
-                raise UsageError(f"{flag} cannot be combined with --replay", "a replay runs one schedule", "remove one of them")
-    elif html is not None and not minimize:
+        for name in ("depth", "schedules", "seed", "finds", "time_limit", "minimize"):
+            if name in options:
+                why = "a replay runs one schedule"
+                raise UsageError(f"{flag(name)} cannot be combined with --replay", why, "remove one of them")
+    elif html is not None and not request.minimize:
         raise UsageError("--html needs --minimize or --replay", "other finds have too many steps for a page", "add --minimize")
-    seconds = parse_duration(time_limit or TIME_LIMIT) / 1000
-    if show_search(call, request, seconds, replay, html, force=force):
+    if show_search(call, request, replay, html, force=force):
         raise typer.Exit(FINDINGS_EXIT_CODE)

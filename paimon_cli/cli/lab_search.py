@@ -22,13 +22,13 @@ from paimon_cli.lab.story_page import WrittenStories, stories_file
 from paimon_cli.options.option_text import human_size
 
 
-def show_search(call: Call, request: CheckRequest, seconds: float, replay: str | None, html: str | None, *, force: bool) -> bool:
-    """Search for at most `seconds`, or replay one schedule; returns whether there are violations. `html`: where to write them."""
+def show_search(call: Call, request: CheckRequest, replay: str | None, html: str | None, *, force: bool) -> bool:
+    """Search, or replay one schedule; returns whether there are violations. `html`: where to write them."""
     written = None
     with ExitStack() as stack:
         write = None if html is None else stack.enter_context(stories_file(html, replace=force))
         if replay is None:
-            report = _explored(request, seconds)
+            report = _explored(request)
             summary, schedules, has_failed = _summary(report), [find.schedule for find in report.finds], bool(report.finds)
             _show_report(call, report, summary)
         else:
@@ -48,8 +48,8 @@ def wrote(written: WrittenStories) -> str:
     return f"wrote {written.html}: {content}, {human_size(written.size)}"
 
 
-def _explored(request: CheckRequest, seconds: float) -> CheckReport:
-    progress, end = progress_on_stderr(), time.monotonic() + seconds
+def _explored(request: CheckRequest) -> CheckReport:
+    progress, end = progress_on_stderr(), time.monotonic() + (request.time_limit or 0) / 1000
     progress.start("Schedules", request.schedules)
 
     def may_continue() -> bool:

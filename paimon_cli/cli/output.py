@@ -59,6 +59,11 @@ class Item:
         return self.shape or columns_of(type(self.row))
 
 
+def records(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Results as objects in JSON, for the summary of a listing."""
+    return [{column.name: column.kind.json(getattr(row, column.name)) for column in columns_of(type(row))} for row in rows]
+
+
 def with_fields(result: Listing | Item, names: Sequence[str]) -> Listing | Item:
     """The result with only these columns, in this order, including those that text tables omit. Raises `UsageError`."""
     columns = {column.name: column for column in result.columns}

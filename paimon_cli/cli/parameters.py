@@ -24,8 +24,6 @@ _of_input = partial(typer.Option, rich_help_panel="CSV and JSON input")
 
 EngineName = Literal["auto", "spark", "local"]
 ConflictGranularity = Literal["off", "partition", "bucket", "range", "key"]
-WITHOUT_FILES = Literal["off", "partition", "bucket", "range"]
-"""The granularities that read no data files."""
 
 TableName = Annotated[
     str,
@@ -230,7 +228,7 @@ def _option_of(field: Declared, told: Option) -> inspect.Parameter:
     is_shown = isinstance(field.default, (bool, str, int)) and not told.tells_default
     default = field.default if is_shown else None
     metavar = told.metavar or (None if field.parsed is None else field.parsed.metavar)
-    shown: dict[str, Any] = {"help": told.help, "metavar": metavar, "min": told.min}
+    shown: dict[str, Any] = {"help": told.help, "metavar": metavar, "min": told.min, "max": told.max}
     if told.is_argument:
         note: Any = typer.Argument(**shown, show_default=False)
     else:

@@ -40,6 +40,23 @@ class Rows(Protocol):
     def rows(self) -> Iterator[pa.RecordBatch]: ...
 
 
+class CountedRows:
+    """Rows that are counted while they are printed."""
+
+    def __init__(self, inner: Rows) -> None:
+        self._inner = inner
+        self.count = 0
+
+    @property
+    def fields(self) -> Sequence[DataField]:
+        return self._inner.fields
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._inner.rows():
+            self.count += batch.num_rows
+            yield batch
+
+
 def print_rows(found: Rows, table: str | None, call: Call, *, at_once: bool = False) -> None:
     """Print all rows batch by batch, with the chosen fields; text output ends with the number of rows.
 

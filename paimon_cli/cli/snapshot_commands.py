@@ -97,7 +97,7 @@ def diff_snapshots(
         int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=1, help="Only the first N changes.")
     ] = None,
 ) -> None:
-    """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.
+    """Show how snapshot B differs from snapshot A: data files, or rows with their kinds. `compare T@A T@B` does the same.
 
     paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.findings_file import ReportFile, check_form
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say, warn
@@ -19,13 +17,10 @@ from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
     from paimon_cli.invariants.repair_steps import RepairPlan
-    from paimon_cli.invariants.violation import Violation
     from paimon_cli.jobs.verify_job import VerifyReport
 
 SHOWN_PER_CODE = 20
 """The most findings shown for one code in text output; -o json shows up to a thousand."""
-SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-
 
 commands = top_level()
 
@@ -41,10 +36,7 @@ def verify(
     fail_on: Annotated[
         Literal["error", "warn"], typer.Option("--fail-on", help="The least severe finding that exits with 4.")
     ] = "error",
-    report: Annotated[
-        tuple[str, Path] | None,
-        typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE, for CI servers."),
-    ] = None,
+    report: ReportFile = None,
     foreign_read_safe: Annotated[
         bool,
         typer.Option(
@@ -70,8 +62,7 @@ def verify(
         return
     if table is None:
         raise UsageError("no table was named", "verify needs a TABLE, or --list", "paimon-cli verify --help")
-    if report is not None and report[0] not in ("junit", "sarif"):
-        raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
+    check_form(report)
     from paimon_cli.invariants.violation import Violation
 
     if foreign_read_safe:
@@ -81,7 +72,7 @@ def verify(
         return
     found = call.open_damaged(table).verify(**options)
     if report is not None:
-        _write_report(found, table, *report)
+        _write_report(found, table, report)
     if call.is_for_people:
         _show_text(found, table, call.pasted(table))
     else:
@@ -112,56 +103,14 @@ def _show_foreign_reads(call: Call, table: str, snapshot: int | None) -> None:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
-def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
+def _write_report(found: VerifyReport, table: str, report: tuple[str, Path]) -> None:
+    from paimon_cli.cli.findings_file import ReportedFinding, write_report
     from paimon_cli.invariants.check import INVARIANTS
 
     checked = {result.check for result in found.checks}
     rules = {i.code: i.meaning for i in INVARIANTS if i.check in checked and found.request.wants(i.code)}
-    try:
-        path.write_bytes(_junit(table, rules, found.violations) if form == "junit" else _sarif(rules, found.violations))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
-
-
-def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Violation]) -> bytes:
-    """A JUnit report with one test case per rule; warnings are not failures."""
-    from xml.etree import ElementTree as Xml
-
-    def plain(text: str) -> str:
-        """Replace control characters, most of which XML cannot represent."""
-        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-    failed = {finding.code for finding in findings if finding.severity == "error"}
-    suites = Xml.Element("testsuites")
-    counts = {"tests": len(rules), "failures": len(failed & rules.keys()), "errors": 0, "skipped": 0}
-    suite = Xml.SubElement(suites, "testsuite", {"name": "paimon-cli verify", **{key: str(n) for key, n in counts.items()}})
-    for code, meaning in rules.items():
-        case = Xml.SubElement(suite, "testcase", {"classname": plain(table), "name": f"{code} {meaning}"})
-        for finding in (finding for finding in findings if finding.code == code):
-            text = plain(f"{finding.path}: {finding.message}")
-            if finding.severity == "error":
-                Xml.SubElement(case, "failure", {"type": code, "message": text})
-            else:
-                Xml.SubElement(case, "system-out").text = f"warning: {text}"
-    Xml.indent(suites)
-    return bytes(Xml.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
-
-
-def _sarif(rules: Mapping[str, str], findings: Sequence[Violation]) -> bytes:
-    described = [{"id": code, "shortDescription": {"text": meaning}} for code, meaning in rules.items()]
-    results = [
-        {
-            "ruleId": finding.code,
-            "level": finding.severity,
-            "message": {"text": finding.message},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": finding.path}}}],
-        }
-        for finding in findings
-    ]
-    uri = "https://paimon.apache.org/"
-    driver = {"name": "paimon-cli", "version": __version__, "informationUri": uri, "rules": described}
-    report = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-    return json.dumps(report, indent=2).encode() + b"\n"
+    findings = [ReportedFinding(table, v.code, v.severity, v.path, v.message, path=v.path) for v in found.violations]
+    write_report(report, "verify", [table], rules, findings)
 
 
 def _show_text(found: VerifyReport, table: str, pasted: str) -> None:

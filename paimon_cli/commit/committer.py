@@ -99,19 +99,20 @@ class Committer:
         *,
         watermark: int | None = None,
         work_begin_millis: int | None = None,
+        also: Sequence[CheckData] = (),
     ) -> CommitResult:
         """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
         Raises `FilesConflict` or `DataConflict` if other commits contradict this one (the caller then deletes its data files, see
         `commit_messages`), `StorageUnavailable` if all attempts lost the race, `CommitUnknown` if the outcome is unknown. If only
         the second snapshot was refused, `committed` of the error is the first one.
-        `work_begin_millis`: when the job started, to be recorded in the snapshots.
+        `work_begin_millis`: when the job started, to be recorded in the snapshots. `also`: further checks for the append halves.
         """
         context, steps = self._context, list[CommitStep]()
         append, compact = append_changes(messages, kind), compact_changes(messages)
         appends, compacts = not append.is_empty, not compact.is_empty
         if appends or (not compacts and context.options.commit_force_create_snapshot):
-            checks = []
+            checks = list(also)
             if appends and (meets_distributed_rows(context, messages) or self._checks_data):
                 checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id, self._data_check))
             if not kind.is_of_old_rows:

@@ -88,7 +88,7 @@ class CompactionTask:
 @dataclass(frozen=True)
 class SkippedBucket:
     """A bucket that is not compacted, and why. `runs`, `files`, `size` (bytes): of the whole bucket. `waits_for_turn`: it needs a
-    compaction, but other tables come first.
+    compaction, but other tables come first. `is_over_budget`: it needs one, for which the budget of the run is too small.
     """
 
     partition: bytes
@@ -99,6 +99,12 @@ class SkippedBucket:
     files: int = 0
     size: int = 0
     waits_for_turn: bool = False
+    is_over_budget: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its compaction is left to a later turn or run."""
+        return self.waits_for_turn or self.is_over_budget
 
     @property
     def bucket_id(self) -> BucketId:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import DamagedFile, NotFound, SnapshotNotFound
 from paimon_cli.metadata.data_file import (
     ALL_FILES,
     BucketId,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # these modules load numpy, which commands on snapshots do no
 KeepManifest = Callable[[ManifestFileMeta], bool]
 
 
-class SnapshotGone(NotFound):
+class SnapshotGone(SnapshotNotFound):
     """Raised if a snapshot expired, or was rolled back, while its manifests were being read."""
 
 

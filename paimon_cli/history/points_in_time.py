@@ -23,7 +23,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, epoch_nanos
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import SnapshotNotFound, UsageError
 from paimon_cli.history.table_context import LATEST
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import is_plain_name
@@ -78,7 +78,7 @@ def version_point(context: TableContext, text: str) -> Point:
     if found is None and is_plain_name(text) and not re.match(r"[-\d]", text):
         why = "it is no snapshot id, no tag and no time"
         hint = f"{did_you_mean(text, context.tags.names())}paimon-cli tags ls {context.layout.argument}"
-        raise NotFound(f"no snapshot, tag or time '{text}' of {context.address}", why, hint)
+        raise SnapshotNotFound(f"no snapshot, tag or time '{text}' of {context.address}", why, hint)
     return found or _refuse(text)
 
 
@@ -103,7 +103,7 @@ def named_snapshot(context: TableContext, text: str) -> Snapshot:
         return version_point(context, text).snapshot(context)
     number = context.snapshots.latest_id() if text == LATEST else context.snapshots.earliest_id()
     if number is None:
-        raise NotFound(f"no snapshot '{text}' of {context.name}", "the table has no snapshots yet", "write to it first")
+        raise SnapshotNotFound(f"no snapshot '{text}' of {context.name}", "the table has no snapshots yet", "write to it first")
     return context.snapshots.get(number)
 
 
@@ -207,7 +207,7 @@ def _newest_at(context: TableContext, millis: int, text: str) -> Snapshot:
         else f"the oldest, {first.id}, was committed at {time_text(first.time_millis)}"
     )
     hint = f"paimon-cli snapshots ls {context.layout.argument}"
-    raise NotFound(f"no snapshot of {context.address} as old as {text}", why, hint)
+    raise SnapshotNotFound(f"no snapshot of {context.address} as old as {text}", why, hint)
 
 
 def _age(text: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, TableNotFound
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
@@ -76,9 +76,9 @@ class SchemaHistory:
             root, why = self.layout.root, why_missing(self.storage, self.layout.root)
             if why is None and (names := [entry.name for entry in first_entries(self.storage, root, 1)]):
                 why = f"its directory has no schema/schema-* file, but other content, such as {names[0]}"
-                return NotFound(f"no table at {root}", why, "check the path; a new table needs an empty directory")
+                return TableNotFound(f"no table at {root}", why, "check the path; a new table needs an empty directory")
             why = why or "its directory has no schema/schema-* file"
-            return NotFound(f"no table at {root}", why, "check the path, or create the table with `paimon-cli create`")
+            return TableNotFound(f"no table at {root}", why, self._how_to_create())
         try:
             latest = SnapshotHistory(self.storage, self.layout).latest()
         except DamagedFile:
@@ -93,6 +93,9 @@ class SchemaHistory:
             f"restore {wanted} from a backup; what is left: paimon-cli verify {self.layout.argument} --all-snapshots",
             path=self.layout.schema_directory,
         )
+
+    def _how_to_create(self) -> str:
+        return f"check the path, or create the table: paimon-cli create {self.layout.argument} -C 'id BIGINT'"
 
     def left_without_schema(self) -> str | None:
         """A file or directory which shows that there is a table or branch, even if it has no schema; None if there is none."""

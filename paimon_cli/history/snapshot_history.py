@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, SnapshotNotFound, StorageUnavailable
 from paimon_cli.history.lost_history import hint_of_lost_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import (
@@ -210,11 +210,11 @@ class SnapshotHistory:
         what = f"no snapshot {snapshot_id} in {self.layout.root}"
         earliest, latest = self.earliest_id(), self.latest_id()
         if earliest is None or latest is None:
-            return NotFound(what, "the table has no snapshots yet", "write to it first", snapshot_id=snapshot_id)
+            return SnapshotNotFound(what, "the table has no snapshots yet", "write to it first", snapshot_id=snapshot_id)
         why = f"the table has {f'only snapshot {latest}' if earliest == latest else f'snapshots {earliest} to {latest}'}"
         if 1 <= snapshot_id < earliest:
             why = f"it has probably expired: {why}"
-        return NotFound(what, why, f"paimon-cli snapshots ls {self.layout.argument}", snapshot_id=snapshot_id)
+        return SnapshotNotFound(what, why, f"paimon-cli snapshots ls {self.layout.argument}", snapshot_id=snapshot_id)
 
     def ids(self) -> list[int]:
         """All ids of the history, ascending, without foreign files and resurrected snapshots."""

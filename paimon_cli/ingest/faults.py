@@ -140,6 +140,7 @@ NOT_UTF_8 = "it is not valid UTF-8; --encoding selects another encoding"
 NO_NUMBERS = NOT_A_NUMBER, NOT_WHOLE = "it is not a number", "it is not a whole number"
 AFTER_QUOTE = "after the quote that closes a cell, only a delimiter or the end of the line may follow"
 NOT_JSON, NO_OBJECT, KEY_IS_MISSING = "it is not JSON: ", "it is not a JSON object but ", " is missing"
+TOO_DEEP = "its values are nested too deeply to be read"
 KEYS_OF_EVENTS = (frozenset(("before", "after")), frozenset(("payload", "schema")))
 CHANGE_EVENT = "it is an event of a stream of changes, such as Debezium's, and not a row"
 ROWS_OF_EVENTS = """jq -c '.payload // . | (.after // .before) + {op: (if .op == "d" then "-D" else "+I" end)}' FILE"""

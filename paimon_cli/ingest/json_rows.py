@@ -37,6 +37,7 @@ from paimon_cli.ingest.faults import (
     KEYS_OF_EVENTS,
     NO_OBJECT,
     NOT_JSON,
+    TOO_DEEP,
     BadCell,
     BadCells,
     Fault,
@@ -212,7 +213,9 @@ def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tupl
     try:
         text = line.decode("utf-8")
         parsed = json.loads(text, parse_float=Decimal, parse_constant=parse_constant, object_pairs_hook=_object)
-    except (ValueError, RecursionError) as problem:
+    except RecursionError:
+        return {}, TOO_DEEP
+    except ValueError as problem:
         return {}, f"{NOT_JSON}{problem}"
     return (parsed, "") if isinstance(parsed, dict) else ({}, f"{NO_OBJECT}{shown(parsed)}")
 
@@ -336,7 +339,8 @@ def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_ar
         try:
             return json.loads(text, parse_float=Decimal, parse_constant=str)
         except (ValueError, RecursionError) as problem:
-            raise ValueError(f"{type_to_sql(t)} is written as JSON in a CSV cell: {problem}") from problem
+            why = TOO_DEEP if isinstance(problem, RecursionError) else problem
+            raise ValueError(f"{type_to_sql(t)} is written as JSON in a CSV cell: {why}") from problem
 
     null_texts = {"", *form.null_values}
     values, unparsed = _one_by_one([None if text in null_texts else text for text in texts.to_pylist()], parse)

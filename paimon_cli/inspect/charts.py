@@ -12,8 +12,8 @@ from html import escape as escape_html
 from typing import TypeVar
 
 WIDTH = 720
-LABELS, NOTES, ROW = 200, 110, 20
-"""Pixels: width of the labels left of bars, width of the notes right of them, height of a row."""
+LABELS, NOTES = 200, 110
+"""Pixels: width of the labels left of bars, and of the notes right of them."""
 MARGIN = 12
 """Pixels around a drawing that stands alone: the texts of charts begin and end at its edges."""
 MAX_POINTS, _MAX_COLUMNS = 240, 60
@@ -23,12 +23,36 @@ T = TypeVar("T")
 Chart = tuple[float, list[str]]
 """The height of a chart, and its shapes."""
 
+
+@dataclass(frozen=True)
+class Sheet:
+    """The place of a drawing, in pixels. `labels`, `notes`: the widths left and right of bars; without, they stand above them.
+
+    `row`: height of a row; `axis`: width of the labels of an axis.
+    """
+
+    width: int = WIDTH
+    labels: int = LABELS
+    notes: int = NOTES
+    row: int = 20
+    axis: int = 74
+
+    @property
+    def above(self) -> int:
+        """The height of the text above a bar."""
+        return 0 if self.labels else 16
+
+
+WIDE, NARROW = Sheet(), Sheet(340, 0, 0, 38, 58)
+"""A page has each chart on both, and shows the one on which texts have the size of those around them."""
+Drawn = Callable[[Sheet], Chart]
+
 STYLE = """\
 :root { color-scheme: light dark; --page: #ffffff; --panel: #f6f8fa; --ink: #1c2430; --faint: #566171; --line: #d5dbe3;
   --l0: #d9480f; --l1: #d98a1f; --l2: #7d9c1f; --l3: #1f9070; --l4: #1f7fb4; --l5: #4457b8; --l6: #6f42a8;
   --append: #1f7fb4; --compact: #1f9070; --overwrite: #d9480f; --analyze: #7a828c; --accent: #1f5fb4; --soft: #1f5fb422;
   --good: #1a7f37; --care: #9a6700; --bad: #cf222e; }
-@media (prefers-color-scheme: dark) { :root { --page: #11161d; --panel: #1a212b; --ink: #e4e9f0; --faint: #9ba7b6;
+@media screen and (prefers-color-scheme: dark) { :root { --page: #11161d; --panel: #1a212b; --ink: #e4e9f0; --faint: #9ba7b6;
   --line: #343e4c; --l0: #ff8a4c; --l1: #f0b04a; --l2: #a9c84a; --l3: #4cc39c; --l4: #56b1e6; --l5: #8b9cf5; --l6: #b48af0;
   --append: #56b1e6; --compact: #4cc39c; --overwrite: #ff8a4c; --analyze: #9aa3ae; --accent: #6fa8f5; --soft: #6fa8f533;
   --good: #4ac26b; --care: #d4a72c; --bad: #ff7b72; } }
@@ -107,14 +131,23 @@ class Axis:
     ends: tuple[str, str] = ("", "")
 
 
-def drawing(ident: str, title: str, description: str, height: float, body: Sequence[str], *, standalone: bool = False) -> str:
+def drawing(
+    ident: str,
+    title: str,
+    description: str,
+    height: float,
+    body: Sequence[str],
+    *,
+    standalone: bool = False,
+    width: int = WIDTH,
+) -> str:
     """An SVG; `standalone`: a separate file, with its own style, background and margin."""
     head, style, margin = "", "", 0
     if standalone:
         head, margin = ' xmlns="http://www.w3.org/2000/svg"', MARGIN
-        corner = f'x="{-margin}" y="{-margin}" width="{WIDTH + 2 * margin}" height="{height + 2 * margin:.0f}"'
+        corner = f'x="{-margin}" y="{-margin}" width="{width + 2 * margin}" height="{height + 2 * margin:.0f}"'
         style = f'<style>{STYLE}</style><rect class="back" {corner} rx="6"/>'
-    box = f"{-margin} {-margin} {WIDTH + 2 * margin} {height + 2 * margin:.0f}"
+    box = f"{-margin} {-margin} {width + 2 * margin} {height + 2 * margin:.0f}"
     return (
         f'<svg{head} viewBox="{box}" role="img" aria-labelledby="{ident}-t {ident}-d">'
         f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(description)}</desc>'
@@ -123,13 +156,23 @@ def drawing(ident: str, title: str, description: str, height: float, body: Seque
 
 
 def figure(
-    ident: str, title: str, description: str, chart: Chart, legend: Sequence[tuple[str, str]] = (), heading: str | None = None
+    ident: str,
+    title: str,
+    description: str,
+    chart: Drawn,
+    legend: Sequence[tuple[str, str]] = (),
+    heading: str | None = None,
+    explained: str = "",
 ) -> str:
-    """A chart in a page. `legend`: colour and meaning of each entry."""
+    """A chart in a page, for wide and for narrow windows. `legend`: colour and meaning of each entry; `explained`: in words."""
     items = "".join(f'<li><i style="background: var(--{colour})"></i>{escape(text)}</li>' for colour, text in legend)
     key = f'<ul class="legend">{items}</ul>' if items else ""
-    svg = drawing(ident, title, description[:LONGEST_TEXT], *chart)
-    return f'<figure><h3>{escape(heading or title)}</h3>{key}<div class="scroll">{svg}</div></figure>'
+    words = f'<p class="faint">{escape(explained)}</p>' if explained else ""
+    drawn = ""
+    for kind, sheet in (("wide", WIDE), ("narrow", NARROW)):
+        svg = drawing(f"{ident}-{kind}", title, description[:LONGEST_TEXT], *chart(sheet), width=sheet.width)
+        drawn += f'<div class="{kind}">{svg}</div>'
+    return f"<figure><h3>{escape(heading or title)}</h3>{words}{key}{drawn}</figure>"
 
 
 def table_of(
@@ -148,40 +191,42 @@ def table_of(
     return f'<details><summary>{escape(summary)}</summary><div class="scroll">{content}</div></details>'
 
 
-def bars(rows: Sequence[Bar]) -> Chart:
+def bars(rows: Sequence[Bar], sheet: Sheet = WIDE) -> Chart:
     """Horizontal bars of stacked parts on a common scale."""
-    body, full_width = [], WIDTH - LABELS - NOTES
+    body, full_width = [], sheet.width - sheet.labels - sheet.notes
     most = max((row.total for row in rows), default=0) or 1
     for number, row in enumerate(rows):
-        y, x = number * ROW, float(LABELS)
-        body.append(_label(row.label, y))
+        y, x = number * sheet.row, float(sheet.labels)
+        body.append(_label(row.label, y, sheet))
         for part in row.parts:
             width = max(1.0, part.value / most * full_width) if part.value else 0.0
-            body.append(_box(x, y + 3, width, ROW - 6, part.colour, part.tooltip))
+            body.append(_box(x, y + sheet.above + 3, width, 14, part.colour, part.tooltip))
             x += width
-        body.append(_text(x + 6, y + 14, row.note, "faint"))
-    return max(1, len(rows)) * ROW, body
+        body.append(_text(x + 6, y + 14, row.note, "faint") if sheet.notes else _text(sheet.width, y + 14, row.note, "faint end"))
+    return max(1, len(rows)) * sheet.row, body
 
 
-def ranges(rows: Sequence[Range]) -> Chart:
+def ranges(rows: Sequence[Range], sheet: Sheet = WIDE) -> Chart:
     """Ranges on a common axis, one below the other."""
-    body, full_width = [], WIDTH - LABELS - NOTES
+    body, full_width = [], sheet.width - sheet.labels - sheet.notes
     for number, row in enumerate(rows):
-        y, x = number * ROW, LABELS + row.begin * full_width
-        body.append(_label(row.label, y))
-        body.append(f'<line class="axis" x1="{LABELS}" x2="{LABELS + full_width}" y1="{y + 10}" y2="{y + 10}"/>')
-        body.append(_box(x, y + 3, max(2.0, (row.end - row.begin) * full_width), ROW - 6, row.colour, row.tooltip))
-        body.append(_text(WIDTH, y + 14, row.note, "faint end"))
-    return max(1, len(rows)) * ROW, body
+        y, x = number * sheet.row, sheet.labels + row.begin * full_width
+        middle = y + sheet.above + 10
+        body.append(_label(row.label, y, sheet))
+        body.append(f'<line class="axis" x1="{sheet.labels}" x2="{sheet.labels + full_width}" y1="{middle}" y2="{middle}"/>')
+        body.append(_box(x, middle - 7, max(2.0, (row.end - row.begin) * full_width), 14, row.colour, row.tooltip))
+        body.append(_text(sheet.width, y + 14, row.note, "faint end"))
+    return max(1, len(rows)) * sheet.row, body
 
 
-def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, height: int = 150) -> Chart:
+def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, sheet: Sheet = WIDE) -> Chart:
     """Step lines: each value holds until the next one."""
-    left, right, top, bottom = 74, WIDTH - 8, _TOP, height - _BOTTOM
+    height = 150
+    left, right, top, bottom = sheet.axis, sheet.width - 8, _TOP, height - _BOTTOM
     xs = [x for line in series for x, _ in line.points]
     first, last = min(xs, default=0), max(xs, default=0) + 1  # shows that the last value holds, too
     most = nice_ceiling(max((y for line in series for _, y in line.points), default=0), y_axis.base)
-    body = _grid(left, top, bottom, most, y_axis)
+    body = _grid(sheet, bottom, most, y_axis)
 
     def position(point: tuple[float, float]) -> tuple[float, float]:
         x = left + (point[0] - first) / (last - first) * (right - left)
@@ -195,21 +240,22 @@ def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, height: int = 150)
         if line.filled:
             body.append(f'<path class="area" d="{path}V{bottom}H{points[0][0]:.1f}Z"/>')
         body.append(f'<path class="{line.colour}" d="{path}"/>')
-    return height, [*body, *_ends(left, height, x_axis)]
+    return height, [*body, *_ends(sheet, height, x_axis)]
 
 
-def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) -> Chart:
+def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, sheet: Sheet = WIDE) -> Chart:
     """Stacked columns side by side."""
-    left, top, bottom = 74, _TOP, height - _BOTTOM
+    height = 130
+    left, top, bottom = sheet.axis, _TOP, height - _BOTTOM
     most = nice_ceiling(max((row.total for row in rows), default=0), y_axis.base)
-    body, step = _grid(left, top, bottom, most, y_axis), (WIDTH - left - 8) / max(1, len(rows))
+    body, step = _grid(sheet, bottom, most, y_axis), (sheet.width - left - 8) / max(1, len(rows))
     for number, row in enumerate(rows):
         y = float(bottom)
         for part in row.parts:
             part_height = part.value / most * (bottom - top)
             y -= part_height
             body.append(_box(left + number * step, y, max(1.0, min(step - 1, 40.0)), part_height, part.colour, part.tooltip))
-    return height, [*body, *_ends(left, height, x_axis)]
+    return height, [*body, *_ends(sheet, height, x_axis)]
 
 
 def binned(items: Sequence[T], most: int = _MAX_COLUMNS) -> list[Sequence[T]]:
@@ -236,22 +282,24 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
     return [max(group, key=lambda point: point[1]) for group in binned(points[:-1], MAX_POINTS - 1)] + [points[-1]]
 
 
-def _grid(left: int, top: int, bottom: int, most: float, axis: Axis) -> list[str]:
+def _grid(sheet: Sheet, bottom: int, most: float, axis: Axis) -> list[str]:
     body = []
     for share in (0.0, 0.5, 1.0):
-        y = bottom - share * (bottom - top)
-        body.append(f'<line class="axis" x1="{left}" x2="{WIDTH - 8}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        body.append(_text(left - 8, y + 4, axis.text(share * most), "faint end"))
+        y = bottom - share * (bottom - _TOP)
+        body.append(f'<line class="axis" x1="{sheet.axis}" x2="{sheet.width - 8}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        body.append(_text(sheet.axis - 8, y + 4, axis.text(share * most), "faint end"))
     return body
 
 
-def _ends(left: int, height: int, axis: Axis) -> list[str]:
-    return [_text(left, height - 8, axis.ends[0], "faint"), _text(WIDTH - 8, height - 8, axis.ends[1], "faint end")]
+def _ends(sheet: Sheet, height: int, axis: Axis) -> list[str]:
+    begin = sheet.axis if sheet.labels else 0
+    return [_text(begin, height - 8, axis.ends[0], "faint"), _text(sheet.width - 8, height - 8, axis.ends[1], "faint end")]
 
 
-def _label(text: str, y: float) -> str:
+def _label(text: str, y: float, sheet: Sheet) -> str:
     short = text if len(text) <= LONGEST_LABEL else f"{text[:12]}…{text[13 - LONGEST_LABEL :]}"
-    return f"<g><title>{escape(text)}</title>{_text(LABELS - 8, y + 14, short, 'end')}</g>"
+    drawn = _text(sheet.labels - 8, y + 14, short, "end") if sheet.labels else _text(0, y + 14, short, "start")
+    return f"<g><title>{escape(text)}</title>{drawn}</g>"
 
 
 def _text(x: float, y: float, text: str, colour: str) -> str:

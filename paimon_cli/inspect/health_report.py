@@ -60,6 +60,11 @@ class HealthRow:
         return -errors, -len(self.problems), -(self.most_runs or 0)
 
     @property
+    def place(self) -> tuple[tuple[int, int, int], str]:
+        """The sort key of a list of tables: most urgent first, then by name."""
+        return self.urgency, self.table
+
+    @property
     def problems(self) -> tuple[Finding, ...]:
         """The findings about which something should be done: all but advice."""
         return tuple(finding for finding in self.findings if is_at_least(finding, WARNING))
@@ -115,7 +120,7 @@ def damaged_entry(error: PaimonError) -> HealthRow:
 
 def by_urgency(rows: Iterable[HealthRow]) -> list[HealthRow]:
     """The rows, most urgent first, then by name."""
-    return sorted(rows, key=lambda row: (*row.urgency, row.table))
+    return sorted(rows, key=lambda row: row.place)
 
 
 def _uncompacted_seconds(table: ExaminedTable) -> float | None:

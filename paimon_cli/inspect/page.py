@@ -16,13 +16,18 @@ h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.
 h3 { font-size: .95rem; margin: 1rem 0 .3rem; font-weight: 600; overflow-wrap: anywhere; } p { margin: .3rem 0; }
 .faint { color: var(--faint); } code { font: .85rem ui-monospace, monospace; overflow-wrap: anywhere; }
 .verdict { display: inline-block; padding: .05rem .6rem; border: 1.5px solid currentColor; border-radius: 1rem;
-  font-weight: 600; }
+  font-weight: 600; white-space: nowrap; }
 .good { color: var(--good); } .care { color: var(--care); } .bad { color: var(--bad); }
 dl.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .6rem; margin: 1rem 0; }
 dl.tiles > div { background: var(--panel); border-radius: .4rem; padding: .5rem .8rem; }
 dl.tiles dt { color: var(--faint); font-size: .8rem; } dl.tiles dd { margin: 0; font-size: 1.15rem; overflow-wrap: anywhere; }
 figure { margin: .4rem 0 1rem; }
-.scroll { overflow-x: auto; } svg { display: block; width: 100%; min-width: 34rem; height: auto; }
+.scroll { overflow-x: auto; } svg { display: block; width: 100%; height: auto; }
+.narrow { display: none; max-width: 30rem; }
+@media screen and (max-width: 48rem) { .wide { display: none; } .narrow { display: block; } }
+@media print { :root { color-scheme: light; } body { font-size: 10.5pt; } main { max-width: none; padding: 0; }
+  figure, li, dl.tiles > div { break-inside: avoid; } h1, h2, h3 { break-after: avoid; } details:not([open]) { display: none; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 ul.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; list-style: none; padding: 0; margin: .3rem 0; font-size: .85rem; }
 ul.legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .35rem; }
 table { border-collapse: collapse; font-size: .85rem; } th, td { text-align: left; padding: .15rem .8rem .15rem 0;
@@ -30,7 +35,7 @@ table { border-collapse: collapse; font-size: .85rem; } th, td { text-align: lef
 td { max-width: 28rem; overflow-wrap: anywhere; } th { white-space: nowrap; }
 details { margin: .3rem 0; } summary { cursor: pointer; color: var(--faint); font-size: .85rem; }
 ol.findings { padding-left: 1.3rem; } ol.findings li { margin: .5rem 0; } pre { background: var(--panel); padding: .5rem .8rem;
-  border-radius: .4rem; overflow-x: auto; margin: .3rem 0; font: .85rem ui-monospace, monospace; }
+  border-radius: .4rem; white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0; font: .85rem ui-monospace, monospace; }
 """
 
 

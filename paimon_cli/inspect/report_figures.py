@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import NamedTuple
 from uuid import UUID
 
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, UsageError
-from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows, percent_above
@@ -40,7 +40,8 @@ RANDOM_USERS = "one-off jobs"
 class Moment:
     """The table at one snapshot. `most_runs`, `mean_runs`: sorted runs per bucket; `space_percent`: space amplification.
 
-    These three are None for append tables.
+    These three are None for append tables. `kind`, `written_rows`, `written_bytes`: of its commit; None if its changes cannot be
+    read.
     """
 
     snapshot_id: int
@@ -50,6 +51,9 @@ class Moment:
     most_runs: int | None
     mean_runs: float | None
     space_percent: int | None
+    kind: str = ""
+    written_rows: int | None = None
+    written_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,9 +124,14 @@ class CompactionDebt:
 
 @dataclass(frozen=True)
 class ReportFigures:
-    """All figures of a report page. `history` and `kinds` (snapshot id and commit kind) are oldest first."""
+    """All figures of a report page. `history` and `kinds` (snapshot id and commit kind) are oldest first.
+
+    `argument`: the table in commands. `at_snapshot`: None for the latest.
+    """
 
     name: str
+    argument: str
+    at_snapshot: int | None
     millis: int
     has_keys: bool
     description: TableDescription
@@ -138,13 +147,21 @@ class ReportFigures:
     committers: tuple[CommitterRow, ...]
 
 
-def report_figures(context: TableContext, name: str, argument: str) -> ReportFigures:
-    """Read the figures from the table's metadata, without opening data files. `argument`: the table's name in commands."""
-    examined = ExaminedTable(context, argument)
+def report_figures(context: TableContext, name: str, argument: str, snapshot_id: int | None = None) -> ReportFigures:
+    """Read the figures from the table's metadata, without opening data files. `argument`: the table's name in commands.
+
+    `snapshot_id`: the files and the history at this snapshot; the definition and the findings are always those of now.
+    """
+    now = examined = ExaminedTable(context, argument)
+    if snapshot_id is not None:
+        past = context.snapshots.get(snapshot_id)
+        examined = ExaminedTable.as_planned(context, argument, past, bucket_files(context, past))
     states = sorted(examined.all_buckets, key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
     damaged: list[PaimonError] = []  # `health` reports them
-    snapshots = list(islice(context.snapshots.newest_first(on_damage=damaged.append), _MAX_SNAPSHOTS))
+    newest = context.snapshots.newest_first(on_damage=damaged.append)
+    until = dropwhile(lambda one: snapshot_id is not None and one.id > snapshot_id, newest)
+    snapshots = list(islice(until, _MAX_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
     worst = sorted(range(len(states)), key=lambda n: _most_to_merge_first(levels[n]))
@@ -152,10 +169,12 @@ def report_figures(context: TableContext, name: str, argument: str) -> ReportFig
     trees = [_tree(context, states[n]) for n in worst[:MAX_TREES]] if has_keys else []
     return ReportFigures(
         name=name,
+        argument=argument,
+        at_snapshot=snapshot_id,
         millis=context.clock.now_millis(),
         has_keys=has_keys,
         description=describe_table(context, examined),
-        health=health_of(examined, name),
+        health=health_of(now, name),
         buckets=tuple(shown),
         bucket_count=len(states),
         runs_of_buckets=Counter(row.runs if row.runs is not None else row.files for row in levels),
@@ -264,7 +283,7 @@ class _State:
             self._update_figures(state.bucket_id)
 
     def moment(self, snapshot: Snapshot) -> Moment:
-        moment = Moment(snapshot.id, snapshot.time_millis, self._count, self._size, None, None, None)
+        moment = Moment(snapshot.id, snapshot.time_millis, self._count, self._size, None, None, None, snapshot.commit_kind)
         if not self._has_keys:
             return moment
         buckets = self._runs.total()
@@ -326,10 +345,15 @@ def _history(
             return tuple(reversed(moments)), f"the newest {MAX_CHANGES:,} of {len(snapshots):,} snapshots"
         if number and snapshot.id + 1 != snapshots[number - 1].id:
             return tuple(reversed(moments)), f"only snapshots after snapshot {snapshot.id + 1}, which is missing or damaged"
-        moments.append(state.moment(snapshot))
+        moment = state.moment(snapshot)
         try:
-            state.undo(context.manifests.delta_entries(snapshot))
+            entries = context.manifests.delta_entries(snapshot)
+            added = [entry.file for entry in entries if entry.kind == EntryKind.ADD]
+            rows, size = sum(file.row_count for file in added), sum(file.file_size for file in added)
+            moments.append(replace(moment, written_rows=rows, written_bytes=size))
+            state.undo(entries)
         except (DamagedFile, NotFound) as problem:
+            moments.append(moment)
             why = f"the changes of snapshot {snapshot.id} cannot be read: {problem}"
             return tuple(reversed(moments)), f"only snapshots from {snapshot.id} on; {why}"
     return tuple(reversed(moments)), ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.catalog.option_values import is_secret
 from paimon_cli.datatypes.data_type import DataType
@@ -28,6 +28,9 @@ from paimon_cli.options.option_catalog import (
     nearest_key,
 )
 from paimon_cli.storage.redaction import MASK, holds_secret, names_secret, shown_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LIKENESS = 0.6
 OF_TABLE, OF_CALL, OF_PAIMON, UNSET = "table", "call", "default", "unset"
@@ -71,6 +74,16 @@ class SchemaDetails:
     comment: str | None
     highest_field_id: int
     fields: tuple[FieldRow, ...]
+
+    def to_arrow(self) -> pa.Schema:
+        """The columns as an Arrow schema."""
+        import pyarrow as pa
+
+        from paimon_cli.datatypes.arrow_types import arrow_type
+        from paimon_cli.datatypes.field_types import parse_type
+
+        types = [(field.name, parse_type(field.type)) for field in self.fields]
+        return pa.schema([pa.field(name, arrow_type(t), t.nullable) for name, t in types])
 
 
 @dataclass(frozen=True)

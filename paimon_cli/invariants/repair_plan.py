@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotExpired
 from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
@@ -33,6 +34,7 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
     if not listed:
         context.expect_existing()
     plan = _damage_found(context, listed, only, min_age_millis)
+    _let_commits_set_latest(context, plan)
     for number in (*listed[:1], *listed[-1:]) if plan.steps else ():
         if not context.storage.exists(context.layout.snapshot(number)):
             what = f"snapshot {number} of {context.address} was deleted while the table was examined"
@@ -135,6 +137,16 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int], fin
                 action = f"delete it: it says {recorded}, and there is no snapshot"
             loss = f"the only sign that snapshot {hint} existed" if is_latest and hint is not None and not finds_lost else ""
             plan.steps.append(RepairStep(RepairKind.HINTS, path, action, loss))
+
+
+def _let_commits_set_latest(context: TableContext, plan: RepairPlan) -> None:
+    """LATEST will have the number of the last commit that the same plan makes, not that of the newest snapshot now."""
+    path = context.layout.latest_hint
+    if plan.commits and path in plan.hints:
+        action = f"the newest snapshot is {plan.hints[path]}: it gets the number of the commit that this repair makes"
+        plan.steps = [
+            replace(step, action=action) if (step.kind, step.path) == (RepairKind.HINTS, path) else step for step in plan.steps
+        ]
 
 
 def _is_newest(context: TableContext, number: int) -> bool:

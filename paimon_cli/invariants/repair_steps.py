@@ -67,6 +67,11 @@ class RepairPlan:
     lost: list[LostCommit] = field(default_factory=list)
 
     @property
+    def commits(self) -> bool:
+        """Whether `--apply` would commit a snapshot above the newest one."""
+        return bool(self.messages or self.hash_indexes or self.stale or self.lost)
+
+    @property
     def changes(self) -> int:
         """Number of steps that `--apply` would carry out."""
         return sum(step.kind != RepairKind.BY_HAND for step in self.steps)

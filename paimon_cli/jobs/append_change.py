@@ -25,7 +25,7 @@ from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
-from paimon_cli.jobs.row_change import ChangedBucket, RowEdit
+from paimon_cli.jobs.row_change import ChangedBucket, Edit, EditedRows, MetRows
 from paimon_cli.lsm.append_compaction import in_reading_order
 from paimon_cli.metadata.data_file import (
     SOURCE_APPEND,
@@ -57,7 +57,7 @@ class ChangeTask:
 class ChangedFiles:
     """The change to files of one bucket: matching `rows`, files added and `removed`, and rows newly `marked` as deleted.
 
-    `marked`: positions (int64 array) by file name.
+    `marked`: positions (int64 array) by file name. `deleted`, `sources`: as in `ChangedBucket`.
     """
 
     bucket_id: BucketId
@@ -65,10 +65,12 @@ class ChangedFiles:
     new_files: tuple[DataFileMeta, ...] = ()
     removed: tuple[DataFileMeta, ...] = ()
     marked: Mapping[str, Any] | None = None
+    deleted: int = 0
+    sources: Any = None
 
 
 def change_files(
-    context: TableContext, snapshot: Snapshot, change: RowEdit, stamp: str, engine: Engine, progress: Progress
+    context: TableContext, snapshot: Snapshot, change: Edit, stamp: str, engine: Engine, progress: Progress
 ) -> list[ChangedBucket]:
     """Change the matching rows of the snapshot; returns what to commit in each bucket."""
     scanned = [split.bucket for split in plan_scan(context, snapshot, change.where).splits]
@@ -83,16 +85,16 @@ def change_files(
         results = run_traced(engine, context, functools.partial(change_rows_of, change=change), tasks, done)
     by_bucket: dict[BucketId, list[ChangedFiles]] = {}
     for result in [*dropped, *results]:
-        if result.rows:
+        if result.rows or result.sources is not None:
             by_bucket.setdefault(result.bucket_id, []).append(result)
     return [_changed_bucket(context, buckets[bucket_id], parts, stamp, snapshot.id) for bucket_id, parts in by_bucket.items()]
 
 
 def _split_off_dropped_files(
-    context: TableContext, change: RowEdit, buckets: Sequence[BucketFiles]
+    context: TableContext, change: Edit, buckets: Sequence[BucketFiles]
 ) -> tuple[list[ChangedFiles], list[BucketFiles]]:
     """Files that a delete drops unread, because their bounds show that every row matches, and the files that must be read."""
-    if change.new_values is not None:
+    if not change.drops_all:
         return [], list(buckets)
     bounds, dropped, to_read = TableBounds(context), list[ChangedFiles](), list[BucketFiles]()
     for bucket in buckets:
@@ -102,7 +104,7 @@ def _split_off_dropped_files(
         if matching:
             vectors = load_vectors(context, bucket)
             rows = sum(file.row_count - _marked_rows(vectors, file) for file in matching)
-            dropped.append(ChangedFiles(bucket.bucket_id, rows, removed=tuple(matching)))
+            dropped.append(ChangedFiles(bucket.bucket_id, rows, removed=tuple(matching), deleted=rows))
         if uncertain:
             to_read.append(replace(bucket, files=tuple(uncertain)))
     return dropped, to_read
@@ -135,6 +137,10 @@ def _changed_bucket(
     context: TableContext, bucket: BucketFiles, parts: Sequence[ChangedFiles], stamp: str, read_snapshot_id: int
 ) -> ChangedBucket:
     """One commit message for all tasks of a bucket, with the bucket's updated deletion vectors."""
+    rows, met = sum(part.rows for part in parts), [part.sources for part in parts if part.sources is not None]
+    sources = np.unique(np.concatenate(met)) if met else None
+    if not rows:
+        return ChangedBucket(0, None, sources=sources)
     vectors = ChangedVectors(context, bucket, stamp)
     removed = tuple(file for part in parts for file in part.removed)
     for part in parts:
@@ -154,10 +160,10 @@ def _changed_bucket(
         ),
         read_snapshot_id=read_snapshot_id,
     )
-    return ChangedBucket(sum(part.rows for part in parts), message)
+    return ChangedBucket(rows, message, deleted=sum(part.deleted for part in parts), sources=sources)
 
 
-def change_rows_of(context: TableContext, task: ChangeTask, change: RowEdit) -> ChangedFiles:
+def change_rows_of(context: TableContext, task: ChangeTask, change: Edit) -> ChangedFiles:
     """Run one task. If it fails, its new files are removed. Raises `BadInput` naming the row that cannot be changed."""
     changing = _Changing(context, task, change)
     path = context.bucket_path(*task.bucket.bucket_id)
@@ -176,7 +182,7 @@ def change_rows_of(context: TableContext, task: ChangeTask, change: RowEdit) -> 
 class _Changing:
     """Changes the files of one task, one after the other."""
 
-    def __init__(self, context: TableContext, task: ChangeTask, change: RowEdit) -> None:
+    def __init__(self, context: TableContext, task: ChangeTask, change: Edit) -> None:
         self._context = context
         self._task = task
         self._change = change
@@ -187,7 +193,7 @@ class _Changing:
         self._writer: DataFileWriter | None = None
         self._number = task.first_sequence
         self._closed: list[DataFileWriter] = []
-        self._rows = 0
+        self._met = MetRows()
         self._new_files: list[DataFileMeta] = []
         self._removed: list[DataFileMeta] = []
         self._marked: dict[str, Any] = {}
@@ -196,8 +202,9 @@ class _Changing:
         matched = self._matching(file)
         if not len(matched.positions):
             return
-        self._rows += len(matched.positions)
-        deletes, marks = self._change.new_values is None, self._context.mode.deletion_vectors
+        self._met.rows += len(matched.positions)
+        deletes, marks = self._change.drops_all, self._context.mode.deletion_vectors
+        self._met.deleted += len(matched.positions) if deletes else 0
         if len(matched.positions) + _marked_rows(self._vectors, file) == file.row_count:
             self._removed.append(file)
             if not deletes:
@@ -213,11 +220,16 @@ class _Changing:
     def _matching(self, file: DataFileMeta) -> DeletionVector:
         """The positions of the live rows that match."""
         where = self._change.where
-        columns = where.columns or self._context.schema.field_names[:1]
+        columns = tuple(self._change.read_columns(self._context.schema)) or self._context.schema.field_names[:1]
         found = [np.empty(0, np.int64)]
         for positions, batch in self._live(file, columns, self._may_match(file)):
             matches = where.condition.matches(batch).fill_null(False).to_numpy(zero_copy_only=False)
-            found.append(positions[matches])
+            positions = positions[matches]
+            if self._change.narrows:
+                met = self._change.matches(batch.filter(pa.array(matches)))
+                self._met.meet(met.sources)
+                positions = positions[met.rows]
+            found.append(positions)
         return DeletionVector.marking(np.concatenate(found), bitmap64=self._context.options.deletion_vectors_bitmap64)
 
     def _may_match(self, file: DataFileMeta) -> FilePart:
@@ -243,37 +255,36 @@ class _Changing:
             self._close()
             self._number = file.min_sequence_number
         schema = self._context.schema
-        deletes = self._change.new_values is None
         for positions, batch in self._live(file, schema.field_names, WHOLE if keeps_others else self._may_match(file)):
             if not len(positions):
                 continue
             matches = matched.marks(positions)
-            columns = self._new_columns(file, positions, batch, matches)
-            if deletes or not keeps_others:
-                chosen = pa.array(~matches if deletes else matches)
-                columns = {name: column.filter(chosen) for name, column in columns.items()}
+            columns, is_deleted = self._edited(file, positions, batch, matches)
+            chosen = ~is_deleted if keeps_others else matches & ~is_deleted
+            if not chosen.all():
+                columns = {name: column.filter(pa.array(chosen)) for name, column in columns.items()}
             self._write(columns)
         if in_place and self._keeps_order:
             self._close()
 
-    def _new_columns(
-        self, file: DataFileMeta, positions: np.ndarray, batch: pa.RecordBatch, matches: np.ndarray
-    ) -> dict[str, pa.Array]:
-        """The columns of the batch, with new values in the rows where `matches` (bool) is set."""
+    def _edited(self, file: DataFileMeta, positions: np.ndarray, batch: pa.RecordBatch, matches: np.ndarray) -> EditedRows:
+        """The rows of the batch, changed where `matches` (bool) is set."""
         columns, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), np.flatnonzero(matches)
-        if self._change.new_values is None or not len(rows):
-            return columns
+        is_deleted = matches if self._change.drops_all else np.zeros(batch.num_rows, bool)
+        if self._change.drops_all or not len(rows):
+            return EditedRows(columns, is_deleted)
 
         def name_row(row: int) -> str:
             return f"row {positions[rows[row]]} of data file {file.file_name}"
 
-        changed = self._change.columns(self._context.schema, batch.filter(pa.array(matches)), name_row)
+        changed, deleted = self._change.edited(self._context.schema, batch.filter(pa.array(matches)), name_row)
+        self._met.deleted += int(deleted.sum())
+        is_deleted[rows] = deleted
         source = np.arange(batch.num_rows)
         source[rows] = batch.num_rows + np.arange(len(rows))
-        for assignment in self._change.assignments:
-            name = assignment.column.name
+        for name in self._change.set_columns:
             columns[name] = pa.concat_arrays([columns[name], changed[name]]).take(pa.array(source))
-        return columns
+        return EditedRows(columns, is_deleted)
 
     def _write(self, columns: Mapping[str, pa.Array]) -> None:
         rows = merge_rows(self._context.schema, columns, RowKind.INSERT, self._number)
@@ -295,7 +306,9 @@ class _Changing:
     def result(self) -> ChangedFiles:
         self._close()
         new_files, removed = tuple(self._new_files), tuple(self._removed)
-        return ChangedFiles(self._task.bucket.bucket_id, self._rows, new_files, removed, self._marked)
+        met = self._met
+        bucket_id = self._task.bucket.bucket_id
+        return ChangedFiles(bucket_id, met.rows, new_files, removed, self._marked, met.deleted, met.sources)
 
     def abort(self) -> None:
         for writer in (*self._closed, *((self._writer,) if self._writer else ())):

@@ -11,7 +11,7 @@ from paimon_cli.options.option_catalog import Operation
 from paimon_cli.options.option_text import counted
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate, check_all_used, parse_predicate
 from paimon_cli.storage.redaction import shown_name
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def bisect_snapshots(
     table.check(Operation.SCAN)
     where, expect, first, last = options.where, options.expect, options.first, options.last
     assert not isinstance(first, str) and not isinstance(last, str)  # who makes the request looks up names
-    predicate = parse_predicate(where, table.schema)
+    predicate = parse_predicate(where, table.schema, options.params)
+    check_all_used(options.params, predicate.parameters)
     ids = [number for number in table.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]
     if not ids:
         raise _nothing_to_search(table, first, last)

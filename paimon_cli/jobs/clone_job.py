@@ -11,7 +11,7 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
 from paimon_cli.commit.commit_records import records_up_to
 from paimon_cli.commit.snapshot_publish import put_snapshot
-from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, undone_on_failure
+from paimon_cli.errors import AlreadyExists, NotFound, NotSupported, StorageUnavailable, UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import SharedManifests, changelog_entries, data_files_to_delete, metadata_files
 from paimon_cli.metadata.snapshot import Snapshot
@@ -55,7 +55,7 @@ def clone_table(context: TableContext, name: str, target: TableLocation) -> Clon
         if target.metastore is None or target.identifier is None:
             publish()
         elif not target.metastore.create_table(target.identifier, context.schemas.latest(), publish):
-            raise UsageError(f"table {target.name} already exists", hint="choose another name")
+            raise AlreadyExists(f"table {target.name} already exists", hint="choose another name")
     return ClonedTable(name, target.name, root, clone.snapshot_id, len(clone.written), clone.size)
 
 

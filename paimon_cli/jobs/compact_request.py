@@ -31,14 +31,15 @@ class CompactRequest(CompactOptions):
     """The user's request, and what the job itself asks for.
 
     `distributed`: the postponed rows that this round has distributed already, which count towards its limits. `turn_bytes`: the
-    limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger.
-    `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables. `forces_level_0`: as
-    for `plan_bucket`.
+    limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger. `budget_bytes`: what is
+    left of the budget of a run. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several
+    tables. `forces_level_0`: as for `plan_bucket`.
     """
 
     _: KW_ONLY
     distributed: tuple[CommitMessage, ...] = ()
     turn_bytes: int | None = None
+    budget_bytes: int | None = None
     unknown_buckets_allowed: bool = False
     forces_level_0: bool = True
 
@@ -212,6 +213,9 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
             later[task.bucket_id] = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets)")
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
             later[task.bucket_id] = _left(task, f"{size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)")
+        elif limits.budget_bytes is not None and size + task.size > limits.budget_bytes:
+            left = _left(task, f"{size} + {task.size} bytes > {limits.budget_bytes} that are left of --budget")
+            later[task.bucket_id] = replace(left, is_over_budget=True)
         elif limits.turn_bytes is not None and turn and turn + task.size > limits.turn_bytes:
             later[task.bucket_id] = replace(_left(task, "other tables are waiting for their turn"), waits_for_turn=True)
         else:

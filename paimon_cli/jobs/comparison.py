@@ -26,6 +26,7 @@ from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.pieces import PIECES
+from paimon_cli.requests.conditions import BoundSql
 
 HERE, THERE = 0, 1
 """The side of a row, stored in the sequence number column of the merge."""
@@ -85,7 +86,7 @@ def compare(
     *,
     key: Sequence[str] | None = None,
     columns: Sequence[str] = (),
-    where: str | None = None,
+    where: BoundSql | None = None,
     limit: int = 10,
     advance: Callable[[int], object] = lambda rows: None,
 ) -> Comparison:
@@ -137,7 +138,7 @@ class _Work:
         self._engine: MergeEngine = KeepAllVersions() if result.key else Counted()
 
     def runs(
-        self, side: Side, number: int, where: str | None, spill: SpillDirectory, advance: Callable[[int], object]
+        self, side: Side, number: int, where: BoundSql | None, spill: SpillDirectory, advance: Callable[[int], object]
     ) -> Iterator[OpenRun]:
         """The sorted runs of one side; a single run stays in memory."""
         held: list[pa.RecordBatch] = []

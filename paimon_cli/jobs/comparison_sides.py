@@ -22,10 +22,12 @@ from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.requests.conditions import BoundSql
 from paimon_cli.sql.predicate import parse_predicate
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.metadata.snapshot import Snapshot
 
 
 class Side(Protocol):
@@ -37,7 +39,7 @@ class Side(Protocol):
     def fields(self) -> Sequence[DataField]: ...
     @property
     def key(self) -> Sequence[str]: ...
-    def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, fields: Sequence[DataField], where: BoundSql | None) -> Iterator[pa.RecordBatch]:
         """The rows that match `where`, with columns of these names and types."""
         ...
 
@@ -59,6 +61,11 @@ class TableSide:
         return self._planned.context.schema
 
     @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that is read; None if the table has none."""
+        return self._planned.plan.snapshot
+
+    @property
     def waiting_text(self) -> str:
         """What to tell the user about records that wait for a compaction; empty if there are none."""
         return self._planned.waiting_text
@@ -71,10 +78,11 @@ class TableSide:
     def key(self) -> Sequence[str]:
         return self._schema.primary_keys
 
-    def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, fields: Sequence[DataField], where: BoundSql | None) -> Iterator[pa.RecordBatch]:
         chosen = ",".join(quoted_name(field.name) for field in fields)
         own = self._schema.fields_of([field.name for field in fields])
-        for batch in plan_rows(self.table, replace(self.request, columns=chosen, where=where)).rows():
+        sql, params = (None, None) if where is None else where
+        for batch in plan_rows(self.table, replace(self.request, columns=chosen, where=sql, params=params)).rows():
             columns = [_as_type(c, f.type, wanted.type) for c, f, wanted in zip(batch.columns, own, fields, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
@@ -88,9 +96,9 @@ class FileSide:
     fields: Sequence[DataField]
     key: Sequence[str] = ()
 
-    def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, fields: Sequence[DataField], where: BoundSql | None) -> Iterator[pa.RecordBatch]:
         schema = TableSchema(0, tuple(_nullable(field) for field in self.fields), 0, (), (), {}, None, 0)
-        predicate = None if where is None else parse_predicate(where, schema)
+        predicate = None if where is None else parse_predicate(where.sql, schema, where.params)
         wanted = {field.name for field in fields} | set(predicate.columns if predicate else ())
         read = replace(schema, fields=tuple(field for field in schema.fields if field.name in wanted))
         rows, tally, names = IncomingRows(read, source=self.source), Tally(), [field.name for field in fields]

@@ -1,4 +1,4 @@
-"""`doctor`: checks the machine, the storage and the table. Each finding names the command that fixes it."""
+"""`doctor`: checks the machine, the store of a table, and the table by the rules of `health`. Findings name what mends them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, WARNING, Finding
@@ -19,14 +19,17 @@ from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.installation import install_command
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
+from paimon_cli.maintain.orphans import TOLERATED_MILLIS
 from paimon_cli.options.option_text import human_size
 from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES
-from paimon_cli.storage.guarded_storage import check_commits, race_probes
+from paimon_cli.storage.guarded_storage import PROBE_PREFIX, check_commits, race_probes
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
 OF_SPARK = ("pyspark", "pandas")
 """The packages of the extra `spark`."""
 RACES = 8
+OF_MACHINE_AND_STORE = tuple(f"PD{number:03}" for number in range(1, 11))
+"""The codes of findings that only `doctor` looks for; all others are those of `health`."""
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
 """Bytes below which large jobs are likely to fail."""
 
@@ -93,6 +96,7 @@ def _examine_storage(context: TableContext) -> Iterator[Fact | Finding]:
         yield Finding("PD003", ERROR, "storage", f"{context.url} needs the package obstore", install_command(EXTRAS[service]))
     try:
         yield from _try_commits(context)
+        yield from _try_listing_and_clock(context)
     except StorageUnavailable as error:
         yield Finding("PD007", ERROR, "storage", f"cannot be written to: {error.message}")
 
@@ -111,3 +115,35 @@ def _try_commits(context: TableContext) -> Iterator[Fact | Finding]:
         yield Fact("storage", f"put-if-absent had exactly one winner in each of {RACES} races")
     else:
         yield Finding("PD010", ERROR, "storage", "put-if-absent had two winners, or none, in a race of two writers", lock)
+
+
+def _try_listing_and_clock(context: TableContext) -> Iterator[Fact | Finding]:
+    """Whether a new file is listed at once, and is gone when it was deleted; and how far the clocks are apart.
+
+    Orphans are told from files in use by listing, and by their age.
+    """
+    directory = f"{context.layout.root}/{PROBE_PREFIX}{context.random.uuid()}"
+    try:
+        before = context.clock.now_millis()
+        context.storage.write_new(f"{directory}/time", b"")
+        after = context.clock.now_millis()
+        listed = context.storage.list_directory(directory)
+    finally:
+        with cleaning_up():
+            context.storage.delete_directory(directory)
+    if not listed:
+        what = "a new file is not listed at once, so that files in use can be missed: remove no orphans there"
+        yield Finding("PD008", ERROR, "storage", what)
+        return
+    if context.storage.list_directory(directory):
+        yield Finding("PD008", ERROR, "storage", f"a file was deleted but is still there; delete {directory}")
+    else:
+        yield Fact("storage", "a new file is listed at once, and gone when it is deleted")
+    modified = listed[0].modified_millis
+    ahead = before - modified if modified < before else min(0, after - modified)
+    if abs(ahead) <= TOLERATED_MILLIS:
+        yield Fact("clock", f"within {TOLERATED_MILLIS // 1000} s of the store's")
+        return
+    which = "ahead of" if ahead > 0 else "behind"
+    what = f"this machine's is {abs(ahead) / 1000:,.0f} s {which} the store's; ages of files and snapshots are wrong by that"
+    yield Finding("PD009", WARNING, "clock", what, "timedatectl set-ntp true")

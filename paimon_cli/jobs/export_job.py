@@ -253,6 +253,7 @@ class ExportRequest:
     output_path: str
     selection: Selection
     where: str | None = None
+    params: Mapping[str, Any] | None = None
     keep_kinds: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -306,7 +307,7 @@ def run_export(
 def export_split(context: TableContext, request: ExportRequest, task: tuple[str, Split]) -> ExportedFile:
     """Write the rows of one split to a Parquet file, as an engine task. A split without rows gives a file with the schema."""
     path, split = task
-    predicate = None if request.where is None else parse_predicate(request.where, context.schema)
+    predicate = None if request.where is None else parse_predicate(request.where, context.schema, request.params)
     kinds = [VALUE_KIND] if request.keep_kinds else []
     schema = pa.schema([*map(arrow_field, request.selection.fields), *read_schema(context.schema, kinds)])
     storage, target = storage_for_url(path, request.storage_options)

@@ -1,15 +1,18 @@
-"""The change that `update` or `delete` makes to matching rows: new values for some columns, or their deletion.
+"""The change that `update`, `delete` or `merge` makes to matching rows: new values for some columns, or their deletion.
 
 In a table whose merge engine combines old and new rows, the effect of the change is checked before anything is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.errors import BadInput
@@ -31,27 +34,83 @@ NameRow = Callable[[int], str]
 """How messages name a row, by its position in the batch: `the row with id = 7`."""
 
 
+class Matches(NamedTuple):
+    """Which `rows` of a batch an edit changes (bool), and which rows of the source of a merge have met one (`sources`, int64)."""
+
+    rows: np.ndarray
+    sources: np.ndarray
+
+
+class EditedRows(NamedTuple):
+    """Rows with their new values, in all columns; those that `is_deleted` (bool) marks are deleted instead."""
+
+    columns: dict[str, pa.Array]
+    is_deleted: np.ndarray
+
+
+class Edit(ABC):
+    """What happens to the rows of a table. Picklable. `where`: selects the rows that may change."""
+
+    where: Predicate
+
+    @property
+    @abstractmethod
+    def set_columns(self) -> Collection[str]:
+        """The columns that get new values."""
+
+    @property
+    @abstractmethod
+    def drops_all(self) -> bool:
+        """Whether each row that `where` selects is deleted."""
+
+    narrows = False
+    """Whether only some of the rows that `where` selects change."""
+
+    def matches(self, batch: pa.RecordBatch) -> Matches:
+        """The rows of a batch that change, among those that `where` selects."""
+        return Matches(np.ones(batch.num_rows, bool), np.empty(0, np.int64))
+
+    @abstractmethod
+    def read_columns(self, schema: TableSchema) -> Collection[str]:
+        """The columns that decide whether a row changes."""
+
+    @abstractmethod
+    def edited(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> EditedRows:
+        """The rows of a batch in which all rows change. Raises `BadInput` naming the first row that cannot."""
+
+
 @dataclass(frozen=True)
-class RowEdit:
-    """What happens to matching rows: they get new values or, if `new_values` is None, they are deleted. Picklable."""
+class RowEdit(Edit):
+    """Matching rows get new values or, if `new_values` is None, they are deleted."""
 
     where: Predicate
     new_values: SetClause | None
 
     @property
-    def kind(self) -> int:
-        return RowKind.DELETE if self.new_values is None else RowKind.UPDATE_AFTER
-
-    @property
     def assignments(self) -> tuple[SetItem, ...]:
         return self.new_values.assignments if self.new_values else ()
 
-    def columns(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> dict[str, pa.Array]:
-        """All columns of the matching rows, with new values. Raises `BadInput` naming the first row that cannot have them."""
+    @property
+    def set_columns(self) -> Collection[str]:
+        return [assignment.column.name for assignment in self.assignments]
+
+    @property
+    def drops_all(self) -> bool:
+        return self.new_values is None
+
+    def read_columns(self, schema: TableSchema) -> Collection[str]:
+        return self.where.columns
+
+    def edited(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> EditedRows:
         columns = {name: batch.column(name) for name in schema.field_names}
-        for assignment in self.assignments:
-            columns[assignment.column.name] = _assigned(assignment, batch, name_row)
-        return {name: with_default(values, schema.field(name)) for name, values in columns.items()}
+        columns |= new_columns(self.assignments, batch, name_row)
+        with_defaults = {name: with_default(values, schema.field(name)) for name, values in columns.items()}
+        return EditedRows(with_defaults, np.full(batch.num_rows, self.drops_all))
+
+
+def new_columns(assignments: Iterable[SetItem], batch: pa.RecordBatch, name_row: NameRow) -> dict[str, pa.Array]:
+    """The columns that get new values. Raises `BadInput` naming the first row that cannot have them."""
+    return {assignment.column.name: _assigned(assignment, batch, name_row) for assignment in assignments}
 
 
 @dataclass(frozen=True)
@@ -59,13 +118,60 @@ class ChangedBucket:
     """How many rows of a bucket matched, and the message to commit; None if no row matched.
 
     `unseen_records`: stored records in the files that were read which ordinary reads do not show yet. `compaction_lost`: why the
-    compaction of the bucket was dropped, if it was.
+    compaction of the bucket was dropped, if it was. `deleted`: how many of the rows were deleted; `sources`: which rows of
+    the source of a merge have met a row of the table (int64 array); `moved`: changed rows that belong to another partition.
     """
 
     rows: int
     message: CommitMessage | None
     unseen_records: int = 0
     compaction_lost: str | None = None
+    deleted: int = 0
+    sources: Any = None
+    moved: tuple[pa.RecordBatch, ...] = ()
+
+
+@dataclass
+class MetRows:
+    """Counts the rows that one task changes, and notes which rows of the source of a merge it has met."""
+
+    rows: int = 0
+    deleted: int = 0
+    moved: list[pa.RecordBatch] = field(default_factory=list)
+    _sources: list[np.ndarray] = field(default_factory=list)
+
+    def of(self, change: Edit, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that change, among those that the condition of the change selects."""
+        if not change.narrows:
+            return batch
+        found = change.matches(batch)
+        self.meet(found.sources)
+        return batch if found.rows.all() else batch.filter(pa.array(found.rows))
+
+    def meet(self, sources: np.ndarray) -> None:
+        self._sources.append(sources)
+
+    def count(self, changed: pa.RecordBatch) -> None:
+        self.rows += changed.num_rows
+        self.deleted += int((changed.column(VALUE_KIND).to_numpy() == RowKind.DELETE).sum())
+
+    def staying(
+        self, schema: TableSchema, before: pa.RecordBatch, changed: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The rows, before and after, that stay in their partition; the others are kept as `moved`."""
+        stays = np.ones(changed.num_rows, bool)
+        for name in schema.partition_keys:
+            same = pc.equal(before.column(name), changed.column(name)).fill_null(True)
+            stays &= same.to_numpy(zero_copy_only=False)
+        stays |= changed.column(VALUE_KIND).to_numpy() == RowKind.DELETE
+        if stays.all():
+            return before, changed
+        self.moved.append(changed.filter(pa.array(~stays)).select(list(schema.field_names)))
+        return before.filter(pa.array(stays)), changed.filter(pa.array(stays))
+
+    @property
+    def sources(self) -> np.ndarray | None:
+        return np.unique(np.concatenate(self._sources)) if self._sources else None
 
 
 def _assigned(assignment: SetItem, batch: pa.RecordBatch, name_row: NameRow) -> pa.Array:
@@ -99,19 +205,30 @@ def changelog_rows(context: TableContext, batch: pa.RecordBatch, changed: pa.Rec
     return ChangedKeys().rows(before, rows, changed, rows)
 
 
-def changed_rows(context: TableContext, change: RowEdit, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+def changed_rows(context: TableContext, change: Edit, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     """The rows of `batch` in `merge_schema` with their new values (or as deletions), numbered from `first_sequence`.
 
     Raises `BadInput` for a row that cannot have its new values, or whose change readers would not see.
     """
-    columns = change.columns(context.schema, batch, lambda row: f"the row with {_key(context, batch, row)}")
-    changed = merge_rows(context.schema, columns, change.kind, first_sequence)
-    ordered_by = context.options.sequence_fields
-    if any(assignment.column.name in ordered_by for assignment in change.assignments):
-        _check_winners(context, batch, changed)
-    if not context.options.merge_engine.newest_wins:
-        _check_effect(context, merge_rows(context.schema, _columns(context, batch), RowKind.INSERT, 0), changed)
+    edited = change.edited(context.schema, batch, lambda row: f"the row with {_key(context, batch, row)}")
+    kinds = np.where(edited.is_deleted, RowKind.DELETE, RowKind.UPDATE_AFTER)
+    changed = merge_rows(context.schema, edited.columns, kinds, first_sequence)
+    deleted = int(edited.is_deleted.sum())
+    if deleted in (0, batch.num_rows):
+        _check(context, change, batch, changed)
+        return changed
+    for part in (pa.array(edited.is_deleted), pa.array(~edited.is_deleted)):
+        _check(context, change, batch.filter(part), changed.filter(part))
     return changed
+
+
+def _check(context: TableContext, change: Edit, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    """Raise `BadInput` for a row whose change readers would not see. All rows are changed, or all are deleted."""
+    ordered_by = context.options.sequence_fields
+    if any(name in ordered_by for name in change.set_columns) and after.column(VALUE_KIND)[0].as_py() != RowKind.DELETE:
+        _check_winners(context, before, after)
+    if not context.options.merge_engine.newest_wins:
+        _check_effect(context, merge_rows(context.schema, _columns(context, before), RowKind.INSERT, 0), after)
 
 
 def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array]:

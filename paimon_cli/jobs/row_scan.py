@@ -37,7 +37,7 @@ from paimon_cli.read.selection import RowOrder, Selection, parse_order, rows_in_
 from paimon_cli.read.split_reader import count_split, in_parts, read_in_parallel, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.requests.reading import ReadOptions
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate, check_all_used, parse_predicate
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -215,7 +215,8 @@ def plan_rows(table: TableContext, request: ReadRequest) -> RowScan:
         context = increment_context(table, mode)
     selection = selected(context.schema, request.columns)
     order = None if request.order_by is None else parse_order(request.order_by, context.schema)
-    predicate = None if request.where is None else parse_predicate(request.where, context.schema)
+    predicate = None if request.where is None else parse_predicate(request.where, context.schema, request.params)
+    check_all_used(request.params, () if predicate is None else predicate.parameters)
     if increment is None:
         context, plan = _plan_snapshot(table, context, snapshot, predicate)
     else:

@@ -17,6 +17,7 @@ from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.merged_rows import merge_columns
 from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
+from paimon_cli.jobs.table_change import Summary
 from paimon_cli.metadata.data_file import DELETION_VECTORS
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
@@ -33,8 +34,8 @@ _LONG_ENOUGH = 2.0
 """Seconds of decoding after which its speed is known."""
 
 
-@dataclass(frozen=True)
-class ScanPlan:
+@dataclass(frozen=True, repr=False)
+class ScanPlan(Summary):
     """What a scan reads and what it skips, by reason. `levels`: all, or the top level for `$ro`; `size`: bytes.
 
     Splits are raw (files are read as they are), have deletion vectors (which mark `vector_rows` rows), or are merged (files hold
@@ -85,7 +86,7 @@ class ScanStage:
     bytes: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScanAnalysis(ScanPlan):
     """A plan and the cost of running it in one thread. The rows are read and discarded.
 

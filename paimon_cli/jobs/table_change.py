@@ -16,7 +16,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from paimon_cli.bucket.data_file_writer import check_writable
@@ -43,6 +43,7 @@ from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.maintain.mark_done import check_marks_of_writes
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.options.option_catalog import Operation
+from paimon_cli.read.html_text import table_of_fields, telling_fields
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -56,11 +57,15 @@ Shield = Callable[[], AbstractContextManager[None]]
 
 
 class Summary:
-    """The result of a job: a dataclass whose `repr` shows only fields without their default values, to fit into a notebook."""
+    """The result of a job: a dataclass of which notebooks show only what says something: fields that differ from their default,
+    or, without one, are not empty.
+    """
 
     def __repr__(self) -> str:
-        shown = (field for field in fields(self) if field.repr and getattr(self, field.name) != field.default)  # type: ignore[arg-type]
-        return f"{type(self).__name__}({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in shown)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in telling_fields(self))})"
+
+    def _repr_html_(self) -> str:
+        return table_of_fields(self)
 
 
 @dataclass(frozen=True)

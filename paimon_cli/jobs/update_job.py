@@ -8,26 +8,25 @@ Append tables have no levels; see `append_change`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
-from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
+from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.errors import Refused, UsageError
-from paimon_cli.history.live_files import BucketFiles, bucket_files, committed_state
-from paimon_cli.history.partition_spec import partition_text
+from paimon_cli.errors import UsageError
+from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.python_values import values_of_columns
 from paimon_cli.jobs.append_change import change_files
+from paimon_cli.jobs.bucket_change import change_buckets, unseen_records
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, finished_earlier, waiting_after
-from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
-from paimon_cli.jobs.row_change import ChangedBucket, RowEdit, changed_rows, changelog_rows
+from paimon_cli.jobs.engine import Engine, Progress, Work
+from paimon_cli.jobs.row_change import ChangedBucket, Edit, RowEdit, changed_rows
 from paimon_cli.jobs.stored_rows import NumberedSplit, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
@@ -42,31 +41,37 @@ from paimon_cli.jobs.table_change import (
     written_files,
 )
 from paimon_cli.jobs.write_request import strategy_of
-from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta, FileFilter, file_facts
+from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
-from paimon_cli.read.pruning import Pruning
-from paimon_cli.read.scan_plan import Split, plan_scan
+from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.requests.conditions import Conditional
 from paimon_cli.requests.writing import ChangeOptions
 from paimon_cli.sql.clauses import parse_set_clause
-from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.write.bucket_writer import BucketTree, Compactions, InThisThread
+from paimon_cli.sql.predicate import check_all_used, parse_predicate
 from paimon_cli.write.write_plan import LookupAssignment, Tallies, TargetBuckets, WritePlan
 
 
-class UpdateRequest(ChangeOptions):
-    """The user's request: a SQL condition, and assignments `column = expression`; without any, matching rows are deleted."""
-
-    where: str
-    assignments: tuple[str, ...] = ()
+class ChangeRequest(ChangeOptions, Conditional):
+    """What the requests for an update, a delete and a merge share."""
 
     @property
     def compaction(self) -> str:
         """Whether the changed buckets are compacted, where triggers ask for it: inline, after the commit, or not at all."""
         return self.compact or CompactionMode.INLINE
+
+
+class UpdateRequest(ChangeRequest):
+    """The user's request: a SQL condition, and assignments `column = expression` or `values` of columns; without any, matching
+    rows are deleted.
+    """
+
+    where: str
+    assignments: tuple[str, ...] = ()
+    values: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +107,9 @@ class UpdateSummary(Summary):
     waiting_records: int | None = 0
 
 
+Changed = TypeVar("Changed", bound=UpdateSummary)
+
+
 def run_update(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
     """Change all rows that match at one snapshot, in one commit on top of it. If it fails, no new file remains.
 
@@ -114,25 +122,35 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):
         return UpdateSummary(**finished_earlier(context, request.compaction, engine, progress))
-    new_values = parse_set_clause(request.assignments, seen.schema) if request.assignments else None
-    change = RowEdit(parse_predicate(request.where, seen.schema), new_values)
+    change = _edit(request, seen.schema)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     strategy = strategy_of(context, request.commit_id)
     inline = strategy if request.compaction == CompactionMode.INLINE and compacts_while_changing(context) else None
     attempt = functools.partial(_attempt, seen, change, identity, inline, engine, progress)
     summary, attempts = again_on_conflict(seen, attempt, hint, request.max_attempts)
-    summary = _compacted(context, request, summary, inline, engine, progress)
+    summary = compacted_after(context, request, summary, inline, engine, progress)
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
-def _compacted(
+def _edit(request: UpdateRequest, schema: TableSchema) -> RowEdit:
+    """What the request does to a row. Raises `UsageError` for invalid SQL, `BadInput` for a value that a column cannot hold."""
+    new_values = None
+    if request.assignments or request.values:
+        given = values_of_columns(request.values or {}, schema)
+        new_values = parse_set_clause(request.assignments, schema, request.params, given)
+    where = parse_predicate(request.where, schema, request.params)
+    check_all_used(request.params, where.parameters | (new_values.parameters if new_values else frozenset()))
+    return RowEdit(where, new_values)
+
+
+def compacted_after(
     context: TableContext,
-    request: UpdateRequest,
-    summary: UpdateSummary,
+    request: ChangeRequest,
+    summary: Changed,
     inline: str | None,
     engine: Engine,
     progress: Progress,
-) -> UpdateSummary:
+) -> Changed:
     """The summary after the compaction that the change still owes: none if its tasks have made it, unless it was dropped and
     readers do not see the rows before another one.
     """
@@ -151,7 +169,7 @@ def _compacted(
     )
 
 
-def _data_check(context: TableContext) -> str:
+def data_check_of(context: TableContext) -> str:
     """The granularity of the data conflict check: by bucket if the table's own setting is `off`, which applies only to writes.
 
     An append table needs no check: the commit verifies that the files and vectors that were read are still current.
@@ -164,8 +182,8 @@ def _attempt(
     context: TableContext, change: RowEdit, identity: CommitIdentity, inline: str | None, engine: Engine, progress: Progress
 ) -> UpdateSummary:
     """Plan at the latest snapshot, change the rows of each bucket, and commit. `inline`: the strategy by which tasks compact."""
-    is_routed = _moves_rows(context, change)
-    change_rows: ChangeRows = functools.partial(_change_buckets, inline=inline) if context.mode.has_keys else change_files
+    is_routed = check_moves(context, change)
+    change_rows: ChangeRows = functools.partial(change_buckets, inline=inline) if context.mode.has_keys else change_files
     if is_routed:
         change_rows = _move_rows
     snapshot = context.snapshots.latest()
@@ -179,7 +197,7 @@ def _attempt(
     new_files.delete_repeated(engine, messages)
     if not messages:
         return UpdateSummary()
-    committer = Committer(context, _data_check(context))
+    committer = Committer(context, data_check_of(context))
     result = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)
@@ -200,29 +218,9 @@ ChangeRows = Callable[[TableContext, Snapshot, RowEdit, str, Engine, Progress], 
 """Changes the rows of a snapshot, in new files with this stamp."""
 
 
-def _change_buckets(
-    context: TableContext,
-    snapshot: Snapshot,
-    change: RowEdit,
-    stamp: str,
-    engine: Engine,
-    progress: Progress,
-    inline: str | None,
-) -> list[ChangedBucket]:
-    """Write the changed rows of each bucket to level 0, and compact the bucket by the strategy `inline`."""
-    tasks = plan_update(context, snapshot, change, stamp, inline)
-    if not tasks:
-        return []
-    engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
-    with phase(progress, "Changing rows", len(tasks)) as done:
-        sizes = [sum(split.size for split in task.splits) for task in tasks]
-        return run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done, sizes)
-
-
-def _moves_rows(context: TableContext, change: RowEdit) -> bool:
-    """Whether a partition column is set, so that rows move to another partition."""
-    assigned = [assignment.column.name for assignment in change.assignments]
-    moving = [name for name in assigned if context.schema.has_movable_rows and name in context.schema.partition_keys]
+def check_moves(context: TableContext, change: Edit) -> bool:
+    """Whether a partition column is set, so that rows move to another partition. Raises `UsageError` if they must not."""
+    moving = [name for name in change.set_columns if context.schema.has_movable_rows and name in context.schema.partition_keys]
     engine = context.options.merge_engine
     if moving and not engine.newest_wins:
         raise UsageError(
@@ -270,106 +268,5 @@ def _move_rows(
     )
     messages = write_files(plan, engine, progress, tallies).messages
     rows = Tally.of(tallies.values()).rows
-    unseen = sum(_unseen_records(context, split) for split in splits)
+    unseen = sum(unseen_records(context, split) for split in splits)
     return [ChangedBucket(*((0, m) if number else (rows, m, unseen))) for number, m in enumerate(messages)]
-
-
-def _unseen_records(context: TableContext, split: Split) -> int:
-    """The stored records of a split that the change reads although ordinary reads do not show them yet."""
-    return waiting_rows(replace(context, shows_level_0=False).mode, split.bucket.bucket, split.files)
-
-
-def plan_update(
-    context: TableContext, snapshot: Snapshot, change: RowEdit, stamp: str, inline: str | None = None
-) -> list[UpdateTask]:
-    """One task for each bucket of the snapshot that may hold matching rows."""
-    _refuse_postponed_rows(context, snapshot, change.where)
-    splits: dict[BucketId, list[Split]] = {}
-    for split in plan_scan(context, snapshot, change.where).splits:
-        splits.setdefault(split.bucket.bucket_id, []).append(split)
-    partitions = {partition for partition, _ in splits}
-    whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, {bucket for _, bucket in splits}))
-    return [
-        UpdateTask(
-            whole[bucket_id],
-            tuple(parts),
-            snapshot.id,
-            stamp,
-            None if inline is None else WriterCompaction(snapshot.id, stamp, inline),
-        )
-        for bucket_id, parts in splits.items()
-    ]
-
-
-def _refuse_postponed_rows(context: TableContext, snapshot: Snapshot, where: Predicate) -> None:
-    """Raise `Refused` if rows are postponed in a partition that may match: they are not read, and would undo the change."""
-    if not context.mode.bucket_mode.postpones:
-        return
-    pruning = Pruning(context, where)
-    for partition, _ in bucket_files(context, snapshot, FileFilter(pruning.keeps_partition, {POSTPONE_BUCKET})):
-        raise Refused(
-            f"rows of {partition_text(context, partition) or context.address} are waiting for their buckets",
-            "an update does not see them, and they would later replace the rows that it changes",
-            f"paimon-cli compact {context.layout.argument}",
-        )
-
-
-@dataclass(frozen=True)
-class UpdateTask:
-    """One bucket at the snapshot that is read. `compact_bucket`: how to compact it afterwards; None if not at all."""
-
-    existing: BucketFiles
-    splits: tuple[Split, ...]
-    read_snapshot_id: int
-    file_stamp: str
-    compact_bucket: WriterCompaction | None = None
-
-    @property
-    def first_sequence(self) -> int:
-        """One above the highest sequence number of the bucket."""
-        return max(file.max_sequence_number for file in self.existing.files) + 1
-
-
-def update_bucket(context: TableContext, task: UpdateTask, change: RowEdit) -> ChangedBucket:
-    """Run one task. If it fails, its new files are removed. Raises `BadInput` naming the row that cannot be changed.
-
-    Splits hold whole keys in ascending order, so the changed rows are sorted with one row per key, as a data file requires.
-    """
-    names, bucket_id = DataFileNames(context, task.file_stamp), task.existing.bucket_id
-    writer = DataFileWriter(context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
-    records_input = context.mode.changelog_producer.records_input
-    changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if records_input else None
-    rows, first_sequence = 0, task.first_sequence
-    try:
-        with context.trace.timed("flush", bucket=context.bucket_path(*bucket_id), level=0) as facts:
-            for split in task.splits:
-                for batch in read_split(context, split, context.schema.field_names, change.where):
-                    changed = changed_rows(context, change, batch, first_sequence + rows)
-                    writer.write(changed)
-                    if changelog is not None:
-                        changelog.write(changelog_rows(context, batch, changed))
-                    rows += batch.num_rows
-            files, changes = writer.close(), changelog.close() if changelog else ()
-            facts |= file_facts("", files)
-        if not files:
-            return ChangedBucket(0, None)
-        tree = _with_new_files(replace(context, shows_level_0=False), task, files, changes)
-    except BaseException:
-        for opened in (writer, *((changelog,) if changelog else ())):
-            opened.abort()
-        raise
-    unseen = sum(_unseen_records(context, split) for split in task.splits)
-    return ChangedBucket(rows, tree.message(task.read_snapshot_id), unseen, tree.compaction_lost)
-
-
-def _with_new_files(
-    context: TableContext, task: UpdateTask, files: Sequence[DataFileMeta], changelog: Sequence[DataFileMeta]
-) -> BucketTree:
-    """The bucket with the changed rows, compacted as a writer compacts it. Results of a failed compaction go with the job."""
-    compact = task.compact_bucket
-    compactions = None if compact is None else Compactions(context, compact, InThisThread())
-    tree = BucketTree(context, task.existing, compactions)
-    tree.make_room()
-    tree.flushed(files, changelog)
-    tree.compact()
-    return tree

@@ -16,24 +16,12 @@ from paimon_cli.errors import UsageError
 from paimon_cli.lab.lab_table import LabSetting, LabTable, Writer, check_options, writers_of
 from paimon_cli.lab.story import Story
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
+from paimon_cli.requests.lab import GranularityOptions
 
 _COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
 _PARTITIONS = 2
 NEARBY = 3
 """A commit draws its keys from a window this many times as large, so key ranges overlap more often than keys collide."""
-
-
-@dataclass(frozen=True)
-class GranularityShape:
-    """The workload. `keys`: the number of counters; `touched`: how many of them a commit increments, all in one partition;
-    `buckets`: those of each of the two partitions.
-    """
-
-    writers: int = 4
-    rounds: int = 10
-    keys: int = 80
-    touched: int = 2
-    buckets: int = 2
 
 
 @dataclass(frozen=True)
@@ -51,12 +39,12 @@ class GranularityRow:
 
 
 def compare_granularities(
-    shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None] = lambda: None
+    shape: GranularityOptions, setting: LabSetting, on_round: Callable[[], None] = lambda: None
 ) -> list[GranularityRow]:
     """One row per granularity, `off` first. All of them run the same workload, which the seed determines."""
-    if shape.keys < shape.touched * _PARTITIONS:
+    if shape.keys < shape.keys_per_commit * _PARTITIONS:
         raise UsageError(
-            f"{shape.keys} keys are too few", f"each of {_PARTITIONS} partitions needs {shape.touched}", "raise --keys"
+            f"{shape.keys} keys are too few", f"each of {_PARTITIONS} partitions needs {shape.keys_per_commit}", "raise --keys"
         )
     check_options(setting.options)
     return [_row(shape, replace(setting, check=check), on_round) for check in DATA_CONFLICT_CHECKS]
@@ -66,7 +54,7 @@ Counter = tuple[int, int]
 """Partition and key."""
 
 
-def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None]) -> GranularityRow:
+def _row(shape: GranularityOptions, setting: LabSetting, on_round: Callable[[], None]) -> GranularityRow:
     generator = random.Random(setting.seed or 0)
     options = {"bucket": str(shape.buckets)}
     table = LabTable(Story("granularity", (setting.check,)), setting, _COLUMNS, "k", options, partition="p")
@@ -80,16 +68,18 @@ def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], No
     for _ in range(shape.rounds):
         touched: dict[str, set[Counter]] = {}
         for writer in writers:
-            partition, window = generator.randrange(_PARTITIONS), min(NEARBY * shape.touched, per_partition)
+            partition, window = generator.randrange(_PARTITIONS), min(NEARBY * shape.keys_per_commit, per_partition)
             first = generator.randrange(per_partition - window + 1)
-            touched[writer.name] = {(partition, key) for key in generator.sample(range(first, first + window), shape.touched)}
+            touched[writer.name] = {
+                (partition, key) for key in generator.sample(range(first, first + window), shape.keys_per_commit)
+            }
             writer.read()
             chosen = [row for row in writer.rows if (row["p"], row["k"]) in touched[writer.name]]
             writer.prepare([_incremented(row) for row in chosen], writer.read_id)
         changed: set[Counter] = set()
         for writer in generator.sample(writers, len(writers)):
             if writer.commit():
-                acknowledged += shape.touched
+                acknowledged += shape.keys_per_commit
                 changed |= touched[writer.name]
             else:
                 refused += 1

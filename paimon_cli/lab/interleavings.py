@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 
 from paimon_cli.catalog.option_values import check_option_values
@@ -19,7 +19,7 @@ from paimon_cli.history.table_place import TablePlace
 from paimon_cli.lab.cast import Cast
 from paimon_cli.lab.simulation.exploration import FailedSchedule, Result, ShouldContinue, explore, sample
 from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate, replay
-from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
+from paimon_cli.lab.simulation.scenario import UNSAFE, Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, FAULT_MEANING, PUT_FAULTS, ScheduledStep, parse_schedule, schedule_text
 from paimon_cli.lab.simulation.script import StorageCall
 from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, UNLOCK
@@ -28,6 +28,7 @@ from paimon_cli.lab.story import PUBLISHED, TAKEN, Story, StoryStep
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_catalog import Operation, find_option
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK
+from paimon_cli.requests.lab import CheckOptions
 from paimon_cli.storage.memory_storage import MemoryStorage
 
 RANDOM_SCHEDULES = 1_000
@@ -36,26 +37,11 @@ HONOURED_OPTIONS = ("commit.", "manifest.", "snapshot.", "compaction.", "num-sor
 """Prefixes of the table options that affect commits, plans and expiry; all others concern rows and data files."""
 
 
-@dataclass(frozen=True)
-class CheckRequest:
-    """The request of `lab check`.
+class CheckRequest(CheckOptions):
+    """The request of `lab check`. `options`: those of the table."""
 
-    `depth`: the most interruptions of unfinished actors in one schedule, None for no limit. `seed`: run random schedules instead
-    of all. `faults`: the most crashes and lost responses in one schedule. `minimize`: shrink the schedules that were found, and
-    tell them in words.
-    """
-
-    actors: tuple[str, ...] = ("writer", "writer", "compactor")
-    rounds: int = 1
-    store: str = PUT_IF_ABSENT
-    data_conflict_check: str = ConflictCheck.OFF
-    faults: int = 0
-    depth: int | None = None
-    schedules: int | None = None
-    seed: int | None = None
-    finds: int = 1
-    options: Mapping[str, str] = field(default_factory=dict)
-    minimize: bool = False
+    _: KW_ONLY
+    options: Mapping[str, str] | None = None
 
     @property
     def is_safe(self) -> bool:
@@ -74,7 +60,7 @@ class CheckRequest:
         words += ["--data-conflict-check", self.data_conflict_check]
         words += ["--rounds", str(self.rounds)] if self.rounds != 1 else []
         words += ["--faults", str(self.faults)] if self.faults else []
-        for key, value in self.options.items():
+        for key, value in (self.options or {}).items():
             words += ["--option", f"{key}={value}"]
         return shlex.join([*words, "--replay", schedule])
 
@@ -215,7 +201,7 @@ def scenario_of(request: CheckRequest) -> Scenario:
     cast = request.cast
     cast.check()
     _check_options(request)
-    options = {**cast.table_options, **request.options, DATA_CONFLICT_CHECK: request.data_conflict_check}
+    options = {**cast.table_options, **(request.options or {}), DATA_CONFLICT_CHECK: request.data_conflict_check}
     scenario = Scenario(
         "check",
         tuple(cast.jobs()),
@@ -234,17 +220,14 @@ def scenario_of(request: CheckRequest) -> Scenario:
 
 
 def _check_options(request: CheckRequest) -> None:
-    if request.data_conflict_check == ConflictCheck.KEY:
-        why = "it reads keys from data files, and most data files of the simulation are not Parquet"
-        raise UsageError("--data-conflict-check key cannot be checked", why, "use range, bucket or partition")
-    for key in request.options:
+    for key in request.options or ():
         if not key.startswith(HONOURED_OPTIONS) or find_option(key) is None or key == DATA_CONFLICT_CHECK:
             raise UsageError(
                 f"--option {key} is not supported here",
                 f"only options of commits, plans and expiry are: {', '.join(HONOURED_OPTIONS)}",
                 f"--data-conflict-check sets {DATA_CONFLICT_CHECK}" if key == DATA_CONFLICT_CHECK else "leave the option out",
             )
-    check_option_values(request.options)
+    check_option_values(request.options or {})
 
 
 MAX_REPLAYS = 2_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_records import copy_records, open_records_above
 from paimon_cli.commit.snapshot_publish import publish_again, replace_snapshot
-from paimon_cli.errors import Conflict, NotFound, NotSupported, UsageError, cleaning_up
+from paimon_cli.errors import AlreadyExists, Conflict, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
@@ -45,7 +45,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     branches = context.branches
     if name in branches.directories():
         if branches.exists(name):
-            raise UsageError(f"branch '{name}' exists", hint="choose another name")
+            raise AlreadyExists(f"branch '{name}' exists", hint="choose another name")
         hint = f"delete the part that exists: paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
         raise UsageError(f"branch '{name}' exists in part", "its creation was interrupted", hint)
     layout, storage = context.layout.of_branch(name), context.storage
@@ -93,7 +93,7 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> None:
     if not branches.exists(name):
         raise branches.missing(name)
     if new_name in branches.directories():
-        raise UsageError(f"branch '{new_name}' exists")
+        raise AlreadyExists(f"branch '{new_name}' exists")
     old, new = context.layout.of_branch(name).version_root, context.layout.of_branch(new_name).version_root
     copied = _files(context, old)
     for status in sorted(copied, key=_schemas_first):

@@ -111,8 +111,15 @@ class Retention:
         """The retention with the limits of a request; `older_than` is in epoch millis.
 
         A low `at_most` also lowers `at_least`. Without a limit in the table or the request all snapshots that may expire do: the
-        default of 50 is for expiry during commits. Raises `UsageError` if `at_least` exceeds `at_most`.
+        default of 50 is for expiry during commits. Raises `UsageError` if `at_least` exceeds `at_most`, in the request, or in the
+        table's own options if the request has neither: Java refuses such a table.
         """
+        if at_most is None and at_least is None and self.at_least > self.at_most:
+            raise UsageError(
+                f"num-retained.min={self.at_least} is above num-retained.max={self.at_most}",
+                f"the options of {context.address} contradict each other",
+                "set them by paimon-cli alter, or name the limit of this run with --retain-max or --retain-min",
+            )
         if at_most is not None and at_least is not None and at_most < at_least:
             raise UsageError(f"--retain-max {at_most} is below --retain-min {at_least}", hint="raise one or lower the other")
         most = self.at_most if at_most is None else at_most

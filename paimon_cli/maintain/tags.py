@@ -6,7 +6,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, StorageUnavailable, UsageError, cleaning_up
+from paimon_cli.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    Conflict,
+    DamagedFile,
+    NotFound,
+    StorageUnavailable,
+    UsageError,
+    cleaning_up,
+)
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
     DeleteFiles,
@@ -44,7 +53,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
         at = "" if snapshot_id is None else f" --snapshot {snapshot_id}"
         command = f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}{at}"
         why = "the snapshot that it holds may expire once it holds another one"
-        raise UsageError(f"tag '{name}' exists", why, f"to move it: {command}")
+        raise AlreadyExists(f"tag '{name}' exists", why, f"to move it: {command}")
     text, holder = snapshot_and_holder(context, snapshot_id)
     if isinstance(context.storage, ServesVersions):
         retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
@@ -54,7 +63,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     path = context.layout.tag(name)
     outcome = context.storage.put_if_absent(path, content)
     if outcome is PutOutcome.EXISTS and context.tags.content(name) != content:
-        raise UsageError(f"tag '{name}' exists", "another process has just created it")
+        raise AlreadyExists(f"tag '{name}' exists", "another process has just created it")
     if outcome is PutOutcome.UNKNOWN and context.tags.content(name) != content:
         raise CommitUnknown(f"tag '{name}' may or may not have been created", "the storage gave no clear answer", path=path)
     # Expiry reads the tags after deleting the snapshot file: either it sees this tag, or we see that the file is gone.

@@ -50,8 +50,12 @@ def merge_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema([*SYSTEM_FIELDS.values(), *(arrow_field(field) for field in schema.fields)])
 
 
-def merge_rows(schema: TableSchema, columns: Mapping[str, pa.Array], kind: int, first_sequence: int) -> pa.RecordBatch:
-    """A batch in `merge_schema` of rows of one kind, with consecutive sequence numbers from `first_sequence`."""
+def merge_rows(
+    schema: TableSchema, columns: Mapping[str, pa.Array], kind: int | np.ndarray, first_sequence: int
+) -> pa.RecordBatch:
+    """A batch in `merge_schema` of rows of one kind, or one for each row, with consecutive sequence numbers from
+    `first_sequence`.
+    """
     fields = merge_schema(schema)
     rows = len(columns[schema.field_names[0]])
     sequence = pa.array(np.arange(first_sequence, first_sequence + rows, dtype=np.int64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, SnapshotNotFound, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.points_in_time import snapshot_or_tagged, version_point
 from paimon_cli.history.table_context import TableContext
@@ -68,7 +68,7 @@ class IncrementRange:
         first, last = _position(context, begin), _position(context, end) if end else RangeEnd(latest)
         if first.id > latest:
             hint = f"paimon-cli snapshots ls {context.layout.argument}"
-            raise NotFound(f"no snapshot after {begin} in {context.layout.root}", f"the latest one is {latest}", hint)
+            raise SnapshotNotFound(f"no snapshot after {begin} in {context.layout.root}", f"the latest one is {latest}", hint)
         if first.id > last.id:
             raise UsageError(f"{begin} is after {end or 'the latest snapshot'}", "the range goes from the older to the newer")
         if last.id > latest:
@@ -137,7 +137,7 @@ def _position(context: TableContext, text: str) -> RangeEnd:
         return RangeEnd(at.id)
     earliest = context.snapshots.earliest_id()
     if earliest is not None and earliest > 1:
-        raise NotFound(f"the state of the table at {text} has expired", f"the oldest existing snapshot is {earliest}")
+        raise SnapshotNotFound(f"the state of the table at {text} has expired", f"the oldest existing snapshot is {earliest}")
     return RangeEnd(0)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import NotSupported, SnapshotNotFound, UsageError
 from paimon_cli.history.points_in_time import Point, named_snapshot, parse_moment, snapshot_or_tagged, time_point
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -137,7 +137,7 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
     if option.key == _VERSION:
         return _version(context, option)
     what = "this version does not support incremental reads through an option"
-    raise NotSupported(f"{option.key}={option.value}", what, "`snapshots diff --rows` shows what changed between two snapshots")
+    raise NotSupported(f"{option.key}={option.value}", what, "`compare T@A T@B` shows what changed between two snapshots")
 
 
 def _version(context: TableContext, option: ScanOption) -> Snapshot:
@@ -162,5 +162,7 @@ def _at_watermark(context: TableContext, watermark: int) -> Snapshot:
                 break
             earliest = snapshot
     if earliest is None:
-        raise NotFound(f"no snapshot of {context.url} with a watermark of {watermark} or more", "no snapshot has reached it yet")
+        raise SnapshotNotFound(
+            f"no snapshot of {context.url} with a watermark of {watermark} or more", "no snapshot has reached it yet"
+        )
     return earliest

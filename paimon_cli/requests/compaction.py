@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.requests.fields import Buckets, Names, Option, Parsed, Partitions, Request, Size, Texts, Time
+from paimon_cli.requests.maintenance import WHOLE_EXPIRY, What
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -150,16 +151,16 @@ class TableChoice(Request):
     database: Annotated[
         Texts,
         Option(
-            "Compact all tables of this database instead; repeatable.",
+            "All tables of this database instead; repeatable.",
             metavar="DB",
-            library="Compact all tables of these databases instead",
+            library="All tables of these databases instead",
         ),
     ] = Texts()
     all_tables: Annotated[
         bool,
         Option(
-            "Compact all tables of the warehouse; the default of --watch without TABLE.",
-            library="Compact all tables of the warehouse",
+            "All tables of the warehouse; the default of --watch without TABLE.",
+            library="All tables of the warehouse",
         ),
     ] = False
     include: Annotated[
@@ -181,9 +182,9 @@ class TableChoice(Request):
         super().check()
         if bool(self.tables) + bool(self.database) + self.all_tables != 1:
             raise UsageError(
-                "name the tables to compact",
+                "name the tables",
                 "either TABLE..., --database DB, or --all-tables",
-                "paimon-cli compact ./wh/shop.db/orders",
+                "such as ./wh/shop.db/orders, or --database shop --warehouse ./wh",
             )
         if self.tables and (self.include or self.exclude):
             raise UsageError("--include and --exclude need --database or --all-tables", "they select among listed tables")
@@ -226,33 +227,50 @@ class CompactTables(CompactCall, PlanOfTables):
     """Compactions of several tables, one after the other."""
 
 
+class OrphansEvery(Time):
+    """The time between two searches for orphans."""
+
+    def parse(self, given: str | int | None) -> int | None:
+        pause = super().parse(given)
+        if pause == 0:
+            raise UsageError("--orphans-every 0", "the service would do nothing else", "use a longer time, such as 1d")
+        return pause
+
+
 class Upkeep(Request):
-    """What the service does besides compacting."""
+    """What the service does besides compacting. `whole`: with `expire`, everything that the tables' options let expire."""
 
     _: KW_ONLY
     expire: Annotated[bool, Option("Also expire the snapshots of changed tables, by the tables' own options.", panel=SERVICE)] = (
         False
     )
-    orphans_every: Annotated[Time, Option("Also delete orphans older than a day, this often for each table.", panel=SERVICE)] = (
-        Time()
-    )
+    orphans_every: Annotated[
+        OrphansEvery, Option("Also delete orphans older than a day, this often for each table.", panel=SERVICE)
+    ] = OrphansEvery()
+    whole: bool = False
 
-    def check(self) -> None:
-        super().check()
-        if self.orphans_every == 0:
-            raise UsageError("--orphans-every 0", "the service would do nothing else", "use a longer time, such as 1d")
+    @property
+    def expiries(self) -> tuple[What, ...]:
+        """What expires, in this order: what protects snapshots first."""
+        return () if not self.expire else WHOLE_EXPIRY if self.whole else ("snapshots",)
 
     def first_orphans_millis(self, table: str) -> int:
         """How long after the start of the service the orphans of a table are first deleted; spread over all tables."""
         return NEVER if self.orphans_every is None else zlib.crc32(table.encode()) % max(1, self.orphans_every)
 
 
-class ServiceOptions(Upkeep):
-    """How the service runs."""
+class Rounds(Request):
+    """How often the service looks at its tables."""
 
     _: KW_ONLY
     interval: Annotated[Time, Option("Pause between rounds; default 10 s.", panel=SERVICE, tells_default=True)] = Time("10 s")
     max_rounds: Annotated[int | None, Option("Stop after N rounds.", metavar="N", min=1, panel=SERVICE)] = None
+
+
+class Sharing(Request):
+    """How several services share the work."""
+
+    _: KW_ONLY
     lease: Annotated[
         Time,
         Option(
@@ -262,3 +280,7 @@ class ServiceOptions(Upkeep):
             tells_default=True,
         ),
     ] = Time("1 min")
+
+
+class ServiceOptions(Sharing, Rounds, Upkeep):
+    """How the service runs."""

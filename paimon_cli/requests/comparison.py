@@ -5,7 +5,8 @@ from dataclasses import KW_ONLY
 from typing import Annotated
 
 from paimon_cli.errors import UsageError
-from paimon_cli.requests.fields import Names, Option, Parsed, Request, SourceFormat, VersionName, check_limit
+from paimon_cli.requests.conditions import BoundSql, Conditional
+from paimon_cli.requests.fields import Names, Option, Parsed, SourceFormat, VersionName, check_limit
 from paimon_cli.requests.reading import ColumnChoice
 
 
@@ -24,7 +25,7 @@ class ShownRows(Parsed[int, int]):
         return min(written, sys.maxsize)
 
 
-class CompareOptions(Request):
+class CompareOptions(Conditional):
     """Two sides, and which of their rows and columns to compare."""
 
     here: Annotated[str, Option("A table, table@SNAPSHOT, table@TAG or table@TIME, or files.", metavar="A", is_argument=True)]
@@ -64,6 +65,11 @@ class CompareOptions(Request):
     branch_a: Annotated[str | None, Option("This branch of A.", metavar="NAME")] = None
     branch_b: Annotated[str | None, Option("This branch of B.", metavar="NAME")] = None
     format: Annotated[SourceFormat | None, Option("Format of the files; default by extension.")] = None
+
+    @property
+    def condition(self) -> BoundSql | None:
+        """The condition with the values of its parameters."""
+        return None if self.where is None else BoundSql(self.where, self.params)
 
     def check(self) -> None:
         super().check()

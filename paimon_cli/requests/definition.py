@@ -1,7 +1,5 @@
 """The options of a table's definition: what a new table is, and changes to its columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +25,7 @@ class CreateOptions(Request):
         ),
     ] = None
     schema: Annotated[
-        pa.Schema | str | None,
+        "pa.Schema | str | None",
         Option(
             "A file with Paimon's schema JSON.",
             metavar="FILE",

@@ -43,15 +43,16 @@ SourceFormat = Literal["parquet", "csv", "json", "orc", "arrow"]
 class Option:
     """What an option means: its help, which names options as on the command line.
 
-    `library`: what the keyword means, if the help is only about the command line. `min`: the smallest number. `flags`: its names,
-    if they are not `--` and the name of the field. `tells_default`: the help says what the default is, and the command line
-    leaves it to the library. `is_argument`: it is written without a flag. `written`: its type on the command line, if that
-    differs.
+    `library`: what the keyword means, if the help is only about the command line. `min`, `max`: the limits of a number.
+    `flags`: its names, if they are not `--` and the name of the field. `tells_default`: the help says what the default is, and
+    the command line leaves it to the library. `is_argument`: it is written without a flag. `written`: its type on the command
+    line, if that differs.
     """
 
     help: str
     metavar: str | None = None
     min: int | None = None
+    max: int | None = None
     panel: str | None = None
     flags: tuple[str, ...] = ()
     library: str = ""
@@ -275,10 +276,11 @@ def _declared(field: Any, hint: Any) -> Declared:
 
 
 @cache
-def _limited(request: Any) -> tuple[tuple[str, tuple[str, ...], int | None], ...]:
-    """The fields with choices or with a smallest number."""
-    found = ((one.name, one.choices, one.option.min if one.option else None) for one in declared(request))
-    return tuple((name, choices, least) for name, choices, least in found if choices or least is not None)
+def _limited(request: Any) -> tuple[tuple[str, tuple[str, ...], int | None, int | None], ...]:
+    """The fields with choices, or with a smallest or greatest number."""
+    found = ((one.name, one.choices, one.option or Option("")) for one in declared(request))
+    limited = ((name, choices, option.min, option.max) for name, choices, option in found)
+    return tuple(one for one in limited if one[1:] != ((), None, None))
 
 
 @dataclass_transform()
@@ -326,12 +328,14 @@ class Request:
 
     def _check_values(self) -> None:
         described: Any = type(self)
-        for name, choices, least in _limited(described):
+        for name, choices, least, most in _limited(described):
             value = vars(self)[name]
             if value is not None and choices:
                 check_choice(name, value, choices)
             elif value is not None and least is not None and value < least:
                 raise UsageError(f"{flag(name)} {value}", f"the minimum is {least}")
+            elif value is not None and most is not None and value > most:
+                raise UsageError(f"{flag(name)} {value}", f"the maximum is {most}")
         self.check()
 
     def check(self) -> None:

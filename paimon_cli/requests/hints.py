@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 import typing
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,9 +42,16 @@ def hints_of(annotated: Any, *, include_extras: bool = False) -> dict[str, Any]:
         return typing.get_type_hints(annotated, localns=_Names(annotated.__module__), include_extras=include_extras)
     hints: dict[str, Any] = {}
     for part in reversed(annotated.__mro__):
-        own = SimpleNamespace(__annotations__=vars(part).get("__annotations__", {}))
-        hints |= typing.get_type_hints(own, {}, _Names(part.__module__), include_extras)
+        hints |= _own_hints(part, include_extras)
     return hints
+
+
+@cache
+def _own_hints(part: type, include_extras: bool) -> dict[str, Any]:
+    """The types of the fields that a class itself declares; requests have their bases in common."""
+    if not (written := vars(part).get("__annotations__")):
+        return {}
+    return typing.get_type_hints(SimpleNamespace(__annotations__=written), {}, _Names(part.__module__), include_extras)
 
 
 def is_other(hint: Any) -> bool:

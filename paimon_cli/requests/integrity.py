@@ -1,4 +1,4 @@
-"""The options of `verify` and `repair`."""
+"""The options of `verify`, `repair` and `health`."""
 
 from dataclasses import KW_ONLY
 from datetime import date, timedelta
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import plain_number
-from paimon_cli.requests.fields import Names, Option, Parsed, Point, Request, VersionName, point_text
+from paimon_cli.requests.fields import Names, Option, Parsed, Point, Request, Texts, VersionName, point_text
 
 
 class VerifyOptions(Request):
@@ -55,3 +55,50 @@ class RepairOptions(Request):
         ),
     ] = Names()
     older_than: Annotated[Age, Option("Ignore lost commits younger than this, whose writers may still be running.")] = Age("1 h")
+
+
+class HealthOptions(Request):
+    """What to look for, and whether to mend it."""
+
+    _: KW_ONLY
+    advice: Annotated[
+        bool,
+        Option(
+            "Also show what could be better, such as the bucket count and triggers; it does not change the exit code.",
+            library="Also find what could be better, for which the commits of the history are replayed",
+        ),
+    ] = False
+    topology: Annotated[
+        bool,
+        Option(
+            "Also tell from the history how the table is written: who writes which buckets at the same time, who commits "
+            "and who compacts, whether that is right, and what to change.",
+        ),
+    ] = False
+
+
+class ExaminedTables(HealthOptions):
+    """The tables to look at: those that are named, those of a database, or all of the warehouse."""
+
+    tables: Annotated[Texts, Option("Tables; default all of the warehouse.", metavar="[TABLE]...", is_argument=True)] = Texts()
+    _: KW_ONLY
+    database: Annotated[str | None, Option("All tables of this database.", metavar="DB")] = None
+
+    def check(self) -> None:
+        super().check()
+        if self.tables and self.database is not None:
+            raise UsageError("table names cannot be combined with --database", hint="remove one of them")
+
+
+class HealthOfTables(ExaminedTables):
+    """The tables to look at, and whether to mend what can be mended."""
+
+    _: KW_ONLY
+    fix: Annotated[
+        bool,
+        Option(
+            "After one confirmation, do what the findings propose and discards nothing: compact, set options. The other "
+            "proposals are shown.",
+            library="Do what the findings propose and discards nothing (compact, set options); the result is what is left",
+        ),
+    ] = False

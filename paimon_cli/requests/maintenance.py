@@ -5,13 +5,15 @@ from typing import Annotated, Literal
 
 from paimon_cli.requests.fields import Option, Partitions, PointInTime, Request
 
+What = Literal["snapshots", "partitions", "changelogs", "tags", "consumers"]
+WHOLE_EXPIRY: tuple[What, ...] = ("consumers", "tags", "partitions", "snapshots", "changelogs")
+"""Everything that may expire, in this order: what protects snapshots comes before them."""
+
 
 class ExpireOptions(Request):
     """What to expire. Limits that are not given are those of the table's options."""
 
-    what: Annotated[Literal["snapshots", "partitions", "changelogs", "tags", "consumers"], Option("What to expire.")] = (
-        "snapshots"
-    )
+    what: Annotated[What, Option("What to expire.")] = "snapshots"
     _: KW_ONLY
     retain_max: Annotated[int | None, Option("Keep at most the newest N, regardless of age.", metavar="N", min=1)] = None
     retain_min: Annotated[int | None, Option("Keep at least the newest N, regardless of age.", metavar="N", min=1)] = None

@@ -6,7 +6,8 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
-from paimon_cli.requests.fields import Option, Parsed, PointInTime, Request, VersionName, check_limit
+from paimon_cli.requests.conditions import Conditional
+from paimon_cli.requests.fields import Option, Parsed, PointInTime, VersionName, check_limit
 
 IncrementMode = Literal["auto", "delta", "changelog", "diff"]
 _OF_COLUMNS = "Names, including nested fields (`a.b`); a name may be in quotes, unless a column of a list is called so"
@@ -36,7 +37,7 @@ class RowLimit(Parsed[int | None, int | None]):
         return min(written, sys.maxsize)
 
 
-class ReadOptions(Request):
+class ReadOptions(Conditional):
     """Which rows of which version to read, and how. Without a version, it is the latest."""
 
     columns: Annotated[
@@ -112,7 +113,7 @@ def check_range(begin: int, end: int) -> None:
         raise UsageError(what, "changes are read from the older to the newer", "swap them")
 
 
-class ChangelogCall(Request):
+class ChangelogCall(Conditional):
     """The changes of the snapshots `begin` to `end`; None for the latest, or for no end if they are followed."""
 
     begin: Annotated[VersionName, Option("The first snapshot, or the first one made after a time.", flags=("--from",))] = (

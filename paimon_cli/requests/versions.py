@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.conditions import Conditional
 from paimon_cli.requests.fields import Option, Partitions, Request, Texts, Time, VersionName
 
 
@@ -69,7 +70,7 @@ class RollbackOptions(Request):
             raise UsageError("--compact needs --as-new", "otherwise nothing is committed", "leave out --compact")
 
 
-class BisectOptions(Request):
+class BisectOptions(Conditional):
     """What to look for, and in which snapshots."""
 
     where: Annotated[str, Option("The condition, over the current columns.", metavar="SQL", flags=("-w", "--where"))]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import OnError
+from paimon_cli.requests.conditions import Conditional
 from paimon_cli.requests.fields import Buckets, Option, Parsed, Partitions, Request, Time
 
 COMMIT, STAGE_WATCH = "Commit", "Committer process"
@@ -19,10 +20,7 @@ DataConflictCheck = Annotated[
         "the rows were read; default the table's option",
     ),
 ]
-Where = Annotated[
-    str,
-    Option('Condition that selects the rows, such as "id = 7"; true selects all.', metavar="SQL", flags=("-w", "--where")),
-]
+WHERE = Option('Condition that selects the rows, such as "id = 7"; true selects all.', metavar="SQL", flags=("-w", "--where"))
 Assignments = str | Sequence[str] | Mapping[str, Any]
 
 
@@ -189,32 +187,44 @@ class ChangeOptions(Identity):
     ] = None
 
 
-class DeleteCall(ChangeOptions):
-    """A delete of the rows that match a condition."""
+class ChangeCall(ChangeOptions, Conditional):
+    """A change of the rows that match a condition."""
 
-    where: Where
     _: KW_ONLY
     data_conflict_check: DataConflictCheck = None
 
 
-class UpdateCall(ChangeOptions):
-    """An update of the rows that match a condition."""
+class DeleteCall(ChangeCall):
+    """A delete of the rows that match a condition."""
+
+    where: Annotated[str, WHERE]
+
+
+class UpdateCall(ChangeCall):
+    """An update of the rows that match a condition. `values`: new values by column, which are data: a text is that text."""
 
     set: Annotated[
-        Assignments,
+        Assignments | None,
         Option(
             'New value of a column, computed from the old values of the row, such as "points = points + 1"; repeatable.',
             metavar="COLUMN=EXPRESSION",
             flags=("--set",),
             written=list[str],
             library='New values, computed from the old values of the row: `"points = points + 1"`, a list of such assignments, '
-            "or a mapping of columns to values: texts are SQL expressions, so that a text literal is written as `\"'open'\"`; "
-            "numbers, booleans, dates, times, bytes and None are themselves",
+            'or a mapping of columns to expressions: `{"points": "points + 1"}`. Texts are SQL, also in a mapping: `"city"` is '
+            "the column city. Other values are themselves. Give texts of users in `values`, or as `:name` with `params`",
         ),
-    ]
-    where: Where
+    ] = None
+    where: Annotated[str | None, WHERE] = None
     _: KW_ONLY
-    data_conflict_check: DataConflictCheck = None
+    values: Mapping[str, Any] | None = None
+
+    def check(self) -> None:
+        super().check()
+        if self.where is None:
+            raise UsageError("no condition", "an update without --where would change all rows", "name it; 'true' selects all")
+        if not self.set and not self.values:
+            raise UsageError("nothing to set", "update needs at least one column", 'such as {"points": "points + 1"}')
 
 
 class TruncateCall(Identity):

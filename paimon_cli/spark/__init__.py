@@ -1,6 +1,7 @@
 """Tables as Spark DataFrames, in the session of the caller: classic or Spark Connect.
 
-`configure` prepares a session before it starts. `read` and `write` are functions. `spark.read.format("paimon")`,
+`configure` prepares a session before it starts. `read`, `write` and `merge` are functions.
+`spark.read.format("paimon")`,
 `df.write.format("paimon")` and streams go through `PaimonDataSource`, which Spark finds by itself by the name `paimon`.
 
     import paimon_cli.spark as paimon
@@ -8,6 +9,7 @@
     spark = paimon.configure(SparkSession.builder).getOrCreate()
     orders = paimon.read(spark, "shop.orders", where="price > 10")
     paimon.write(orders.withColumn("price", orders.price * 2), "shop.orders")
+    paimon.merge(news, "shop.orders", on="id").when_matched_update_all().when_not_matched_insert_all().execute()
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paimon_cli.spark.configuration import configure
     from paimon_cli.spark.data_source import PaimonDataSource
+    from paimon_cli.spark.merging import merge
     from paimon_cli.spark.reading import read
     from paimon_cli.spark.writing import write
 
-__all__ = ["PaimonDataSource", "configure", "read", "write"]
+__all__ = ["PaimonDataSource", "configure", "merge", "read", "write"]
 
 _MODULES = {
     "PaimonDataSource": "paimon_cli.spark.data_source",
     "configure": "paimon_cli.spark.configuration",
+    "merge": "paimon_cli.spark.merging",
     "read": "paimon_cli.spark.reading",
     "write": "paimon_cli.spark.writing",
 }

@@ -56,13 +56,13 @@ class FrameWrite(WriteCall):
 
 @checks_call
 @takes(FrameWrite)
-def write(frame: DataFrame, name: str | os.PathLike[str], call: FrameWrite) -> WriteSummary:
+def write(frame: DataFrame, name: str | os.PathLike[str] | Table, call: FrameWrite) -> WriteSummary:
     """Write the rows of a DataFrame in one commit.
 
-    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others, with `on_written`, are those of
-    `Table.write`. Columns are matched by name. Spark's timestamps are instants: for a column without time zone they are
-    converted to the time zone of the session. `on_error` is `fail` or `skip`: the rows cannot be read again to list the bad cells
-    in a file.
+    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; `name` may be an opened table, too. The others,
+    with `on_written`, are those of `Table.write`. Columns are matched by name. Spark's timestamps are instants: for a column
+    without time zone they are converted to the time zone of the session. `on_error` is `fail` or `skip`: the rows cannot be
+    read again to list the bad cells in a file.
 
     In `foreachBatch` of a stream pass `commit_user` (the query id) and `commit_id` (the batch id), so that a batch that Spark
     repeats is written once. Its rows are computed nevertheless: otherwise Spark would lose the state of the query.
@@ -82,8 +82,13 @@ def write(frame: DataFrame, name: str | os.PathLike[str], call: FrameWrite) -> W
         hint = "on_error='skip' leaves rows with bad cells out; the result counts them"
         raise NotSupported(f"on_error={call.on_error!r} for a DataFrame", why, hint)
     engine = FrameEngine(frame)
-    runtime = Runtime(given_engine=engine)
-    table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)
+    if isinstance(name, Table):
+        if not (call.options is None and call.warehouse is None and call.branch is None):
+            raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
+        table = Table(name.context, Runtime(given_engine=engine, warn=name.runtime.warn, trace=name.runtime.trace))
+    else:
+        runtime = Runtime(given_engine=engine)
+        table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)
     timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
     summary = table.write(FrameRows(timezone), **vars(WriteCall.of(call)), on_written=call.on_written)
     if summary.already_committed and _may_be_of_stream(frame):

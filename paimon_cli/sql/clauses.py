@@ -5,14 +5,13 @@ All types are checked before the first row is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
-from sqlglot.dialects.sqlite import SQLite
 
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.data_type import DataField, DecimalType, NestedType
@@ -21,7 +20,8 @@ from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
 from paimon_cli.sql.expression_sql import ASSIGNMENT, ExpressionReader, SqlText, is_column, sql_of
-from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Expression, SortKey, ValueKind, as_kind, can_become, kind_of
+from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Expression, Given, SortKey, ValueKind, as_kind, can_become, kind_of
+from paimon_cli.sql.parameters import Sql
 
 
 class BadRow(Exception):
@@ -83,21 +83,32 @@ class SetItem:
 UPDATE = "UPDATE t SET "
 
 
-def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[SetItem, ...]:
-    """Parse the assignments.
+def parse_set_clause(
+    texts: Sequence[str],
+    schema: TableSchema,
+    params: Mapping[str, Any] | None = None,
+    values: Mapping[str, pa.Array] | None = None,
+) -> SetClause:
+    """Parse strings of the form `column = expression`; each may hold several assignments, separated by commas.
+
+    `params`: the values of parameters, which are written as `:name`. `values`: for other columns the value that all rows get, one
+    of the column's type. Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length,
+    coalesce, abs, round, floor, ceil.
 
     Raises `UsageError` for invalid or unsupported SQL, for columns that are unknown, cannot be changed or are set twice, and for
-    values of a kind that the column cannot hold.
+    values of a kind that the column cannot hold. Partition columns can be changed if rows may move to another partition.
     """
     found: list[SetItem] = []
+    used: set[str] = set()
     for text in texts:
-        sql = SqlText(text, ASSIGNMENT, UPDATE)
+        sql = SqlText(text, ASSIGNMENT, UPDATE, params=params or {}, used=used)
         found += [_assignment(node, sql, schema) for node in _nodes(sql)]
+    found += [SetItem(_settable(name, schema), Given(value), "its value") for name, value in (values or {}).items()]
     names = [assignment.column.name for assignment in found]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"column '{name}' is set twice", "each column can be assigned only once")
-    return tuple(found)
+    return SetClause(tuple(texts), schema, tuple(found), params, values, frozenset(used))
 
 
 def _nodes(sql: SqlText) -> list[exp.Expr]:
@@ -130,14 +141,19 @@ def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> Da
     value = reader.column(node)
     if value.path:
         raise reader.sql.refused(node, "a field cannot be set separately from its column")
+    return _settable(value.name, schema)
+
+
+def _settable(name: str, schema: TableSchema) -> DataField:
+    """The column with this name. Raises `UsageError` if its value decides where the row is stored."""
     partition_keys = () if schema.has_movable_rows else schema.partition_keys
     fixed = {"primary key": schema.primary_keys, "partition key": partition_keys, "bucket key": schema.bucket_key_names}
     for what, keys in fixed.items():
-        if value.name in keys:
+        if name in keys:
             raise UsageError(
-                f"column '{value.name}' cannot be set", f"it belongs to the {what}", "delete the row and write another one"
+                f"column '{name}' cannot be set", f"it belongs to the {what}", "delete the row and write another one"
             )
-    return schema.field(value.name)
+    return schema.field(name)
 
 
 def _check_digits(assignment: SetItem, schema: TableSchema) -> None:
@@ -156,23 +172,17 @@ class SetClause:
     texts: tuple[str, ...]
     schema: TableSchema
     assignments: tuple[SetItem, ...]
+    params: Mapping[str, Any] | None = None
+    values: Mapping[str, pa.Array] | None = None
+    parameters: frozenset[str] = frozenset()
+    """The names of the parameters in the texts."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return parse_set_clause, (self.texts, self.schema)
+        return parse_set_clause, (self.texts, self.schema, self.params, self.values)
 
 
-def parse_set_clause(texts: Sequence[str], schema: TableSchema) -> SetClause:
-    """Parse strings of the form `column = expression`; each may hold several assignments, separated by commas.
-
-    Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor,
-    ceil. Raises `UsageError` for other SQL, unknown columns, values of another type, key columns, and for partition columns
-    unless the table lets rows move to another partition.
-    """
-    return SetClause(tuple(texts), schema, assignments_of(texts, schema))
-
-
-class NullsLast(SQLite):
-    """The SQLite dialect, except that nulls sort last by default, both ascending and descending."""
+class NullsLast(Sql):
+    """The dialect of our SQL, except that nulls sort last by default, both ascending and descending."""
 
     NULL_ORDERING = "nulls_are_last"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 import sqlglot
 from sqlglot import Dialect, exp
@@ -29,9 +30,7 @@ from paimon_cli.sql.expressions import (
     can_become,
 )
 from paimon_cli.sql.literals import Literal, integer, units_of
-
-DIALECT = "sqlite"
-"""The sqlglot dialect that accepts both "name" and `name` for a column, and X'..' for bytes."""
+from paimon_cli.sql.parameters import Sql, names_in, with_values
 
 MAX_DEPTH = 100
 NOT_PLAIN_IN_A_SHELL = frozenset('"$`\\!')
@@ -48,12 +47,17 @@ TYPED_TEXTS = {
 
 @dataclass(frozen=True)
 class SqlText:
-    """SQL as the user wrote it. Messages call it `what`; `prefix` completes it to a statement that sqlglot can parse."""
+    """SQL as the user wrote it. Messages call it `what`; `prefix` completes it to a statement that sqlglot can parse.
+
+    `params`: the values of parameters; `used`: the names of those that the text has, once it is parsed.
+    """
 
     text: str
     what: str
     prefix: str = ""
-    dialect: str | type[Dialect] = DIALECT
+    dialect: type[Dialect] = Sql
+    params: Mapping[str, Any] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set, repr=False, compare=False)
     _parts: dict[int, tuple[exp.Expr, str]] = field(default_factory=dict, repr=False, compare=False)
     """The texts of nodes by their ids, because each value of a long list asks for that of the whole list."""
 
@@ -74,7 +78,8 @@ class SqlText:
             raise self._too_deep() from None
         if _depth(parsed) > MAX_DEPTH:
             raise self._too_deep()
-        return parsed
+        self.used.update(names_in([parsed]))
+        return with_values(parsed, self.params, self.what)
 
     def _too_deep(self) -> UsageError:
         return UsageError(
@@ -133,7 +138,7 @@ def _depth(node: exp.Expr) -> int:
 
 def sql_of(node: exp.Expr) -> str:
     """The node as SQL text, for messages."""
-    return node.sql(dialect=DIALECT)
+    return node.sql(dialect=Sql)
 
 
 def literal_of(node: exp.Expr) -> Literal | None:
@@ -373,7 +378,9 @@ def constant(literal: Literal, wanted: DataType) -> Constant:
 
 
 def _constant_number(value: Decimal) -> Constant:
-    """The number as BIGINT or DECIMAL if one of them can hold it, else as DOUBLE."""
+    """The number as BIGINT or DECIMAL if one of them can hold it, else as DOUBLE. NaN and infinity are values of parameters."""
+    if not value.is_finite():
+        return Constant(float(value), DOUBLE)
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     if scale == 0 and abs(value) <= LARGEST_WHOLE:

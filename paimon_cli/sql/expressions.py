@@ -145,6 +145,23 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class Given:
+    """The same value for every row: `value`, an array of one, which has the type of the column that gets it."""
+
+    value: pa.Array
+
+    @property
+    def kind(self) -> str:
+        return str(self.value.type)
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return self.value.take(pa.array(np.zeros(batch.num_rows, np.int64)))
+
+    def columns(self) -> Iterator[str]:
+        yield from ()
+
+
+@dataclass(frozen=True)
 class Arithmetic:
     """`left op right`, where op is + - * / or %. Dividing two integers gives an integer, rounded toward zero."""
 

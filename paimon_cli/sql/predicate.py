@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
+from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.conditions import And, Compare, Condition, OneOf
@@ -21,16 +23,21 @@ _MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
 
 @dataclass(frozen=True)
 class Predicate:
-    """A parsed condition. A row matches if the condition is TRUE, as in a WHERE clause. It is pickled as its SQL."""
+    """A parsed condition. A row matches if the condition is TRUE, as in a WHERE clause. It is pickled as its SQL.
+
+    `params`: the values of its parameters; `parameters`: their names in the SQL.
+    """
 
     sql: str
     schema: TableSchema
     condition: Condition
     warnings: tuple[str, ...] = ()
     """Warnings about conditions that probably do not mean what the user intended."""
+    params: Mapping[str, Any] | None = None
+    parameters: frozenset[str] = frozenset()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return parse_predicate, (self.sql, self.schema)
+        return parse_predicate, (self.sql, self.schema, self.params)
 
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that match. Raises `UsageError` if the condition cannot be evaluated for a row."""
@@ -108,8 +115,16 @@ def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
     return {condition.term.name: (condition.value,)} if condition.op == "=" else {}
 
 
-def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
-    """Parse a SQL condition on the columns of a table.
+def check_all_used(params: Mapping[str, Any] | None, used: Collection[str]) -> None:
+    """Raise `UsageError` for a parameter that no SQL of the call has (`used`: those that it has): it is probably misspelt."""
+    for name in params or {}:
+        if name not in used:
+            what = f"parameter '{name}' is not used"
+            raise UsageError(what, f"no condition or expression of the call has :{name}", f"write :{name}, or leave it out")
+
+
+def parse_predicate(sql: str, schema: TableSchema, params: Mapping[str, Any] | None = None) -> Predicate:
+    """Parse a SQL condition on the columns of a table. `params`: the values of parameters, which are written as `:name`.
 
     Supported are comparisons, <=>, IS [NOT] DISTINCT FROM, IN, BETWEEN, LIKE, IS NULL and isnan(..), combined by AND, OR and
     NOT; a condition in brackets may be compared, too: (a > 0) IS NULL. Other operands are columns, fields
@@ -118,5 +133,5 @@ def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
     """
     from paimon_cli.sql.predicate_sql import condition_of  # sqlglot takes long to import, and most reads have no filter
 
-    condition, warnings = condition_of(sql, schema)
-    return Predicate(sql, schema, condition, warnings)
+    found = condition_of(sql, schema, params)
+    return Predicate(sql, schema, found.condition, found.warnings, params, found.parameters)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
@@ -55,13 +55,21 @@ _CONJUNCTION = re.compile(r"\b(and|or|is|null|between)\b", re.IGNORECASE)
 """Words that divide a condition, so that it does not compare one column with a text that goes on to the end."""
 
 
-def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
-    """Parse a condition; also returns warnings about comparisons that the user probably did not intend.
+class ParsedCondition(NamedTuple):
+    """`warnings`: about comparisons that the user probably did not intend; `parameters`: the names of parameters in the text."""
+
+    condition: Condition
+    warnings: tuple[str, ...]
+    parameters: frozenset[str]
+
+
+def condition_of(sql: str, schema: TableSchema, params: Mapping[str, Any] | None = None) -> ParsedCondition:
+    """Parse a condition, with these values of its parameters.
 
     Raises `UsageError` for invalid or unsupported SQL, unknown columns, and values that cannot be compared with their column.
     """
     try:
-        return _parsed(sql, schema)
+        return _parsed(sql, schema, params or {})
     except UsageError as error:
         meant = "" if "column" in error.details else _with_quotes(sql, schema)
         if meant:
@@ -69,10 +77,11 @@ def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, .
         raise
 
 
-def _parsed(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
-    text = SqlText(sql, CONDITION)
+def _parsed(sql: str, schema: TableSchema, params: Mapping[str, Any]) -> ParsedCondition:
+    text = SqlText(sql, CONDITION, params=params)
     reader = _Reader(schema, text)
-    return reader.condition(text.parsed(), False), tuple(dict.fromkeys(reader.warnings))
+    condition = reader.condition(text.parsed(), False)
+    return ParsedCondition(condition, tuple(dict.fromkeys(reader.warnings)), frozenset(text.used))
 
 
 def _with_quotes(sql: str, schema: TableSchema) -> str:
@@ -86,7 +95,7 @@ def _with_quotes(sql: str, schema: TableSchema) -> str:
     quoted = ", ".join(map(text_in_quotes, texts))
     right = f"{found['column']} {found['op']} " + (f"({quoted})" if found["texts"] else quoted)
     try:
-        _parsed(right, schema)
+        _parsed(right, schema, {})
     except UsageError:
         return ""
     return in_double_quotes(right)
@@ -200,7 +209,7 @@ class _Reader:
         except UsageError as problem:
             left, right = map(self._sql.part, nodes)
             what = f"cannot compare {left} ({type_to_sql(t.with_nullable(True))}) with {right}"
-            hint = f"{QUOTES}'{right}'" if isinstance(literal.value, Decimal) else problem.hint
+            hint = f"{QUOTES}'{right}'" if isinstance(literal.value, Decimal) and not right.startswith(":") else problem.hint
             raise UsageError(what, hint=hint) from problem
 
     def _warn_about_nan(self, value: float, left: exp.Expr, right: exp.Expr) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage.storage import HasDirectories, Storage, first_entries
@@ -56,3 +57,24 @@ def remove_empty_directories(storage: Storage, path: str) -> None:
         if entry.is_directory:
             remove_empty_directories(storage, entry.path)
     storage.remove_empty_directory(path)
+
+
+def only_directory_with(suffix: str) -> str | None:
+    """The local directory that holds directories with names of this ending: `.`, or else the only one in it; None for several."""
+
+    def holds(path: str) -> bool:
+        try:
+            with os.scandir(path) as entries:
+                return any(each.name.endswith(suffix) and each.is_dir() for each in islice(entries, MAX_SIMILAR))
+        except OSError:
+            return False
+
+    if holds("."):
+        return "."
+    try:
+        with os.scandir(".") as entries:
+            names = [each.name for each in islice(entries, MAX_EXAMINED) if each.is_dir()]
+    except OSError:
+        return None
+    found = list(filter(holds, names))
+    return found[0] if len(found) == 1 else None

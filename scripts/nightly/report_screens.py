@@ -1,4 +1,5 @@
-"""Reports of all kinds of tables in a headless Chromium, at three widths, light and dark: nothing is wider than the window.
+"""Reports of all kinds of tables in a headless Chromium, at three widths, light and dark: nothing is wider than the window, no
+chart has a scroll bar, and no text of a chart is smaller than 12 pixels.
 
     python -m scripts.nightly.report_screens [--keep DIR]
 
@@ -46,21 +47,37 @@ def pages(folder: Path) -> Iterator[Path]:
         yield page
 
 
-def widths_in(browser: str, page: Path, scheme: str) -> dict[str, int]:
-    """The width of the page's content in windows of each width, as the browser lays it out."""
+LOOK = """f => { const page = f.contentDocument, shown = [...page.querySelectorAll('svg')].filter(s => s.getClientRects().length);
+  return [page.documentElement.scrollWidth,
+    Math.min(...shown.map(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width)),
+    [...page.querySelectorAll('figure *')].filter(e => e.scrollWidth > e.clientWidth
+      && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).length] }"""
+"""The width of a page, the size of the smallest text in a chart (null without charts), and how many elements of charts scroll."""
+
+
+def faults_in(browser: str, page: Path, scheme: str) -> Iterator[str]:
+    """What is wrong with a page in windows of each width, as the browser lays it out."""
     text = html.escape(page.read_text())
     frames = "".join(
         f'<iframe title="{width}" width="{width}" height="900" style="border:0" srcdoc="{text}"></iframe>' for width in WIDTHS
     )
-    script = (
-        "onload=()=>document.title=JSON.stringify(Object.fromEntries([...document.querySelectorAll('iframe')]"
-        ".map(f=>[f.title,f.contentDocument.documentElement.scrollWidth])))"
-    )
     frame = page.with_suffix(".frames.html")
+    script = (
+        f"const look = {LOOK}; onload=()=>document.title=JSON.stringify(Object.fromEntries("
+        "[...document.querySelectorAll('iframe')].map(f=>[f.title,look(f)])))"
+    )
     frame.write_text(f"<!doctype html><title>-</title>{frames}<script>{script}</script>")
     found = run(browser, scheme, "--virtual-time-budget=5000", "--dump-dom", frame.as_uri())
     title = re.search(r"<title>(\{.*?\})</title>", found)
-    return {} if title is None else dict(json.loads(html.unescape(title[1])))
+    looks = {} if title is None else json.loads(html.unescape(title[1]))
+    for width in WIDTHS:
+        wanted, smallest, scrolling = looks.get(str(width), (0, None, 0))
+        if not 0 < wanted <= width:
+            yield f"{wanted} wide at {width}"
+        if smallest is not None and smallest < 12:
+            yield f"text of {smallest:.1f} pixels at {width}"
+        if scrolling:
+            yield f"{scrolling} charts scroll at {width}"
 
 
 def picture(browser: str, page: Path, scheme: str, width: int) -> None:
@@ -88,10 +105,8 @@ def main() -> int:
     with place as folder:
         for page in pages(Path(folder)):
             for scheme in ("light", "dark"):
-                wanted = widths_in(browser, page, scheme)
-                looks += len(wanted)
-                too_wide = [width for width in WIDTHS if not 0 < wanted.get(str(width), 0) <= width]
-                faults += [f"{page.stem}, {scheme}: {wanted.get(str(width))} wide at {width}" for width in too_wide]
+                looks += len(WIDTHS)
+                faults += [f"{page.stem}, {scheme}: {fault}" for fault in faults_in(browser, page, scheme)]
                 for width in WIDTHS if kept is not None else ():
                     picture(browser, page, scheme, width)
     print(json.dumps({"measure": "reports in a browser", "looks": looks, "faults": faults}))

@@ -182,11 +182,19 @@ def test_paths_name_tables(tmp_path: Path) -> None:
     assert Table.open(tmp_path / "t").url == created.url
 
 
-@pytest.mark.parametrize("schema", [pd.DataFrame({"id": [1]}), {"id": "INT"}])
-def test_a_schema_that_is_none_says_how_to_get_one(tmp_path: Path, schema: Any) -> None:
+@pytest.mark.parametrize(
+    "data", [pd.DataFrame({"id": [1]}), polars.DataFrame({"id": [1]}), polars.LazyFrame({"id": [1]}), pa.table({"id": [1]})]
+)
+def test_data_in_memory_has_a_schema(tmp_path: Path, data: Any) -> None:
+    created = Table.create(tmp_path / "t", schema=data, primary_key="id", bucket=1)
+    assert created.columns == ["id"] and created.write(data).rows == 1
+
+
+def test_a_schema_that_is_none_says_how_to_get_one(tmp_path: Path) -> None:
+    schema: Any = {"id": "INT"}
     with pytest.raises(UsageError, match="it must be a pyarrow") as raised:
         Table.create(tmp_path / "t", schema=schema, primary_key="id")
-    assert "pyarrow.Schema.from_pandas(frame)" in raised.value.hint
+    assert "frame.limit(0).toArrow().schema" in raised.value.hint
     scan: Any = example_table(tmp_path).scan(["id"])
     copy = Table.create(tmp_path / "copy", schema=scan, primary_key="id", bucket=1)
     assert copy.scan().schema.names == ["id"]

@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli import Catalog, Runtime, Table
+from paimon_cli.api.health import examine_installation
 from paimon_cli.api.history import all_options
-from paimon_cli.api.inspection import examine_installation, simulate
+from paimon_cli.api.inspection import simulate
 from paimon_cli.api.integrity import invariants
 from paimon_cli.errors import BadInput, NotFound, PartialSuccess, Refused, UsageError
 from paimon_cli.installation import install_command

@@ -142,6 +142,7 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT"], {"options": {"file.format.per.level": "0:xls"}}, "file.format.per.level"),
         (["id INT", "g INT", "h INT", "v INT"], {"options": CROSSED_GROUPS}, "orders another sequence group"),
         (["id INT"], {"options": {"snapshot.num-retained.max": "5"}}, r"min=10 \(the default\) is above snapshot\.num-ret"),
+        (["id INT"], {"options": {"manifest.compression": "bogus"}}, "manifest.compression"),
         (["id INT"], {"options": {"changelog.num-retained.min": "3", "changelog.num-retained.max": "2"}}, "min=3 is above"),
     ],
 )

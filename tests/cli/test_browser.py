@@ -16,7 +16,8 @@ from textual.widgets import DataTable, Footer, Static
 from paimon_cli import Table
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.cli import browse_commands
-from paimon_cli.cli.browser import Browser, snapshots_level, tables_level
+from paimon_cli.cli.browser import Browser, Lines, Page, snapshots_level, tables_level
+from paimon_cli.cli.browser_dialogs import KEYS, cut, fitting
 from tests.cli.calling import Run
 
 Visit = Callable[[Pilot[None]], Awaitable[None]]
@@ -38,9 +39,9 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def visit(browser: Browser, steps: Visit) -> None:
+def visit(browser: Browser, steps: Visit, width: int = 240) -> None:
     async def run() -> None:
-        async with browser.run_test(size=(100, 30)) as pilot:
+        async with browser.run_test(size=(width, 30)) as pilot:
             await settled(pilot)
             await steps(pilot)
 
@@ -152,6 +153,104 @@ def test_the_footer_shows_the_keys_that_lead_somewhere(table: Table) -> None:
         assert list(browser.titles)[-1].endswith("stored rows of row group 0") and "Open" not in keys(pilot)
 
     visit(browser, steps)
+
+
+def drawn(pilot: Pilot[None]) -> list[str]:
+    """The screen as text, line by line."""
+    return ["".join(segment.text for segment in strip) for strip in pilot.app.screen._compositor.render_strips()]
+
+
+def titles(pilot: Pilot[None]) -> list[str]:
+    shown: DataTable[Any] = pilot.app.screen.query_one(DataTable)
+    return [str(column.label) for column in shown.ordered_columns]
+
+
+def test_80_columns_show_whole_columns_and_say_what_is_hidden(table: Table) -> None:
+    browser = Browser(snapshots_level(table), 60)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        narrow = titles(pilot)
+        assert "ID" in narrow and "User" not in narrow
+        shown: DataTable[Any] = pilot.app.screen.query_one(DataTable)
+        assert shown.virtual_size.width <= 80
+        hidden = len(table_titles) - len(narrow)
+        assert f"{hidden} columns hidden (v: this row, w: all)" in status(pilot)
+        await press(pilot, "w")
+        assert titles(pilot) == table_titles and "hidden" not in status(pilot)
+        await press(pilot, "w")
+        assert titles(pilot) == narrow
+        await pilot.resize_terminal(200, 30)
+        await settled(pilot)
+        assert titles(pilot) == table_titles, "a wider terminal shows more"
+
+    table_titles = list(snapshots_level(table).load().titles)
+    visit(browser, steps, width=80)
+
+
+def test_the_row_under_the_cursor_is_shown_whole(table: Table) -> None:
+    table.write(pa.table({"id": list(range(9)), "v": ["long " * 40] * 9}))
+    browser = Browser(snapshots_level(table), 60)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await press(pilot, "v")
+        assert dict(pilot.app.screen.pairs)["ID"] == "5"  # type: ignore[attr-defined]
+        assert "User" in " ".join(drawn(pilot))
+        await press(pilot, "escape")
+        assert len(list(browser.titles)) == 1
+        await press(pilot, "enter", "enter", "enter", "enter", "enter")
+        (cell,) = {row[-1] for row in cells(pilot) if row[-1].startswith("long")}
+        assert cell.endswith("…") and len(cell) <= 60
+        await press(pilot, "space")
+        assert ("v", "long " * 40) in pilot.app.screen.pairs  # type: ignore[attr-defined]
+
+    visit(browser, steps, width=80)
+
+
+def test_a_filter_leaves_rows_with_its_text(table: Table) -> None:
+    browser = Browser(snapshots_level(table), 60)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await press(pilot, "slash", *"comp")
+        assert [row[0] for row in cells(pilot)] == ["3"] and "1 of 4 lines" in status(pilot)
+        await press(pilot, "enter", "enter")
+        assert list(browser.titles)[-1].endswith("@ snapshot 3: buckets"), "the row that is shown is opened"
+        await press(pilot, "escape")
+        assert len(cells(pilot)) == 1, "the filter is kept"
+        await press(pilot, "escape")
+        assert len(cells(pilot)) == 4 and len(list(browser.titles)) == 1
+        await press(pilot, "slash", *"nothing", "enter", "enter", "v", "d")
+        assert cells(pilot) == [] and len(list(browser.titles)) == 1
+
+    visit(browser, steps)
+
+
+def test_a_question_mark_shows_the_keys(table: Table) -> None:
+    browser = Browser(snapshots_level(table), 60)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        footer = drawn(pilot)[-1]
+        assert "? Keys" in footer and "/ Filter" in footer and "q Quit" in footer, "the footer is whole at 80 columns"
+        await press(pilot, "question_mark")
+        text = " ".join(drawn(pilot))
+        assert all(key in text for key in ("enter", "/", "show all values of the row", "quit"))
+        bound = {binding.key for binding in (*Page.BINDINGS, *Lines.BINDINGS) for binding in binding.make_bindings([binding])}  # type: ignore[union-attr]
+        told = {name for keys, _ in KEYS for name in keys.split(", ")}
+        spelled = {"slash": "/", "question_mark": "?"}
+        assert {spelled.get(key, key) for key in bound} - told == {"left", "?"}
+        await press(pilot, "question_mark")
+        assert len(list(browser.titles)) == 1 and isinstance(pilot.app.screen, Page)
+
+    visit(browser, steps, width=80)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_columns_fit_any_width(width: int) -> None:
+    titles, hides = ["id", "name", "note", "size"], [0, 0, 0, 1]
+    rows = [["1", "n" * 30, "o" * 200, "12 kB"]]
+    found = fitting(titles, rows, hides, width)
+    assert sum(size + 2 for _, size in found) <= width and found[0] == (0, 2)
+    assert fitting(titles, rows, hides, None) == [(0, 2), (1, 30), (2, 60), (3, 5)]
+    assert cut("漢字漢字", 5) == "漢字…" and cut("abc", 3) == "abc"
 
 
 def test_failures_are_shown_and_do_not_end_the_browser(table: Table, tmp_path: Path) -> None:

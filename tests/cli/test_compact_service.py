@@ -48,7 +48,7 @@ def test_databases_are_repeatable_and_patterns_choose_among_them(run: Run, wareh
         "compact", "--all-tables", "--warehouse", warehouse, "--include", "returns", "-n", "--strategy", "minor", "-o", "json"
     )
     assert (plan.json["kind"], {item["table"] for item in plan.json["items"]}) == ("CompactionPlanList", {"shop.returns"})
-    assert run("compact", "--warehouse", warehouse, *LOCAL, code=2).err.startswith("error: name the tables to compact")
+    assert run("compact", "--warehouse", warehouse, *LOCAL, code=2).err.startswith("error: name the tables\n")
     run("compact", "shop.orders", "--database", "shop", "--warehouse", warehouse, code=2)
     run("compact", "shop.orders", "--all-tables", "--warehouse", warehouse, code=2)
 

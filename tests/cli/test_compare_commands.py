@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_bisect(run: Run, table: Path) -> None:
     text = run("bisect", table, "-w", "id = 3").out
     assert text.splitlines()[:2] == ["snapshot 2: 1 row, as expected", "snapshot 1: 0 rows"]
     command = text.splitlines()[-1].removeprefix("see: paimon-cli ").split()
-    assert "+I" in run(*command).out
+    assert command == ["compare", f"{table}@1", f"{table}@2"] and "+ id=3" in run(*command, code=4).out
     item = run("bisect", table, "-w", "id = 3", "-o", "json").json["item"]
     assert (item["snapshot_id"], item["before"], item["kind"], item["tried"][1]["holds"]) == (2, 1, "APPEND", False)
     failed = run("bisect", table, "-w", "id = 9", "-o", "json", code=3)
@@ -104,3 +105,51 @@ def test_explain_begins_with_what_matters(run: Run, table: Path) -> None:
     run(*command.removeprefix("run: paimon-cli ").split())
     assert "nothing has to be merged" in run("read", table, "--explain").out.splitlines()[0]
     assert run("read", table, "--explain", "-w", "id = 99").out.startswith("reads nothing: no file can hold a matching row\n")
+
+
+def test_the_hint_of_bisect_names_the_table_as_the_call_did(run: Run, table: Path) -> None:
+    run("branches", "create", table, "dev")
+    for number in (8, 9):
+        run("write", table, "-", "--format", "json", "--branch", "dev", stdin=f'{{"id": {number}, "v": "z"}}')
+    shown = run("bisect", table, "-w", "id = 9", "--branch", "dev", "--option", "read.batch-size=7").out
+    _, *command = shlex.split(shown.splitlines()[-1].removeprefix("see: "))
+    assert "+ id=9" in run(*command, code=4).out
+
+
+def test_the_files_between_two_versions(run: Run, table: Path) -> None:
+    run("tags", "create", table, "first", "--snapshot", 1)
+    run("compact", table)
+    shown = run("compare", f"{table}@first", table, "--files", code=4).out
+    assert "1 file added, 1 file removed from snapshot 1 to 3" in shown
+    old = run("snapshots", "diff", table, 1, 3, "-o", "json").json
+    assert run("compare", f"{table}@first", table, "--files", "-o", "json", code=4).json == old
+    assert len(run("compare", f"{table}@1", table, "--files", "-l", 1, "-o", "json", code=4).json["items"]) == 1
+    assert run("compare", f"{table}@3", table, "--files", "-o", "json").json["items"] == []
+
+
+def test_the_changelog_between_two_versions(run: Run, table: Path) -> None:
+    changes = run("compare", f"{table}@1", f"{table}@2", "--changelog", "-o", "ndjson", code=4).out
+    assert changes == run("changelog", "read", table, "--from", 2, "--to", 2, "-o", "ndjson").out and '"rowkind":"+I"' in changes
+    narrow = run("compare", table, table, "--snapshot-a", 1, "--changelog", "-s", "id", "-w", "id = 3", "-o", "ndjson", code=4)
+    assert narrow.lines == [{"rowkind": "+I", "id": 3}]
+    assert "0 rows" in run("compare", f"{table}@2", table, "--changelog").out
+    assert run("compare", f"{table}@2", table, "--changelog", "-o", "json").json["items"] == []
+    assert "snapshot 2 is newer than snapshot 1" in run("compare", table, f"{table}@1", "--changelog", code=2).err
+
+
+def test_what_lies_between_versions_needs_one_table(run: Run, table: Path, tmp_path: Path) -> None:
+    run("create", tmp_path / "u", "-C", "id BIGINT NOT NULL", "--primary-key", "id", "--bucket", 1)
+    assert "not versions of one table" in run("compare", table, tmp_path / "u", "--files", code=2).err
+    run("branches", "create", table, "dev")
+    assert "not versions of one table" in run("compare", table, table, "--branch-b", "dev", "--changelog", code=2).err
+    assert "there is no table" in run("compare", table, tmp_path / "x.csv", "--files", code=3).err
+    assert "u has no snapshots" in run("compare", tmp_path / "u", tmp_path / "u", "--files", code=3).err
+    assert "--files cannot be combined with --changelog" in run("compare", table, table, "--files", "--changelog", code=2).err
+    assert "--key cannot be combined with --files" in run("compare", table, table, "--files", "--key", "id", code=2).err
+    assert "--select cannot be combined with --files" in run("compare", table, table, "--files", "-s", "id", code=2).err
+    assert "--key cannot be combined with --changelog" in run("compare", table, table, "--changelog", "--key", "id", code=2).err
+
+
+def test_other_words_for_compare(run: Run, table: Path) -> None:
+    assert f"paimon-cli compare {table}@1 {table}@2" in run("diff", table, 1, 2, code=2).err
+    assert f"paimon-cli compare {table} u" in run("diff", table, "u", code=2).err

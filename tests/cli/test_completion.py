@@ -123,6 +123,8 @@ ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
         ("create t --option write-only=", ["write-only=true", "write-only=false"]),
         ("options explain sequence.f", ["sequence.field", "sequence.field.sort-order"]),
         ("snap", ["snapshots"]),
+        ("help snap", ["snapshots"]),
+        ("help tags cr", ["create"]),
         ("verify --level f", ["files", "full"]),
     ],
 )

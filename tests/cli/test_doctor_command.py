@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.jobs import doctor_job
 from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
-from paimon_cli.storage.guarded_storage import race_probes
-from paimon_cli.storage.injected import SystemRandom
+from paimon_cli.storage.guarded_storage import PROBE_PREFIX, race_probes
+from paimon_cli.storage.injected import BelatedClock, SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 from tests import tables
 from tests.cli.calling import Run
 from tests.storage.unsafe_stores import CheckThenWrite
@@ -303,3 +304,34 @@ def test_the_schema_of_an_earlier_snapshot_is_missed(tmp_path: Path, lost: bool)
     path = Path(context.layout.schema(0))
     path.unlink() if lost else path.write_text("{")
     assert findings(TableContext.open(context.url))["PD030"].command == "paimon-cli verify T --all-snapshots"
+
+
+def test_the_store_is_listed_and_its_clock_compared(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    passed = {(item.subject, item.message) for item in examine_table(context, "T") if isinstance(item, Fact)}
+    assert ("storage", "a new file is listed at once, and gone when it is deleted") in passed
+    assert ("clock", "within 1 s of the store's") in passed
+    wrong = replace(context, clock=BelatedClock(context.clock, 3_600_000))
+    found = {item.code: item for item in examine_table(wrong, "T") if isinstance(item, Finding)}
+    assert "3,600 s behind the store's" in found["PD009"].message
+
+
+class Forgetful(LocalStorage):
+    """A store whose listings lag behind."""
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        return [] if PROBE_PREFIX in path else super().list_directory(path)
+
+
+def test_a_store_that_does_not_list_what_was_just_written(tmp_path: Path) -> None:
+    context = TableContext.open(made(tmp_path).url, storage=Forgetful())
+    found = {item.code: item for item in examine_table(context, "T") if isinstance(item, Finding)}
+    assert "not listed at once" in found["PD008"].message
+
+
+def test_the_table_itself_is_the_matter_of_health(run: Run, tmp_path: Path) -> None:
+    """Programs still get its findings, and the exit code counts them."""
+    context = made(tmp_path, 12)
+    shown = run("doctor", context.url, code=4).out
+    assert f"the table itself: 2 findings; see: paimon-cli health {context.url}" in shown and "PD011" not in shown
+    assert {item["code"] for item in run("doctor", context.url, "-o", "json", code=4).json["items"]} == {"PD011", "PD012"}

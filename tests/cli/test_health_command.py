@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from paimon_cli import Catalog, Table
+from paimon_cli.api.definition import Alter
+from paimon_cli.api.maintenance import Maintenance
+from paimon_cli.errors import CommitUnknown, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.findings import history_rules
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.runner import findings_of
 from tests.cli.calling import Run
 from tests.rivals import beside
 from tests.tables import make_table, write
@@ -119,10 +130,170 @@ def test_a_misspelt_option_is_told_with_the_known_one(run: Run, tmp_path: Path) 
     assert "is an option of this call" in found["message"] and found["command"] == ""
 
 
-@pytest.mark.parametrize("command", ["health", "doctor", "describe"])
+@pytest.mark.parametrize("command", ["health", "describe"])
 def test_an_option_of_the_call_that_cannot_be_read_is_one_finding(run: Run, tmp_path: Path, command: str) -> None:
     table = make_table(tmp_path / "t", COLUMNS, ["id"])
     write(table, [{"id": 1, "n": 1}])
     shown = run(command, table.url, "--option", f"{TRIGGER}=abc", code=0 if command == "describe" else 4).out
     assert shown.count("cannot be 'abc'") == 1 and "it is an option of this call" in shown
     assert "PD030" not in shown and "run: paimon-cli" not in shown
+
+
+NONE: Mapping[str, str] = {}
+
+
+def due(folder: Path, commits: int = 9, options: Mapping[str, str] = NONE) -> str:
+    """A table with compactions that are due, and as many snapshots as its options do not keep."""
+    kept = {"snapshot.num-retained.max": "10", "snapshot.num-retained.min": "2"}
+    table = make_table(folder / "t", COLUMNS, ["id"], options={"write-only": "true", **kept, **options})
+    for number in range(commits):
+        write(table, [{"id": 1, "n": number}])
+    return table.url
+
+
+CROSSED = {"snapshot.num-retained.max": "2", "snapshot.num-retained.min": "5"}
+
+
+def test_fix_runs_what_discards_nothing_and_shows_the_rest(run: Run, tmp_path: Path) -> None:
+    url = due(tmp_path, 12, {"snapshot.num-retained.max": "3"})
+    codes = {found["code"] for found in run("health", url, "-o", "json", code=4).json["items"][0]["findings"]}
+    assert codes == {"PD011", "PD015", "PD027"}
+    before = run("read", url, "-o", "ndjson").out
+    done = run("health", url, "--fix", "--yes", code=4)
+    assert f"done: paimon-cli compact {url} --strategy full" in done.out
+    assert f"run: paimon-cli expire {url} --retain-max 3 --yes" in done.out and "left to you" in done.out
+    assert run("snapshots", "ls", url, "-o", "json").json["items"][0]["kind"] == "COMPACT"
+    assert len(run("snapshots", "ls", url, "-o", "json").json["items"]) == 13, "nothing has expired"
+    assert run("read", url, "-o", "ndjson").out == before
+    left = run("health", url, "--fix", "--yes", "-o", "json", code=4).json
+    assert [found["code"] for found in left["items"][0]["findings"]] == ["PD015"] and left["fixes"] == []
+
+
+def test_fix_ends_with_0_if_nothing_is_left(run: Run, tmp_path: Path) -> None:
+    url = due(tmp_path)
+    answer = run("health", url, "--fix", "-y", "-o", "json").json
+    assert [row["verdict"] for row in answer["items"]] == ["healthy"]
+    assert [(step["state"], step["codes"], step["command"]) for step in answer["fixes"]] == [
+        ("done", ["PD027"], f"paimon-cli compact {url} --strategy minor")
+    ]
+
+
+def test_fix_sets_options_before_it_compacts(run: Run, tmp_path: Path) -> None:
+    url = due(tmp_path, options=CROSSED)
+    answer = run("health", url, "--fix", "--yes", "-o", "json", code=4).json
+    assert [step["command"] for step in answer["fixes"]] == [
+        f"paimon-cli alter {url} set snapshot.num-retained.max=5",
+        f"paimon-cli compact {url} --strategy minor",
+    ]
+    assert "5" in run("options", "ls", url, "--fields", "key,value").out.split("snapshot.num-retained.max")[1].split("\n")[0]
+    assert [found["code"] for found in answer["items"][0]["findings"]] == ["PD015"]
+
+
+def test_fix_does_not_remove_what_somebody_chose(run: Run, tmp_path: Path) -> None:
+    """An unknown option may be a misspelt one: its value is lost if it is removed."""
+    table = make_table(tmp_path / "t", COLUMNS, ["id"], options={TRIGGER.replace("trigger", "triger"): "3"})
+    answer = run("health", table.url, "--fix", "--yes", "-o", "json", code=4).json
+    assert answer["fixes"] == [] and answer["items"][0]["findings"][0]["command"].startswith("paimon-cli alter")
+    assert "--fix has nothing to do" in run("health", table.url, "--fix", code=4).out
+
+
+def test_fix_asks_once_and_a_dry_run_changes_nothing(run: Run, tmp_path: Path) -> None:
+    url = due(tmp_path)
+
+    def snapshots() -> int:
+        return len(run("snapshots", "ls", url, "-o", "json").json["items"])
+
+    before = snapshots()
+    shown = run("health", url, "--fix", "--dry-run", code=4)
+    assert f"run: paimon-cli health {url} --fix --yes" in shown.out
+    planned = run("health", url, "--fix", "-n", "-o", "json", code=4).json
+    assert [step["state"] for step in planned["fixes"]] == ["planned"]
+    refused = run("health", url, "--fix", "-o", "json", code=7).error["message"]
+    assert "without a terminal only --yes confirms it" in refused and f"(paimon-cli compact {url} --strategy minor)" in refused
+    assert snapshots() == before
+    for flag in ("--yes", "--dry-run"):
+        assert f"{flag} needs --fix" in run("health", url, flag, code=2).err
+
+
+def test_fix_of_a_warehouse(run: Run, warehouse: str) -> None:
+    answer = run("health", "--warehouse", warehouse, "--fix", "--yes", "-o", "json", code=4).json
+    assert [(row["table"], row["verdict"]) for row in answer["items"]] == [
+        ("shop.broken", "unreadable"),
+        ("shop.sound", "healthy"),
+        ("shop.crowded", "healthy"),
+    ]
+    assert [(step["table"], step["state"]) for step in answer["fixes"]] == [("shop.crowded", "done")]
+
+
+def test_a_fix_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = due(tmp_path, options=CROSSED)
+
+    def fails(*given: object, **named: object) -> None:
+        raise StorageUnavailable("the disk is full")
+
+    monkeypatch.setattr(Alter, "set", fails)
+    answer = run("health", url, "--fix", "--yes", "-o", "json", code=9)
+    assert [(step["state"], step["message"]) for step in answer.json["fixes"]] == [("failed", "the disk is full"), ("done", "")]
+    assert "1 of 2 steps failed" in answer.err
+    monkeypatch.undo()
+    monkeypatch.setattr(Maintenance, "compact", fails)
+    run("health", due(tmp_path / "other"), "--fix", "--yes", code=6)
+
+    def is_unclear(*given: object, **named: object) -> None:
+        raise CommitUnknown("nobody knows")
+
+    monkeypatch.setattr(Maintenance, "compact", is_unclear)
+    run("health", due(tmp_path / "third", options=CROSSED), "--fix", "--yes", code=11)
+
+
+def test_advice_is_mended_on_request(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_rules, "MANY_MANIFESTS", 4)
+    table = make_table(tmp_path / "t", COLUMNS, ["id"], options={"write-only": "true", "manifest.merge-min-count": "99"})
+    for number in range(8):
+        write(table, [{"id": 1, "n": number}])
+    run("compact", table.url)
+    Table.open(table.url).alter.set({"manifest.merge-min-count": "2"})
+    assert run("health", table.url, "--fix", "-y", "-o", "json").json["fixes"] == []
+    (fixed,) = run("health", table.url, "--fix", "--advice", "-y", "-o", "json").json["fixes"]
+    assert (fixed["codes"], fixed["state"]) == (["PA004"], "done")
+    assert run("health", table.url, "--advice", "-o", "json").json["items"][0]["findings"] == []
+
+
+def test_the_library_fixes_too(tmp_path: Path) -> None:
+    table = Table.open(due(tmp_path))
+    planned = table.plan_fix(argument="t")
+    assert [step.command for step in planned.plan.steps] == ["paimon-cli compact t --strategy minor"]
+    assert table.health().verdict == "needs care"
+    assert table.health(fix=True).verdict == "healthy" == table.health().verdict
+    (row,) = Catalog().health([due(tmp_path / "other")], fix=True)
+    assert row.verdict == "healthy"
+
+
+def test_each_remedy_is_the_command_of_its_finding(tmp_path: Path) -> None:
+    """`--fix` shows a command, and does what the remedy says."""
+    table = TableContext.open(due(tmp_path, 12, CROSSED))
+    found = [each for each in findings_of(ExaminedTable(table, "T")) if each.remedy is not None]
+    assert {each.code for each in found} == {"PD011", "PD018", "PD027"}
+    for each in found:
+        remedy = each.remedy
+        assert remedy is not None and remedy.command == each.command
+        if remedy.strategy is not None:
+            assert remedy.command == f"paimon-cli compact T --strategy {remedy.strategy}"
+        else:
+            assert remedy.command == "paimon-cli alter T set " + " ".join(f"{k}={v}" for k, v in remedy.options.items())
+
+
+def test_reports_for_ci_servers(run: Run, warehouse: str, tmp_path: Path) -> None:
+    junit, sarif = tmp_path / "health.xml", tmp_path / "health.sarif"
+    run("health", "--warehouse", warehouse, "--report", "junit", junit, code=4)
+    suite = ElementTree.parse(junit).getroot()[0]
+    failed = {(case.get("classname"), (case.get("name") or "").split()[0]) for case in suite if case.find("failure") is not None}
+    assert failed == {("shop.broken", "PD030"), ("shop.crowded", "PD027")} and suite.get("failures") == "2"
+    assert int(suite.get("tests") or 0) == len(suite) and not any("PA0" in (case.get("name") or "") for case in suite)
+    run("health", "--warehouse", warehouse, "--report", "sarif", sarif, code=4)
+    (result,) = json.loads(sarif.read_text())["runs"]
+    assert [(found["ruleId"], found["level"]) for found in result["results"]] == [("PD030", "error"), ("PD027", "warning")]
+    assert {found["ruleId"] for found in result["results"]} <= {rule["id"] for rule in result["tool"]["driver"]["rules"]}
+    run("health", "--warehouse", warehouse, "--report", "html", junit, code=2)
+    run("health", "shop.crowded", "--warehouse", warehouse, "--fix", "-y", "--report", "junit", junit)
+    assert ElementTree.parse(junit).getroot()[0].get("failures") == "0", "it is about what is left"

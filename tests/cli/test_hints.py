@@ -17,8 +17,9 @@ from typer.main import get_command
 import paimon_cli
 from paimon_cli import Catalog, Table
 from paimon_cli.api.definition import Alter
+from paimon_cli.api.versions import Branches, Consumers, Tags
 from paimon_cli.cli.app import app
-from paimon_cli.errors import CALLS, METHODS, in_python
+from paimon_cli.errors import CALLS, METHODS, METHODS_OF_CATALOG, in_python
 from tests.cli.test_documented_commands import COMMANDS
 
 SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))
@@ -144,6 +145,7 @@ MAY_BE_LEFT_OPEN = {
     "KEY": "the values of a partition",
     "NEW_TABLE": "the name of a copy",
     "ROWS": "the right rows of a damaged partition",
+    "BIGINT": "the columns of a new table",
 }
 """What only the user can fill in, and what it is. The names of tables and columns are known."""
 TABLE_IS_UNKNOWN = {
@@ -210,7 +212,7 @@ KEEP_THEIR_QUESTION = re.compile(
 """Commands that discard something: in the hint of an error they still ask, and without a terminal they refuse."""
 ALWAYS_ASK = re.compile(r"paimon-cli (?:db )?drop\b")
 """Commands that delete whatever table has the name by now: they ask even in a finding."""
-PLAN_UNLESS_APPLIED = {"repair", "orphans rm"}
+ONLY_LOOK_WITHOUT = {"repair": "--apply", "orphans rm": "--apply", "health": "--fix"}
 
 
 def test_commands_can_be_pasted_without_a_terminal() -> None:
@@ -219,7 +221,7 @@ def test_commands_can_be_pasted_without_a_terminal() -> None:
     for module, text in messages():
         for line in PASTED.findall(text):
             for name, words in named_commands(f"paimon-cli {line}"):
-                if not name or "--yes" not in options_of(name) or (name in PLAN_UNLESS_APPLIED and "--apply" not in words):
+                if not name or "--yes" not in options_of(name) or ONLY_LOOK_WITHOUT.get(name, name) not in (name, *words):
                     continue
                 if PLACEHOLDER.search(line.replace(WORD, "")):
                     continue  # cannot be pasted as it is
@@ -248,14 +250,16 @@ def test_the_library_names_calls() -> None:
             if told.startswith("Table.open("):
                 call = ast.parse(told, mode="eval").body
                 assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-                owner = Alter if ".alter." in told else Table
+                parts = {".alter.": Alter, ".tags.": Tags, ".branches.": Branches, ".consumers.": Consumers}
+                owner = next((owner for part, owner in parts.items() if part in told), Table)
                 signature = inspect.signature(getattr(owner, call.func.attr))
                 takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
                 unknown = {word.arg for word in call.keywords} - set(signature.parameters)
                 assert not unknown or takes_more, told
                 calls += 1
     assert calls > 30
-    assert all(callable(getattr(Table, method)) for method in METHODS.values())
+    assert all(callable(getattr(Table, method)) for method in METHODS.values() if "." not in method)
+    assert all(hasattr(Catalog, method) for method in METHODS_OF_CATALOG.values())
     classes = {"Table": Table, "Catalog": Catalog}
     assert all(hasattr(classes[owner], name) for owner, _, name in (call.partition(".") for call in CALLS.values()))
 
@@ -263,7 +267,7 @@ def test_the_library_names_calls() -> None:
 @pytest.mark.parametrize(
     ("command_line", "library"),
     [
-        ("check the path, or create the table with `paimon-cli create`", "check the path, or create the table with Table.create"),
+        ("create the table with `paimon-cli create`", "create the table with Table.create"),
         ("pass --warehouse URI, or name a path instead", "pass warehouse=URI, or name a path instead"),
         ("see: paimon-cli verify './a b' --level full", "see: Table.open('./a b').verify(level='full')"),
         ("paimon-cli rescale t --buckets 4; then again", "Table.open('t').rescale(buckets=4); then again"),
@@ -274,6 +278,11 @@ def test_the_library_names_calls() -> None:
         ("paimon-cli alter t set a=1 b.c=x", "Table.open('t').alter.set({'a': '1', 'b.c': 'x'})"),
         ("paimon-cli alter t add-column 'v INT'", "paimon-cli alter t add-column 'v INT'"),
         ("paimon-cli drop t", "paimon-cli drop t"),
+        ("paimon-cli tags ls t", "Table.open('t').tags.ls()"),
+        ("to move it: paimon-cli tags replace t year-end", "to move it: Table.open('t').tags.replace('year-end')"),
+        ("paimon-cli tables ls shop --warehouse 's3://a b'", "Catalog('s3://a b').tables('shop')"),
+        ("paimon-cli db ls --warehouse w", "Catalog('w').databases()"),
+        ("paimon-cli tables ls a b", "paimon-cli tables ls a b"),
         ("paimon-cli compact t u", "paimon-cli compact t u"),
         ("add --order-by a,b", "add order_by a,b"),
         ("run it again with --trace; --engine local needs no Spark", "run it again with trace; engine='local' needs no Spark"),

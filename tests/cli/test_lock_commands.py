@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,14 @@ def test_without_a_lock_the_mechanism_is_shown(run: Run, warehouse: Path) -> Non
     (whole,) = run("locks", "ls", "--warehouse", warehouse, "-o", "json").json["items"]
     assert whole == {**item, "table": str(warehouse)}
     assert run("locks", "ls", warehouse / "shop.db/orders").out.startswith("put-if-absent: the storage creates")
+
+
+def test_a_table_that_is_not_understood_is_refused(run: Run, tmp_path: Path, warehouse: Path) -> None:
+    path = Path(make_table(tmp_path / "odd", {"id": "BIGINT NOT NULL"}, ["id"]).layout.schema(0))
+    schema = json.loads(path.read_text())
+    schema["options"]["type"] = "format-table"
+    path.write_text(json.dumps(schema))
+    assert "format-table" in run("locks", "ls", tmp_path / "odd", code=8).err
 
 
 def test_a_store_that_cannot_create_exclusively_is_unsafe(run: Run, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:

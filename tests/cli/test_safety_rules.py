@@ -26,6 +26,7 @@ ASKS = {
     "drop-partition",
     "expire",
     "locks break",
+    "maintain",
     "orphans rm",
     "repair",
     "rescale",
@@ -44,8 +45,8 @@ DOES_NOT_ASK = {
     "write": "with --overwrite it names what it replaces, and is undone by a roll-back",
 }
 """Commands that look as if they should ask, and why they do not."""
-TAKES_YES = {"delete"}
-"""Commands that take --yes, since scripts pass it, and do not ask."""
+TAKES_YES = {"delete", "health"}
+"""Commands that take --yes, since scripts pass it, and do not ask: `health` only with --fix, which discards nothing."""
 DESTRUCTIVE = re.compile(r"\b(rm|drop|delete|abort|truncate|expire|rollback|repair|rescale|reset|unset|break|fast-forward)\b")
 
 

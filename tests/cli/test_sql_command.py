@@ -36,6 +36,18 @@ def test_types_that_only_duckdb_has(run: Run) -> None:
     assert run("sql", query, "-o", "ndjson").lines == [row]
 
 
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT idd FROM shop.orders", "did you mean 'id'?"),
+        ("SELECT o.idd FROM shop.orders o", "did you mean 'id'?"),
+        ('SELECT id FROM shop.orders WHERE s = "tea leaves"', "write strings in single quotes: 'tea'"),
+    ],
+)
+def test_an_unknown_column_is_answered_with_the_nearest_one(run: Run, query: str, hint: str) -> None:
+    assert f"hint: {hint}\n" in run("sql", query, code=2).err
+
+
 def test_descriptions_and_refusals(run: Run) -> None:
     assert "DECIMAL(10,2)" in run("sql", "DESCRIBE shop.orders").out
     columns = {row["column_name"]: row for row in run("sql", "DESCRIBE shop.orders", "-o", "ndjson").lines}
@@ -62,3 +74,9 @@ def test_iceberg_metadata(run: Run, tmp_path: Path) -> None:
     assert Path(item["metadata"]).is_file()
     assert "3 rows in 1 file" in run("export", "iceberg", "shop.orders", "--output-path", tmp_path / "out").out
     run("export", "iceberg", "shop.orders", "--snapshot", 9, code=3)
+
+
+def test_a_path_without_quotes_is_shown_with_them(run: Run) -> None:
+    answer = run("sql", "select id from ./wh/shop.db/orders where id = 1", code=2)
+    assert answer.err.splitlines()[-1] == "hint: a path in a query is in quotes: FROM './wh/shop.db/orders'"
+    assert "in quotes" not in run("sql", "select 1/2 frm x", code=2).err

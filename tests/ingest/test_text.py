@@ -164,6 +164,7 @@ def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: py
     ("line", "column", "why"),
     [
         ("null", "", "not a JSON object but null"),
+        ('{"k": ' + "[" * 5000 + "]" * 5000 + "}", "", "its values are nested too deeply"),
         ("[1]", "", "not a JSON object"),
         ('{"k": 2} null', "", "not JSON"),
         ('{"k": 2}{"k": 3}', "", "not JSON"),

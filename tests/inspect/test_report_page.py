@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.inspect import report_figures as figures_module
-from paimon_cli.inspect.charts import LABELS, Axis, Bar, Line, Part, bars, binned, lines, nice_ceiling
-from paimon_cli.inspect.report_figures import RANDOM_USERS, ReportFigures, report_figures
+from paimon_cli.inspect.charts import LABELS, NARROW, Axis, Bar, Line, Part, bars, binned, lines, nice_ceiling
+from paimon_cli.inspect.report_figures import RANDOM_USERS, Moment, ReportFigures, report_figures
+from paimon_cli.inspect.report_page import _ends
 from tests.goldens import golden_table
 
 SHAPE = pa.schema([pa.field("p", pa.string(), nullable=False), pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
@@ -121,6 +122,86 @@ def test_texts_of_the_table_are_escaped(tmp_path: Path) -> None:
     assert "<script" not in text and "<i>p" not in text and "\x1b" not in text
     assert any("</title><script>alert(1)</script>\N{REPLACEMENT CHARACTER}[31m" in shown for shown in page.texts)
     assert any(shown.endswith("<b>&'x\"") for shown in page.texts)
+
+
+def test_history_is_bytes_and_records_of_each_commit(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for number in range(3):
+        table.write(rows(range(10 * (number + 1))))
+    table.compact(strategy="full")
+    history = figures_of(table).history
+    assert [moment.written_rows for moment in history] == [10, 20, 30, 30]
+    assert [moment.kind for moment in history] == ["APPEND", "APPEND", "APPEND", "COMPACT"]
+    added = [sum(file.size for file in table.files(snapshot=number)) for number in (1, 2)]
+    assert [history[0].written_bytes, (history[1].written_bytes or 0) + added[0]] == added
+    text, page = page_of(table, tmp_path)
+    assert {"Bytes written by each commit", "Records written by each commit"} <= set(page.texts)
+    assert "snapshot 3: 30, APPEND" in text and "snapshot 4: 30, COMPACT" in text
+
+
+def test_a_paragraph_says_why_reads_cost_what_they_cost_and_what_to_do(tmp_path: Path) -> None:
+    table = keyed(tmp_path, **{"num-sorted-run.compaction-trigger": "3"})
+
+    def said() -> str:
+        return re.sub(r"<[^>]+>", "", page_of(table, tmp_path)[0].partition("and why</h2>\n<p>")[2].partition("</p>")[0])
+
+    table.write(rows(range(50)))
+    assert "merges nothing: each bucket is a single sorted run" in said() and "compact" not in said().partition("run.")[0]
+    table.write(rows(range(50)))
+    assert "merges 2 sorted runs per bucket, at most 2." in said()
+    assert f"If it is read often and written rarely, paimon-cli compact {table.url} merges each bucket into one run" in said()
+    table.write(rows(range(50)))
+    table.write(rows(range(5), "quiet"))
+    debt = figures_of(table).debt
+    assert (
+        f"A compaction is due in {debt.due} of {debt.buckets} buckets: paimon-cli compact {table.url} --strategy minor" in said()
+    )
+    assert "need no merge" in said() and "lie at level 0" in said()
+    append = Table.create(str(tmp_path / "append"), schema=SHAPE)
+    append.write(rows(range(5)))
+    table = append
+    assert "opens 1 file of" in said() and "Small files make it slower" in said()
+
+
+def test_a_report_of_an_older_snapshot_shows_the_table_as_it_was(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for _ in range(4):
+        table.write(rows(range(10)))
+    table.compact(strategy="full")
+    found = report_figures(table.context, table.name, table.name, 3)
+    assert (found.at_snapshot, found.description.snapshot_id, found.history[-1].snapshot_id) == (3, 3, 3)
+    assert [kind for _, kind in found.kinds] == ["APPEND"] * 3
+    assert sum(bucket.files for bucket in found.buckets) == len(table.files(snapshot=3)) == found.description.files
+    table.report(str(tmp_path / "old.html"), snapshot=3)
+    assert "The files and the history at snapshot 3." in (tmp_path / "old.html").read_text()
+    with pytest.raises(NotFound):
+        table.report(str(tmp_path / "none.html"), snapshot=9)
+
+
+def test_the_time_axis_has_seconds_where_it_is_short(tmp_path: Path) -> None:
+    def moment(number: int, millis: int) -> Moment:
+        return Moment(number, millis, 1, 1, None, None, None)
+
+    day, noon = 86_400_000, 43_200_000
+    assert _ends(moment(1, noon), moment(8, noon + 61_000)) == ("1: 1970-01-01 12:00:00", "8: 12:01:01")
+    assert _ends(moment(1, noon), moment(8, noon + 7_200_000)) == ("1: 1970-01-01 12:00", "8: 14:00")
+    assert _ends(moment(1, noon), moment(8, noon + day)) == ("1: 1970-01-01 12:00", "8: 1970-01-02 12:00")
+
+
+def test_each_chart_is_drawn_for_narrow_windows_too(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for _ in range(3):
+        table.write(rows(range(20), "a long name of a partition"))
+    text, page = page_of(table, tmp_path)
+    assert text.count('<div class="wide">') == text.count('<div class="narrow">') == page.tags.count("figure")
+    assert f'viewBox="0 0 {NARROW.width} ' in text and NARROW.width <= 360, "texts keep their size in a window of 400 pixels"
+    assert 'class="scroll"><svg' not in text
+    assert "@media print" in text and "How many sorted runs of a bucket a reader opens and merges" in text
+    places = [
+        float(x)
+        for x in re.findall(r'(?:x|x1|x2)="(-?[0-9.]+)"', text.partition('<div class="narrow">')[2].partition("</svg>")[0])
+    ]
+    assert places and max(places) <= NARROW.width
 
 
 def test_users_with_random_names_are_one_row(tmp_path: Path) -> None:

@@ -164,7 +164,9 @@ def test_the_newest_snapshot_is_lost(tmp_path: Path) -> None:
     assert tables.rows(context) != expected
     plan = repaired(context)
     assert [step.kind for step in plan.steps] == ["hints", "lost-commits"]
+    assert "it gets the number of the commit" in plan.steps[0].action
     assert tables.rows(context) == expected and context.snapshots.latest_id() == 4
+    assert Path(context.layout.latest_hint).read_text() == "4"
 
 
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "changelog-producer": "input"}

@@ -14,12 +14,29 @@ from rich.console import Console
 
 from paimon_cli.cli.compact_watch import LiveDisplay, RoundLines
 from paimon_cli.cli.output import OutputFormat
-from paimon_cli.errors import FilesConflict, NotFound
+from paimon_cli.errors import (
+    BadOption,
+    FilesConflict,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    TookTooLong,
+    UnsupportedOption,
+    UsageError,
+    class_of_code,
+)
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, TasksFailed
 from paimon_cli.jobs.process import StopSignals, Terminated
-from paimon_cli.jobs.service.compaction_service import CompactionService, ServedTable, ServiceRound
+from paimon_cli.jobs.service.compaction_service import (
+    CompactionService,
+    RoundState,
+    ServedTable,
+    ServiceRound,
+    TableRound,
+    raise_failures,
+)
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.requests.compaction import ConflictChoice
 from paimon_cli.storage.injected import SystemClock
@@ -190,3 +207,14 @@ def test_tasks_in_threads_keep_their_order_and_all_have_ended_after_a_failure() 
     with pytest.raises(TasksFailed) as failure:
         LocalEngine(2).run_tasks(task, [2, 3])
     assert failure.value.finished == [20] and isinstance(failure.value.error, NotFound)
+
+
+def test_several_failures_have_the_class_of_one_even_if_that_holds_facts_of_its_table() -> None:
+    def failed(error: PaimonError) -> list[TableRound]:
+        return [TableRound(name, RoundState.FAILED, error=error) for name in ("a", "b")]
+
+    with pytest.raises(NotSupported, match="2 of 2 tables could not be compacted"):
+        raise_failures(failed(UnsupportedOption("not honoured", option="k", value="v")))
+    with pytest.raises(UsageError):
+        raise_failures(failed(BadOption("bad value", key="k", value="v")))
+    assert class_of_code(TookTooLong("slow")) is TookTooLong

@@ -27,7 +27,7 @@ from paimon_cli.jobs.service.service_metrics import (
     listening,
     parse_address,
 )
-from paimon_cli.jobs.service.service_turn import UpkeepDone
+from paimon_cli.jobs.service.upkeep import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 

@@ -18,14 +18,16 @@ from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.staging import stage_job
-from paimon_cli.jobs.staging.stage_commit import StagedWrite, abort_stage
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary, Together, abort_stage, commit_and_compact
 from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
+from paimon_cli.options.choices import CompactionMode, WriterOrder
 from tests.rivals import beside, files_of
 from tests.tables import commit_stage, compact, data_files, live_files, make_table, rows, write
 
@@ -361,3 +363,58 @@ def test_buckets_that_the_table_cannot_have_are_refused(table: TableContext, buc
     file.write(replace(staged, messages=messages))
     with pytest.raises(DamagedFile, match=r"buckets that the table cannot have|is damaged: its record"):
         check_stage(table, file, file.read())
+
+
+HIDDEN = [{"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}]
+
+
+def committed_together(context: TableContext, *files: StageFile) -> StageSummary:
+    writes = [StagedWrite(file, file.read()) for file in files]
+    return commit_and_compact(context, writes, Together(WriterOrder.GIVEN), CompactionMode.AFTER, LocalEngine(), NoProgress())
+
+
+def keyed_table(folder: Path, **options: str) -> TableContext:
+    context = make_table(folder / "t", {"id": "INT NOT NULL", "v": "INT"}, ["id"], options=options)
+    write(context, [{"id": number, "v": 0} for number in range(5)])
+    compact(context)
+    return context
+
+
+@pytest.mark.parametrize("options", HIDDEN, ids=["vectors", "first-row"])
+def test_a_staged_overwrite_shows_its_rows_in_the_snapshot_that_hides_the_old_ones(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Between two snapshots, one for the rows and one for their compaction, readers saw an empty table."""
+    context = keyed_table(tmp_path, **options)
+    file = stage(context, "f", [{"id": 3, "v": 1}, {"id": 9, "v": 1}], overwrite=True)
+    named = {file.file_name for message in file.read().messages for file in message.created_files()}
+    assert {Path(path).name for path in data_files(context) - live_files(context)} >= named
+    before = context.snapshots.latest_id() or 0
+    done = committed_together(context, file)
+    assert [snapshot.id for snapshot in done.snapshots] == [before + 1] == [context.snapshots.latest_id()]
+    assert rows(context) == [{"id": 3, "v": 1}, {"id": 9, "v": 1}] and done.waiting_records == 0
+    assert not list(check_table(context, rows=True))
+
+
+def test_the_files_that_a_staged_overwrite_has_compacted_are_gone(tmp_path: Path) -> None:
+    context = keyed_table(tmp_path, **HIDDEN[0])
+    before = data_files(context)
+    file = stage(context, "f", [{"id": 3, "v": 1}], overwrite=True)
+    (message,) = file.read().messages
+    assert len(data_files(context) - before) == len(message.append.added) == 1 and not message.compact
+    assert message.append.added[0].level > 0
+    assert abort(context, file) == 1 and data_files(context) == before
+
+
+def test_staged_overwrites_of_one_bucket_get_their_order(tmp_path: Path) -> None:
+    context = keyed_table(tmp_path, **HIDDEN[0])
+    files = [stage(context, name, [{"id": 3, "v": v}, {"id": 6 + v, "v": v}], overwrite=True) for name, v in (("f", 1), ("g", 2))]
+    committed_together(context, *files)
+    assert rows(context) == [{"id": 3, "v": 2}, {"id": 7, "v": 1}, {"id": 8, "v": 2}]
+    assert not list(check_table(context, rows=True))
+
+
+def test_a_staged_overwrite_leaves_compactions_with_a_changelog_to_another_snapshot(tmp_path: Path) -> None:
+    context = keyed_table(tmp_path, **HIDDEN[0], **{"changelog-producer": "lookup"})
+    file = stage(context, "f", [{"id": 3, "v": 1}], overwrite=True)
+    assert len(committed_together(context, file).snapshots) == 2 and rows(context) == [{"id": 3, "v": 1}]

@@ -16,9 +16,10 @@ from paimon_cli.errors import BadInput, DataConflict, NotSupported, StorageUnava
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.bucket_change import plan_update
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.row_change import RowEdit
-from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, plan_update, run_update
+from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.sql.predicate import parse_predicate
 from tests.commit.commit_tables import SteppingClock

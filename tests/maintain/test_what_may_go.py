@@ -6,9 +6,11 @@ import json
 from dataclasses import dataclass, replace
 from itertools import count
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_changelogs import changelog_retention, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import carry_out, plan_expiry
@@ -166,6 +168,10 @@ def test_a_request_overrides_the_options() -> None:
     assert own.asking(context, 7, None, None, None) == Retention(5, 7, 3_600_000, None)
     assert own.asking(context, None, 12, None, 4) == Retention(12, 12, 3_600_000, 4)
     assert own.asking(context, 4, 4, NOW - 250, None) == Retention(4, 4, 250, None)
+    contradictory = bare_table({"snapshot.num-retained.max": "4"})
+    with pytest.raises(UsageError, match=r"num-retained.min=10 is above num-retained.max=4"):
+        Retention.of(contradictory.options).asking(contradictory, None, None, None, None)
+    assert Retention.of(contradictory.options).asking(contradictory, 3, None, None, None).at_least == 3
     limited = bare_table({"snapshot.expire.limit": "6"})
     assert Retention.of(limited.options).asking(limited, None, None, None, None).limit == 6
     assert Retention.of(limited.options).asking(limited, None, None, None, 2).limit == 2

@@ -27,9 +27,11 @@ from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOf
 from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 from paimon_cli.requests.fields import Declared, Request, declared
-from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
+from paimon_cli.requests.integrity import HealthOfTables, RepairOptions, VerifyOptions
+from paimon_cli.requests.lab import CheckOptions, GranularityOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
+from paimon_cli.requests.upkeep import Allowance, MaintainRounds, MaintainTables
 from paimon_cli.requests.versions import (
     BisectOptions,
     BranchOptions,
@@ -48,10 +50,12 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
         {"count", "explain", "analyze", "output_file", "file_format", "file_size", "force", "output_path"},
     ),
     "changelog read": ((ChangelogCall,), {"follow"}),
-    "compare": ((CompareOptions,), set()),
+    "compare": ((CompareOptions,), {"files", "changelog"}),
     "verify": ((VerifyOptions,), {"fail_on", "report", "foreign_read_safe", "list_codes"}),
     "repair": ((RepairOptions,), {"apply", "dry_run"}),
+    "health": ((HealthOfTables,), {"dry_run", "report"}),
     "compact": ((CompactTables, ServiceOptions), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
+    "maintain": ((MaintainTables, MaintainRounds), {"watch", "dry_run", "metrics_listen", "metrics_file", "log_format"}),
     "write": ((WriteCall,), {"sources", "source_format", "from_table", "snapshot", "tag", "as_of"}),
     "update": ((UpdateCall,), set()),
     "delete": ((DeleteCall,), set()),
@@ -71,6 +75,8 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "rollback": ((RollbackOptions,), {"dry_run"}),
     "bisect": ((BisectOptions,), set()),
     "partitions mark-done": ((MarkOptions,), set()),
+    "lab check": ((CheckOptions,), {"replay", "html", "force"}),
+    "lab granularity": ((GranularityOptions,), set()),
     "stage commit": ((StageCommitOptions, StageWatchOptions), {"files", "watch"}),
 }
 """The requests of each command, and the options that only the command has."""
@@ -153,6 +159,11 @@ def test_what_is_given_is_parsed_once() -> None:
     read = ScanCall(pd.Index(["a"]), "a > 1", as_of=datetime(2026, 11, 1), limit=3)
     assert (read.columns, read.as_of, read.limit) == (("a",), "2026-11-01T00:00:00", 3)
     assert replace(asked, max_buckets=3).max_bytes == 10_240
+    assert [MaintainTables("t", budget=text).budget for text in ("10m", "20GB", "1 h")] == [
+        Allowance(millis=600_000),
+        Allowance(size=20 << 30),
+        Allowance(millis=3_600_000),
+    ]
     assert CompactRequest.of(asked, turn_bytes=5) == CompactRequest(**vars(asked), turn_bytes=5)
 
 
@@ -166,12 +177,17 @@ def test_what_is_given_is_parsed_once() -> None:
         (ScanCall, {"snapshot": 0}, "--snapshot 0: the minimum is 1"),
         (ScanCall, {"incremental_mode": "x"}, "--incremental-mode x: choose one of auto, delta, changelog, diff"),
         (ScanCall, {"incremental": "1..2", "tag": "t"}, "--incremental cannot be combined"),
+        (MaintainTables, {"tables": "t", "budget": "10"}, "--budget 10: it is neither a time nor a size with a unit"),
+        (MaintainTables, {"tables": "t", "budget": "0 s"}, "--budget 0 s: it is neither"),
+        (MaintainRounds, {"orphans_every": "0 s"}, "--orphans-every 0"),
         (ChangelogCall, {"begin": 0}, "--begin 0: the minimum is 1"),
         (ChangelogCall, {"begin": 3, "end": 2}, "snapshot 3 is after snapshot 2"),
         (VerifyOptions, {"level": "deep"}, "--level deep: choose one of meta, files, full"),
         (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
         (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
         (FrameCall, {"order_by": "id"}, "--order-by of a DataFrame"),
+        (CheckOptions, {"rounds": 21}, "--rounds 21: the maximum is 20"),
+        (CheckOptions, {"depth": 1, "seed": 1}, "--depth cannot be combined with --seed"),
         (ColumnPlace, {"first": True, "after": "a"}, "--first contradicts --after"),
         (ColumnOptions, {"default": "a", "drop_default": True}, "--default contradicts --drop-default"),
         (TagOptions, {"name": "t", "snapshot": 0}, "--snapshot 0: the minimum is 1"),

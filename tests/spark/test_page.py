@@ -36,6 +36,7 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brie
     names: dict[str, Any] = {
         "spark": session,
         "changes": session.createDataFrame([(1, 5.0, "-D"), (3, 3.0, "+I")], "id bigint, price double, op string"),
+        "news": session.createDataFrame([(3, 33.0), (10, 10.0)], "id bigint, price double"),
         "df": session.createDataFrame([(9, 9.0)], "id bigint, price double"),
         "events": session.readStream.schema("id bigint, price double").json(str(tmp_path / "events")),
     }
@@ -48,7 +49,7 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brie
         exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    start, frames, batches, source, streams, notebook, jobs = BLOCKS
+    start, frames, batches, merge, source, streams, notebook, jobs = BLOCKS
     assert "configure(SparkSession.builder).getOrCreate()" in start  # test_configuration
     compile(source + streams + notebook + jobs, "spark.md", "exec")
     assert run(frames) == {2: 40.0, 3: 3.0}
@@ -58,7 +59,7 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brie
         return
     for _ in range(2):
         names["upsert"](names["df"].selectExpr("id - 1 as id", "price"), 7)
-    assert run(source) == {9: 9.0}
+    assert (run(merge), run(source)) == ({2: 40.0, 3: 33.0, 8: 9.0, 10: 10.0}, {9: 9.0})
     try:
         run(streams)
         names["query"].processAllAvailable()

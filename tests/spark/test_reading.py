@@ -121,6 +121,14 @@ def test_conditions_select_what_the_engine_selects(session: SparkSession, orders
     check(spark.read(session, orders.url, ["name", "id"], where), scan.to_arrow())
 
 
+@pytest.mark.parametrize("native", [None, False])
+def test_conditions_take_parameters(session: SparkSession, tmp_path: Path, native: bool | None) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "v": "STRING"}, ["k"], bucket=1).url)
+    table.write([{"k": 1, "v": "O'Brien"}, {"k": 2, "v": "v"}, {"k": 3, "v": "x"}])
+    where, params = "v IN :names AND k < :most", {"names": ["O'Brien", "v"], "most": 2}
+    assert [row["k"] for row in spark.read(session, table.url, where=where, params=params, native=native).collect()] == [1]
+
+
 def test_a_frame_keeps_its_snapshot_and_takes_conditions_of_spark(session: SparkSession, orders: Table) -> None:
     frame = spark.read(session, orders.url)
     before = frame.where("qty > 20").count()

@@ -64,6 +64,39 @@ def test_a_notebook_on_this_machine(session: SparkSession, tmp_path: Path, brief
     Notebook(session, tmp_path, brief).run()
 
 
+def test_a_frame_given_to_a_table_is_written_by_its_session(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows do not come to the driver."""
+    monkeypatch.setattr(DataFrame, "__arrow_c_stream__", None, raising=False)
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], [], 2).url)
+    frame = session.range(0, 400, 1, 3).selectExpr(*ROWS_SQL)
+    summaries = [table.write(frame, commit_user="u", commit_id=1), spark.write(frame, table)]
+    assert [(summary.engine, summary.rows_read) for summary in summaries] == [("spark", 400)] * 2
+    assert table.count() == 200
+    with pytest.raises(UsageError, match="the table is open"):
+        spark.write(frame, table, branch="b")
+    with pytest.raises(NotSupported, match="DataFrame of Spark"), table.transaction() as t:
+        t.write(frame)
+    with pytest.raises(UsageError, match="DataFrame of Spark"):
+        table.merge(frame, on="id").when_matched_delete().execute()
+
+
+def test_a_frame_is_merged_by_its_session(session: SparkSession, tmp_path: Path) -> None:
+    for name, keys in (("keyed", ["id"]), ("append", [])):
+        table = Table.open(make_table(tmp_path / name, COLUMNS, keys, [], 2 if keys else -1).url)
+        table.write(session.range(0, 100, 1, 2).selectExpr(*ROWS_SQL))
+        news = session.range(50, 150, 1, 2).selectExpr("id", "'new' as p", "id * 2 as n", "id % 10 = 0 as gone")
+        merge = spark.merge(news, table if keys else table.url, on="id").when_matched_delete(condition="source.gone")
+        done = merge.when_matched_update_all().when_not_matched_insert_all(condition="NOT gone").execute()
+        assert (done.engine, done.updated, done.inserted, done.deleted) == ("spark", 45, 45, 5)
+        rows = table.scan(order_by="id").to_arrow().to_pylist()
+        expected = {i: i if i < 50 else 2 * i for i in range(150) if i < 50 or i % 10}
+        assert {row["id"]: row["n"] for row in rows} == expected and len(rows) == len(expected)
+    with pytest.raises(UsageError, match="not a Spark DataFrame"):
+        spark.merge(pa.table({"id": [1]}), table.url, on="id")
+
+
 def test_rows_that_wait_for_their_buckets(session: SparkSession, tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=-2).url)
     spark.write(session.range(0, 50, 1, 2).selectExpr(*ROWS_SQL), table.url)

@@ -15,7 +15,16 @@ from paimon_cli.catalog.metastore.metastore import (
     RegisteredTable,
     TableIdentifier,
 )
-from paimon_cli.errors import NoAccess, NotFound, NotSupported, PaimonError, StorageUnavailable, TookTooLong, UsageError
+from paimon_cli.errors import (
+    AlreadyExists,
+    NoAccess,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    StorageUnavailable,
+    TookTooLong,
+    UsageError,
+)
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
@@ -71,7 +80,7 @@ class FileSystemMetastore(Metastore):
     def create_database(self, name: str) -> None:
         storage, root = self.open_directory(self.directory_of(name))
         if storage.exists(root) or storage.list_directory(root):
-            raise UsageError(f"database {name} already exists", f"{root} exists")
+            raise AlreadyExists(f"database {name} already exists", f"{root} exists")
         directories = directories_of(storage)
         if directories is None:
             raise NotSupported(

@@ -34,7 +34,7 @@ from paimon_cli.datatypes.data_type import (
     TimestampType,
     VectorType,
 )
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
+from paimon_cli.errors import AlreadyExists, DamagedFile, NotFound, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
@@ -98,7 +98,7 @@ class HiveMetastore(Metastore):
         database = ttypes.Database(name=name, locationUri=url, parameters={}, ownerName=user_name(), ownerType=1)
         with self._address.connected() as client:
             if name in client.get_all_databases():
-                raise UsageError(f"database {name} already exists", "the hive catalog has it")
+                raise AlreadyExists(f"database {name} already exists", "the hive catalog has it")
             client.create_database(database)
 
     def drop_database(self, name: str) -> None:
@@ -263,7 +263,7 @@ class HiveMetastore(Metastore):
         except NotFound:
             return False
         except NotSupported as other:
-            raise UsageError(f"{identifier} already exists", other.why, "choose another name") from None
+            raise AlreadyExists(f"{identifier} already exists", other.why, "choose another name") from None
         return True
 
     def _find_table(self, client: Any, identifier: TableIdentifier) -> Any:

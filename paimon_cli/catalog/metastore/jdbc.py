@@ -23,7 +23,7 @@ from paimon_cli.catalog.metastore.metastore import (
     listed_properties,
     readable,
 )
-from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.errors import AlreadyExists, StorageUnavailable, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.directories import MAX_SIMILAR
@@ -92,7 +92,7 @@ class JdbcMetastore(Metastore):
                 rows = [row | {"property_key": key, "property_value": value} for key, value in properties.items()]
                 connection.execute(insert(DATABASE_PROPERTIES), rows)
             except IntegrityError:
-                raise UsageError(f"database {name} already exists", "the jdbc catalog has it") from None
+                raise AlreadyExists(f"database {name} already exists", "the jdbc catalog has it") from None
 
     def drop_database(self, name: str) -> None:
         storage, root = self.open_directory(self.directory_of(name))
@@ -128,7 +128,7 @@ class JdbcMetastore(Metastore):
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
         with self._connected() as connection:
             if identifier.table in self._views(connection, identifier.database):
-                raise UsageError(f"{identifier} already exists", "it is a view", "choose another name")
+                raise AlreadyExists(f"{identifier} already exists", "it is a view", "choose another name")
             if self._has(connection, identifier):
                 return False
         if not publish() and not self.is_unfinished_creation(self._url(identifier), schema):

@@ -6,6 +6,7 @@ altered, dropped or renamed.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from abc import ABC, abstractmethod
@@ -15,14 +16,23 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import (
+    DamagedFile,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    Refused,
+    StorageUnavailable,
+    TableNotFound,
+    UsageError,
+)
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean, nearest
 from paimon_cli.storage.catalog_options import store_options, table_seconds
-from paimon_cli.storage.directories import MAX_SIMILAR
+from paimon_cli.storage.directories import MAX_SIMILAR, only_directory_with
 from paimon_cli.storage.storage import Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.web_address import AllowedHosts
@@ -191,19 +201,24 @@ class Metastore(ABC):
         """The catalog's own ways to mark a partition of a table as done, by the name of the action."""
         return {}
 
-    def root_url(self, wanted: str = "tables") -> str:
-        """The URL of the warehouse. Raises `UsageError`, which names what is `wanted`, if there is none."""
+    def root_url(self, wanted: str = "tables", database: str | None = None) -> str:
+        """The URL of the warehouse. Raises `UsageError`, which names what is `wanted`, and what is nearby, if there is none."""
         if self.warehouse is None:
+            hint, nearby = "pass --warehouse URI, or name a path instead", only_directory_with(DATABASE_SUFFIX)
+            if nearby is not None:
+                hint = f"did you mean --warehouse {shlex.quote(nearby)}?"
+            elif database is not None and os.path.isdir(database):
+                hint = f"there is a directory {shlex.quote(database)}: name a table in it by its path, such as ./{database}/TABLE"
             raise UsageError(
                 f"no warehouse to look for {wanted} in",
                 "neither --warehouse nor PAIMON_WAREHOUSE nor ./paimon.yaml names one",
-                "pass --warehouse URI, or name a path instead",
+                hint,
             )
         return self.warehouse
 
     def directory_of(self, database: str) -> str:
         """The directory WAREHOUSE/DATABASE.db. Raises `DamagedFile` for an entry of the catalog whose directory is elsewhere."""
-        return f"{self.root_url(f'database {database}').rstrip('/')}/{self._own(database)}{DATABASE_SUFFIX}"
+        return f"{self.root_url(f'database {database}', database).rstrip('/')}/{self._own(database)}{DATABASE_SUFFIX}"
 
     def directory_below(self, database_url: str, identifier: TableIdentifier) -> str:
         """The directory of a table in that of its database. Raises `DamagedFile` as `directory_of` does."""
@@ -296,7 +311,7 @@ class Metastore(ABC):
         """The error for an unknown table."""
         database, name = identifier
         meant = did_you_mean(name, names_for_a_hint(partial(self.some_names, database)), before=f"{database}.")
-        return NotFound(
+        return TableNotFound(
             f"there is no table {identifier}",
             f"the {self.kind} catalog does not know it",
             f"{meant}paimon-cli tables ls {shlex.quote(database)}{self.flags}",
@@ -305,7 +320,7 @@ class Metastore(ABC):
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
         """The error for an entry whose table no longer exists."""
-        return NotFound(
+        return TableNotFound(
             f"table {identifier} has lost its files",
             f"the {self.kind} catalog names {url}, where there is no table",
             f"restore the files; if they are lost, remove the entry, which deletes no file: "

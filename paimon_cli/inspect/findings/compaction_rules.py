@@ -12,7 +12,20 @@ import numpy as np
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
 from paimon_cli.inspect.findings.examined_table import MANY_SMALL_FILES, RECENT, ExaminedTable
-from paimon_cli.inspect.findings.finding import ADVICE, ERROR, OK, REPLAY, WARNING, Code, Figure, Finding, Topic, rule, well
+from paimon_cli.inspect.findings.finding import (
+    ADVICE,
+    ERROR,
+    OK,
+    REPLAY,
+    WARNING,
+    Code,
+    Figure,
+    Finding,
+    Remedy,
+    Topic,
+    rule,
+    well,
+)
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.options.option_text import counted, human_size
@@ -33,8 +46,10 @@ def writers_need_not_wait(table: ExaminedTable) -> Iterator[Finding]:
         figures = {"buckets": len(over), "most_sorted_runs": most, "stop_trigger": stop}
         message = f"{len(over)} of {len(table.buckets)} buckets have up to {most} sorted runs; writers wait from {stop} on"
         threshold = f"{stop} sorted runs (num-sorted-run.stop-trigger)"
-        command = table.compacted("--strategy minor")
-        yield Finding(Code.STALLED, WARNING, "sorted runs", message, command, figures=figures, threshold=threshold)
+        remedy = table.compaction("minor")
+        yield Finding(
+            Code.STALLED, WARNING, "sorted runs", message, remedy.command, figures=figures, threshold=threshold, remedy=remedy
+        )
 
 
 @rule(Topic.COMPACTION, Code.DUE)
@@ -58,9 +73,8 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     held = f"up to {counted(most, unit)}, trigger {trigger}"
     message = f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {reasons}; {held}"
     threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
-    yield Finding(
-        Code.DUE, WARNING, "compaction", message, table.compacted("--strategy minor"), figures=figures, threshold=threshold
-    )
+    remedy = table.compaction("minor")
+    yield Finding(Code.DUE, WARNING, "compaction", message, remedy.command, figures=figures, threshold=threshold, remedy=remedy)
 
 
 @rule(Topic.OPTIONS, "PD013")
@@ -99,7 +113,7 @@ def only_one_compacts(table: ExaminedTable) -> Iterator[Finding]:
         named = ", ".join(map(shown_name, users[:5]))
         message = f"{len(users)} users compact concurrently: {named}; their compactions may conflict"
         message = f"{message}; with write-only=true, one job must compact (compact --dedicated --watch)"
-        command = table.altered("write-only", "true")
+        command = table.altered("write-only", "true")  # no remedy: the job must be there first
         figures = {"recent_commits": len(table.recent), "compacting_users": len(users)}
         yield Finding("PD014", WARNING, "compaction", message, command, figures=figures, threshold="1 user")
 
@@ -127,8 +141,8 @@ def no_flushed_row_waits(table: ExaminedTable) -> Iterator[Finding]:
 
 def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: int, files: int) -> Finding:
     figures = {"waiting_records": rows, "files": files}
-    command = table.compacted()
-    return Finding(code, WARNING, subject, message, command, figures=figures, threshold="0 records")
+    remedy = table.compaction()
+    return Finding(code, WARNING, subject, message, remedy.command, figures=figures, threshold="0 records", remedy=remedy)
 
 
 @rule(Topic.SMALL_FILES, Code.CROWDED)
@@ -158,9 +172,11 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
         f"{len(crowded)} of {len(table.buckets)} buckets hold {counted(held, 'file')} far smaller than {human_size(target)}; "
         f"{message}; fewer buckets and longer commit intervals make fewer files"
     )
-    command = table.compacted("--strategy full")
+    remedy, all_figures = table.compaction("full"), figures | per_commit
     threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
-    yield Finding(Code.CROWDED, WARNING, "small files", message, command, figures=figures | per_commit, threshold=threshold)
+    yield Finding(
+        Code.CROWDED, WARNING, "small files", message, remedy.command, figures=all_figures, threshold=threshold, remedy=remedy
+    )
 
 
 @rule(Topic.COMPACTION, "PA005", cost=REPLAY)
@@ -192,8 +208,9 @@ def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
     figures = {**_figures("", as_is), **_figures("suggested_", better)}
     is_overridden = bool(better.options.keys() & table.context.options.given)
     command = "" if is_overridden else f"paimon-cli alter {table.argument} set {better.scenario}"
+    remedy = Remedy(command, options=better.options) if command else None
     threshold = f"at most {WORTH_IT:.0%} of the bytes written or the runs read"
-    yield Finding("PA005", ADVICE, "triggers", message, command, figures=figures, threshold=threshold)
+    yield Finding("PA005", ADVICE, "triggers", message, command, figures=figures, threshold=threshold, remedy=remedy)
 
 
 def _stalls(table: ExaminedTable, row: ScenarioRow) -> str:

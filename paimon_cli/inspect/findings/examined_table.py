@@ -11,13 +11,14 @@ from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.findings.finding import Code
+from paimon_cli.inspect.findings.finding import Code, Remedy
 from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.compaction_simulation import OnCommit
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.metadata.data_file import ALL_FILES, SOURCE_COMPACT, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.requests.compaction import StrategyName
 from paimon_cli.storage.threads import cached_property
 
 RECENT = 20
@@ -58,6 +59,16 @@ class ExaminedTable:
             return ""
         change = f"set {key}={shlex.quote(value)}" if value else f"unset {shlex.quote(key)}"
         return f"paimon-cli alter {self.argument} {change}"
+
+    def setting(self, key: str, value: str) -> Remedy | None:
+        """The setting of an option of the table; None if the call overrides it."""
+        command = self.altered(key, value)
+        return Remedy(command, options={key: value}) if command else None
+
+    def compaction(self, strategy: StrategyName | None = None) -> Remedy:
+        """A compaction of the table, by default in full."""
+        words = () if strategy is None else (f"--strategy {strategy}",)
+        return Remedy(self.compacted(*words), strategy=strategy or "full")
 
     def compacted(self, *options: str) -> str:
         """The command that compacts the table. With `--watch` it is the dedicated job to which writers of a write-only table

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from paimon_cli.options.choices import values_of
+from paimon_cli.requests.compaction import StrategyName
 
 OK, ADVICE, WARNING, ERROR = "ok", "advice", "warning", "error"
 SEVERITIES = (OK, ADVICE, WARNING, ERROR)
 """By rising weight. `ok`: nothing to do, only figures; `advice`: something could be better; `warning`: something should be done;
 `error`: jobs fail, or rows are at risk."""
+
+ADVICE_CODES = "PA"
+"""How the codes of mere advice begin."""
 
 
 class Code:
@@ -51,13 +55,30 @@ METADATA, LISTING, REPLAY, TOPOLOGY = "metadata", "listing", "replay", "topology
 many of them wrote.
 """
 Figure = int | float | str
+NOT_SHOWN = {"shown": False}
+"""Metadata of a field that is no column of a result."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What mends a finding and discards nothing, so that `health --fix` may do it: exactly what `command` does.
+
+    A compaction by a `strategy`, `options` to set, or manifests that are rewritten. What needs a decision is none: a new job, a
+    value that somebody chose, a rewrite of all rows.
+    """
+
+    command: str
+    strategy: StrategyName | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    rewrites_manifests: bool = False
 
 
 @dataclass(frozen=True)
 class Finding:
     """One finding. `code`: stable, never reused, empty if all is well; `command`: what to run, empty if it depends on the user.
 
-    `figures`: the evidence; `threshold`: the limit that they are compared with, as text.
+    `figures`: the evidence; `threshold`: the limit that they are compared with, as text; `remedy`: the command as a value, if
+    `health --fix` may run it.
     """
 
     code: str
@@ -68,6 +89,7 @@ class Finding:
     topic: str = Topic.HISTORY
     figures: Mapping[str, Figure] = field(default_factory=dict)
     threshold: str = ""
+    remedy: Remedy | None = field(default=None, metadata=NOT_SHOWN)
 
     @property
     def finding(self) -> str:

@@ -9,7 +9,7 @@ from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory, TagHistory
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
-from paimon_cli.inspect.findings.finding import ADVICE, ERROR, LISTING, OK, WARNING, Figure, Finding, Topic, rule, well
+from paimon_cli.inspect.findings.finding import ADVICE, ERROR, LISTING, OK, WARNING, Figure, Finding, Remedy, Topic, rule, well
 from paimon_cli.invariants.lost_commits import lost_commits
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap, manifests_have_a_version
 from paimon_cli.invariants.version import Version
@@ -113,11 +113,12 @@ def manifests_are_few(table: ExaminedTable) -> Iterator[Finding]:
     if len(metas) <= most or size >= len(metas) * target // 10:
         yield Finding("", OK, "manifests", message, figures=figures)
         return
-    command = f"paimon-cli compact-manifests {table.argument}"
+    remedy: Remedy | None = Remedy(f"paimon-cli compact-manifests {table.argument}", rewrites_manifests=True)
     if least > MERGED_BY_DEFAULT:
-        command = table.altered("manifest.merge-min-count", str(MERGED_BY_DEFAULT))
-    message = f"{message}: every plan reads all of them"
-    yield Finding("PA004", ADVICE, "manifests", message, command, figures=figures, threshold=f"{most} small manifests")
+        remedy = table.setting("manifest.merge-min-count", str(MERGED_BY_DEFAULT))
+    message, command = f"{message}: every plan reads all of them", remedy.command if remedy else ""
+    threshold = f"{most} small manifests"
+    yield Finding("PA004", ADVICE, "manifests", message, command, figures=figures, threshold=threshold, remedy=remedy)
 
 
 @rule(Topic.HISTORY)

@@ -23,10 +23,10 @@ OF_COLUMNS_AND_FORMATS = ("fields.", "file-index.", "parquet.", "orc.", "avro.")
 
 def _conflict(table: ExaminedTable, subject: str, message: str, change: tuple[str, str], threshold: str = "") -> Finding:
     """The finding about options, with the key and the value that mend it; without a value the option is removed."""
-    command = table.altered(*change)
+    command, remedy = table.altered(*change), table.setting(*change) if change[1] else None
     if not command:
         message = f"{message}{'' if message.endswith('?') else ';'} {change[0]} is an option of this call, not of the table"
-    return Finding("PD018", WARNING, subject, message, command, threshold=threshold)
+    return Finding("PD018", WARNING, subject, message, command, threshold=threshold, remedy=remedy)
 
 
 @rule(Topic.OPTIONS, "PD018")

@@ -21,6 +21,7 @@ from paimon_cli.errors import (
 from paimon_cli.inspect.findings import bucket_rules, compaction_rules, history_rules, option_rules, topology_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
+    ADVICE_CODES,
     ERROR,
     LISTING,
     METADATA,
@@ -41,6 +42,13 @@ RULES: tuple[Rule[ExaminedTable], ...] = tuple(
     found for module in _MODULES for found in vars(module).values() if isinstance(found, Rule)
 )
 """All rules, in the order of their modules."""
+_OF_ALL = {
+    Code.DROPPED: "no drop is under way",
+    Code.UNREADABLE: "everything can be read",
+    Code.NO_ANSWER: "the table answers in time",
+    Code.FAILED: "every check can run",
+}
+"""The codes of findings that are not those of one rule."""
 NAMED_CHECKS = 3
 """The most rules that the finding about a damaged file names."""
 
@@ -111,6 +119,16 @@ def _of_bug(table: ExaminedTable, rule: Rule[ExaminedTable], error: Exception) -
     what = shortened(f"{type(error).__name__}: {error}")
     message = f"this check failed: {what}; this is a bug of paimon-cli, and --trace shows where"
     return Finding(Code.FAILED, ERROR, f"check '{rule.name}'", message, f"paimon-cli health {table.argument} --trace")
+
+
+def meanings(costs: Collection[str], least: str = WARNING) -> dict[str, str]:
+    """What the rules with these costs demand, by the codes of their findings of at least this severity, for reports."""
+    names: dict[str, list[str]] = {}
+    for rule in RULES:
+        for code in rule.codes if rule.cost in costs else ():
+            if least != WARNING or not code.startswith(ADVICE_CODES):
+                names.setdefault(code, []).append(rule.name)
+    return {code: ", ".join(names[code]) for code in sorted(names)} | _OF_ALL
 
 
 def counted_findings(findings: Collection[Finding]) -> dict[tuple[str, str], int]:

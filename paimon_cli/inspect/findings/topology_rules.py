@@ -24,6 +24,8 @@ LOOKED_AT = 200
 _OURS = "paimon-cli."
 """How the properties of our snapshots begin."""
 SHOWN_USERS = 3
+CHECKED = ("commit.data-conflict-check", "bucket")
+"""The option that makes the second of two writers that did not see each other start again."""
 
 
 @dataclass
@@ -134,8 +136,11 @@ def writers_of_a_bucket_see_each_other(table: ExaminedTable) -> Iterator[Finding
     if wrong is None:
         yield Finding("", OK, "topology", f"{said}; {_why_right(table, writers, concurrent, shared)}", figures=figures)
         return
-    cure, command = _cure(table, bool(concurrent & writers.foreign))
-    yield Finding("PD029", WARNING, "topology", f"{said}; {wrong}; {cure}", command, figures=figures, threshold="0 commits")
+    is_foreign = bool(concurrent & writers.foreign)
+    cure, command = _cure(table, is_foreign)
+    remedy = None if is_foreign else table.setting(*CHECKED)
+    message = f"{said}; {wrong}; {cure}"
+    yield Finding("PD029", WARNING, "topology", message, command, figures=figures, threshold="0 commits", remedy=remedy)
 
 
 def _arrangement(table: ExaminedTable, writers: Writers, concurrent: set[str], shared: set[BucketId]) -> str:
@@ -187,7 +192,7 @@ def _cure(table: ExaminedTable, is_foreign: bool) -> tuple[str, str]:
     """What the users of these writers can do, and a command for it; other engines know none of our options."""
     options = table.context.options
     if not is_foreign:
-        return "a check refuses the second of two such writers", table.altered("commit.data-conflict-check", "bucket")
+        return "a check refuses the second of two such writers", table.altered(*CHECKED)
     one_job = "let one job write each bucket, for example one Flink job with a UNION ALL or a statement set"
     if table.context.mode.bucket_mode.is_chosen_by_writers:
         return f"{one_job}; the command finds keys in two buckets", f"paimon-cli verify {table.argument} --only bucket-index"

@@ -15,7 +15,16 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable, TookTooLong
+from paimon_cli.errors import (
+    CommitUnknown,
+    Conflict,
+    NotFound,
+    PaimonError,
+    PartialSuccess,
+    StorageUnavailable,
+    TookTooLong,
+    class_of_code,
+)
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -24,8 +33,10 @@ from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures, Compactio
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.process import usable_memory
+from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.service_turn import NO_UPKEEP, NOT_KEPT_UP, Findings, Turn, UpkeepDone, findings_about, look, take
+from paimon_cli.jobs.service.service_turn import NO_UPKEEP, NOTHING_LEFT, Findings, Left, Turn, findings_about, look, take
+from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
@@ -44,6 +55,7 @@ class RoundState:
     GONE = "gone"
     FAILED = "failed"
     HELD = "held by another service"
+    LEFT = "out of time"
 
 
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
@@ -74,7 +86,7 @@ class TableRound:
     """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
-    examined.
+    examined. `left`: what its turn did not do; `is_unfinished`: the next round does.
     """
 
     table: str
@@ -85,6 +97,8 @@ class TableRound:
     upkeep: UpkeepDone = NOT_KEPT_UP
     is_new: bool = True
     findings: Findings | None = None
+    left: Left = NOTHING_LEFT
+    is_unfinished: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,6 +180,8 @@ class CompactionService:
     """The time of each look at a table and of each plan. Compactions have no bound."""
     examines: bool = False
     """Whether the findings of the tables are counted, for metrics."""
+    budget: Budget | None = None
+    """What a single run may take; None for a service, which divides its time by turns."""
     _known: dict[str, _Known] = field(default_factory=dict)
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
 
@@ -174,22 +190,26 @@ class CompactionService:
 
         With `on_conflict="fail"` the first conflict ends the service.
         """
+        last = self.run_until(interval_seconds, lambda done: done.number == max_rounds)
+        raise_failures(last.tables, " in the last round")
+
+    def run_until(self, interval_seconds: float, is_last: Callable[[ServiceRound], bool]) -> ServiceRound:
+        """Run rounds until one is the last, and return it."""
         number = 0
         with contextlib.nullcontext() if self.leases is None else self.leases.renewed():
             while True:
                 number += 1
                 done = self._round(number, interval_seconds)
-                is_last = number == max_rounds
+                ends = is_last(done)
                 pause = 0.0 if done.waiting else interval_seconds
-                self.watcher.round_done(done, None if is_last else pause)
+                self.watcher.round_done(done, None if ends else pause)
                 errors = [table.error for table in done.tables if table.error is not None and table.is_new]
                 if self.request.on_conflict == OnConflict.FAIL and (
                     conflict := next((e for e in errors if _is_conflict(e)), None)
                 ):
                     raise conflict
-                if is_last:
-                    raise_failures(done.tables, " in the last round")
-                    return
+                if ends:
+                    return done
                 self.clock.sleep(pause)
 
     def _round(self, number: int, interval_seconds: float) -> ServiceRound:
@@ -207,13 +227,16 @@ class CompactionService:
                 self._note(_failed(table.name, found), interval)
                 continue
             self._looked(found)
-            if found.has_work:
+            if found.steps:
                 is_kept = sum(turn.planned_files for turn in turns) + found.planned_files <= PIECES.max_planned_files
                 turns.append(found if is_kept and len(turns) < PIECES.max_plans else found.without_plan())
             else:
                 self._note(_nothing(found), interval)
-        limit = PIECES.turn_bytes if len(turns) > 1 else None
+        limit = PIECES.turn_bytes if self._divides(len(turns)) else None
         turns.sort(key=lambda turn: turn.need)
+        if self.budget is not None:
+            for turn in turns:
+                turn.reserve(self.budget)
         for done in self._taken(number, turns, limit):
             self._note(done, interval)
         looked_at = {table.name for table in due}
@@ -223,6 +246,10 @@ class CompactionService:
         return ServiceRound(
             number, started, (self.clock.now_millis() - started) / 1000, rounds, sum(turn.is_unfinished for turn in turns)
         )
+
+    def _divides(self, turns: int) -> bool:
+        """Whether turns are limited: so that other tables need not wait, or so that a run ends soon after its time."""
+        return turns > 1 if self.budget is None else self.budget.is_timed
 
     def _listed(self, now: int) -> dict[str, ServedTable]:
         """The tables by name. Tables that no longer exist are forgotten."""
@@ -293,18 +320,33 @@ class CompactionService:
     ) -> TableRound:
         """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
+        if turn.budget.is_over:
+            return TableRound(turn.table, RoundState.LEFT, figures=turn.figures, left=turn.left)
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
-                    return TableRound(turn.table, RoundState.HELD, figures=turn.figures)
+                    return TableRound(turn.table, RoundState.HELD, figures=turn.figures, left=turn.left)
                 turn.turn_bytes = limit
-                summary, upkeep = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
+                done = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
         except PaimonError as error:
             return _failed(turn.table, error, turn.figures)
-        if turn.cleans_orphans:
+        finally:
+            turn.budget.settle(turn.granted, turn.used)
+        if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
+        if done.error is not None:
+            failed = _failed(turn.table, done.error, turn.figures)
+            return replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left)
+        state = RoundState.COMPACTED if done.summary.buckets else RoundState.NOTHING
         return TableRound(
-            turn.table, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, None, turn.figures, upkeep
+            turn.table,
+            state,
+            done.summary,
+            None,
+            turn.figures,
+            done.upkeep,
+            left=done.left,
+            is_unfinished=turn.is_unfinished,
         )
 
     @contextlib.contextmanager
@@ -329,7 +371,7 @@ class CompactionService:
         known, now = self._known[done.table], self.clock.now_millis()
         known.last = done = replace(done, findings=known.findings)
         if done.state == RoundState.HELD and self.leases is not None:
-            known.due_millis = now + max(interval, self.leases.lives_millis)
+            known.due_millis = now + (interval if self.budget is not None else max(interval, self.leases.lives_millis))
         elif done.error is not None:
             known.is_quiet, known.due_millis = False, now + min(LONGEST_BACKOFF_MILLIS, interval * (2**known.failures - 1))
         elif done.state == RoundState.COMPACTED:
@@ -357,9 +399,18 @@ def _is_conflict(error: PaimonError) -> bool:
     return isinstance(error, (Conflict, PartialSuccess))
 
 
-def raise_failures(tables: Sequence[TableRound], when: str = "", done: str = "compacted") -> None:
+def rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
+    """What one round did to damaged entries of the catalog, which name no tables."""
+    return [TableRound(f"damaged entry {number}", RoundState.FAILED, error=error) for number, error in enumerate(damaged, 1)]
+
+
+def raise_failures(
+    tables: Sequence[TableRound], when: str = "", done: str = "compacted", partly: type[PaimonError] | None = PartialSuccess
+) -> None:
     """Raise the error of the only table, or one error for several failed tables, with a line for each; a dropped table has not
     failed.
+
+    `partly`: the class of that error if other tables have not failed; None for that of the failures, if they all have one code.
     """
     failed = {table.table: table.error for table in tables if table.error is not None and table.state != RoundState.GONE}
     errors = [*failed.values()]
@@ -370,7 +421,10 @@ def raise_failures(tables: Sequence[TableRound], when: str = "", done: str = "co
         lines = [f"  {name}: {error.message}" for name, error in islice(failed.items(), MAX_SHOWN_TABLES)]
         if len(failed) > len(lines):
             lines.append(f"  and {len(failed) - len(lines):,} more")
-        error_class = PartialSuccess if len(errors) < len(tables) else type(errors[0])
+        error_class = class_of_code(errors[0])
+        if len(errors) < len(tables):
+            has_one_code = len({error.exit_code for error in errors}) == 1
+            error_class = partly or (error_class if has_one_code else PartialSuccess)
         causes = {name: {"code": e.code, "message": e.message, "hint": e.hint or None} for name, e in failed.items()}
         why = errors[0].message if len(errors) == 1 else "\n".join(["these have failed", *lines])
         raise error_class(what, why, errors[0].hint, failed=causes)

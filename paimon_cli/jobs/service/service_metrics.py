@@ -22,6 +22,7 @@ from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.service_turn import Findings
+from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 from paimon_cli.storage.injected import Clock
 
@@ -53,8 +54,8 @@ class _TableFigures:
     millis: float = 0
     conflicts: int = 0
     failures: int = 0
-    snapshots_expired: int = 0
-    orphans: int = 0
+    upkeep: UpkeepDone = NOT_KEPT_UP
+    left_bytes: int = 0
     last_files: tuple[int, int] = (0, 0)
     last_bytes: tuple[int, int] = (0, 0)
     last_buckets: int = 0
@@ -67,8 +68,8 @@ class _TableFigures:
         self.findings = done.findings or {}
         self.conflicts += summary.conflicts
         self.failures += done.error is not None and done.state != RoundState.GONE
-        self.snapshots_expired += done.upkeep.snapshots_expired
-        self.orphans += done.upkeep.orphans
+        self.upkeep += done.upkeep
+        self.left_bytes = done.left.size
         if done.state != RoundState.COMPACTED:
             return
         self.compactions += 1
@@ -216,8 +217,18 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
         ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions.", table.output_bytes),
         ("paimon_cli_conflicts_total", "Buckets that another job changed in the meantime.", table.conflicts),
         ("paimon_cli_failures_total", "Plans or turns that failed.", table.failures),
-        ("paimon_cli_expired_snapshots_total", "Snapshots that the service expired.", table.snapshots_expired),
-        ("paimon_cli_orphans_deleted_total", "Orphans that the service deleted.", table.orphans),
+        ("paimon_cli_expired_snapshots_total", "Snapshots that the service expired.", table.upkeep.snapshots_expired),
+        ("paimon_cli_expired_partitions_total", "Partitions that the service expired.", table.upkeep.partitions_expired),
+        ("paimon_cli_expired_changelogs_total", "Changelogs that the service expired.", table.upkeep.changelogs_expired),
+        ("paimon_cli_expired_tags_total", "Tags that the service expired.", table.upkeep.tags_expired),
+        ("paimon_cli_expired_consumers_total", "Consumers that the service expired.", table.upkeep.consumers_expired),
+        ("paimon_cli_expired_files_total", "Files that were deleted with what expired.", table.upkeep.files_expired),
+        ("paimon_cli_orphans_deleted_total", "Orphans that the service deleted.", table.upkeep.orphans),
+        (
+            "paimon_cli_left_bytes",
+            "Bytes of buckets that need a compaction and were left to a later turn or run.",
+            table.left_bytes,
+        ),
     ]
 
 

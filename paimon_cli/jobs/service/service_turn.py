@@ -6,11 +6,11 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, SkippedBucket
-from paimon_cli.errors import PaimonError, TookTooLong
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket
+from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, TookTooLong
 from paimon_cli.history.live_files import LazyBuckets
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -20,27 +20,20 @@ from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.reclaim_job import clean_orphans, deletion, plan_expire, search_orphans
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone, expire_due, kinds_that_expire, remove_old_orphans
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
-from paimon_cli.maintain.orphans import DAY_MILLIS, not_ahead_of_the_storage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.requests.compaction import NEVER, Upkeep
-from paimon_cli.requests.maintenance import ExpireOptions
+from paimon_cli.requests.maintenance import What
 from paimon_cli.storage.time_bounds import within
 
-
-@dataclass(frozen=True)
-class UpkeepDone:
-    """Expired snapshots and their deleted files; deleted orphans and their bytes."""
-
-    snapshots_expired: int = 0
-    files_expired: int = 0
-    orphans: int = 0
-    orphan_bytes: int = 0
-
-
-NO_UPKEEP, NOT_KEPT_UP = Upkeep(), UpkeepDone()
+NO_UPKEEP = Upkeep()
+COMPACTION, EXPIRY, ORPHANS = "compaction", "expiry", "orphans"
+"""The steps of a turn."""
+GOES_ON = (NotSupported, Conflict, PartialSuccess)
+"""Errors of a step after which the others are taken: they say nothing against the table, nor about its storage."""
 Findings = Mapping[tuple[str, str], int]
 """The number of findings of a table by severity and code."""
 
@@ -67,7 +60,8 @@ class Turn:
     """The planned work on a table. `snapshot_id`: the latest snapshot when it was planned.
 
     `is_unfinished`: part of the work was left because other tables wait. `context` reopens the table if the plan was not kept.
-    `findings`: None if the table was not examined.
+    `budget`: of the run, of which `granted` bytes are reserved, and `used` were read.
+    `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
     table: str
@@ -77,20 +71,40 @@ class Turn:
     snapshot_id: int | None
     figures: BucketFigures
     has_compaction: bool
-    expires: bool
+    expiries: tuple[What, ...]
     cleans_orphans: bool
     must_look_again: bool
     idle_at: int | None
     planned_files: int
     plan: CompactionPlan | None
+    budget: Budget
     opened: TableContext | None = field(repr=False)
+    granted: int | None = None
+    used: int = 0
     turn_bytes: int | None = None
     is_unfinished: bool = False
     findings: Findings | None = None
+    problem: PaimonError | None = None
 
     @property
-    def has_work(self) -> bool:
-        return self.has_compaction or self.expires or self.cleans_orphans
+    def steps(self) -> tuple[str, ...]:
+        """What the turn has to do, in this order."""
+        has = {COMPACTION: self.has_compaction, EXPIRY: bool(self.expiries), ORPHANS: self.cleans_orphans}
+        return tuple(name for name, is_due in has.items() if is_due)
+
+    @property
+    def left(self) -> Left:
+        """All of it, if the turn is not taken."""
+        return Left(self.figures.picked, self.need.size, self.steps)
+
+    def reserve(self, budget: Budget) -> None:
+        """Reserve bytes of the budget of the run for the compaction."""
+        self.budget, self.granted = budget, budget.reserve(self.need.size)
+
+    def top_up(self) -> None:
+        """Reserve what has been given back meanwhile, if it needs more than it was granted."""
+        if self.granted is not None:
+            self.granted += self.budget.reserve(self.need.size - self.granted) or 0
 
     def context(self) -> TableContext:
         if self.opened is None:
@@ -128,7 +142,13 @@ def look(
         if not request.partition and not request.bucket:
             examined = ExaminedTable.as_planned(context, table, snapshot, buckets)
 
-    plan = plan_compaction(context, request, states=states, on_files=keep)
+    problem: NotSupported | None = None
+    try:
+        plan = plan_compaction(context, request, states=states, on_files=keep)
+    except NotSupported as error:
+        if not upkeep.expiries and not cleans_orphans:
+            raise
+        plan, problem = CompactionPlan(context.snapshots.latest_id()), error
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket):
             states[decision.bucket_id] = decision.state
@@ -142,14 +162,16 @@ def look(
         snapshot_id=plan.snapshot_id,
         figures=plan.figures,
         has_compaction=bool(plan.tasks or plan.postponed),
-        expires=upkeep.expire,
+        expiries=upkeep.expiries,
         cleans_orphans=cleans_orphans,
         must_look_again=counts or options.optimization_interval is not None,
         idle_at=plan.idle_at,
         planned_files=sum(len(task.files) for task in plan.tasks),
         plan=plan,
+        budget=Budget(context.clock),
         opened=context,
         findings=None if examine_seconds is None else _findings_of(examined, examine_seconds),
+        problem=problem,
     )
 
 
@@ -165,6 +187,29 @@ def findings_about(table: str, error: PaimonError) -> Findings:
     return {} if is_of_call(error) else counted_findings([unopened(table, error)])
 
 
+@dataclass(frozen=True)
+class Left:
+    """What a turn has left to later ones: buckets that need a compaction, their bytes, and whole steps."""
+
+    buckets: int = 0
+    size: int = 0
+    steps: tuple[str, ...] = ()
+
+
+NOTHING_LEFT = Left()
+
+
+@dataclass
+class TurnDone:
+    """What a turn has done, also before an error, and what it has left. `error`: the first one."""
+
+    summary: CompactSummary = field(default_factory=CompactSummary)
+    upkeep: UpkeepDone = NOT_KEPT_UP
+    left: Left = NOTHING_LEFT
+    error: PaimonError | None = None
+    has_cleaned: bool = False
+
+
 def take(
     turn: Turn,
     request: CompactRequest,
@@ -173,31 +218,60 @@ def take(
     states: States,
     shield: Shield,
     plan_seconds: float,
-) -> tuple[CompactSummary, UpkeepDone]:
+) -> TurnDone:
     """Carry out a turn. Its plan is used if no snapshot was committed since; otherwise the table is planned again.
 
-    `plan_seconds`: the time of each look at the table before something is compacted or expired; see `run_compact`.
+    `plan_seconds`: the time of each look at the table before something is compacted or expired; see `run_compact`. No step
+    begins once the time of the budget is over.
     """
-    context, summary, done = within(plan_seconds, turn.context, turn.table), CompactSummary(), NOT_KEPT_UP
-    if turn.has_compaction:
-        limited = replace(request, turn_bytes=turn.turn_bytes)
-        is_current = turn.plan is not None and not context.mode.bucket_mode.postpones
-        if is_current and turn.turn_bytes is not None:  # the plan is older: other tables had their turns first
-            is_current = within(plan_seconds, context.snapshots.latest_id, turn.table) == turn.snapshot_id
-        ready = turn.plan if is_current else None
-        summary = run_compact(
+    budget = turn.budget
+    context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
+
+    def compact() -> None:
+        turn.top_up()
+        limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted)
+        ready = _ready_plan(turn, context, plan_seconds)
+        done.summary = run_compact(
             context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
         )
-        turn.is_unfinished = any(
-            isinstance(decision, SkippedBucket) and decision.waits_for_turn for decision in summary.plan.decisions
-        )
-    if turn.expires:
-        planned = within(plan_seconds, lambda: plan_expire(context, ExpireOptions(), progress), turn.table)
-        expired = planned.run(deletion(context, engine, progress))
-        done = replace(done, snapshots_expired=len(expired.removed), files_expired=expired.files)
-    if turn.cleans_orphans:
-        trusted = not_ahead_of_the_storage(context)
-        found = search_orphans(trusted, trusted.clock.now_millis() - DAY_MILLIS, False, progress)
-        orphans, size = clean_orphans(trusted, found, None, engine, progress)
-        done = replace(done, orphans=orphans, orphan_bytes=size)
-    return summary, done
+        left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
+        turn.is_unfinished = any(decision.waits_for_turn for decision in left)
+        turn.used, done.left = done.summary.bytes_read, left_of(left)
+
+    def expire() -> None:
+        for what in kinds_that_expire(context, turn.expiries):
+            done.upkeep += expire_due(context, what, engine, progress, plan_seconds, turn.table)
+
+    def clean() -> None:
+        done.upkeep += remove_old_orphans(context, engine, progress)
+        done.has_cleaned = True
+
+    steps = {COMPACTION: compact, EXPIRY: expire, ORPHANS: clean}
+    for name in turn.steps:
+        if budget.is_over:
+            whole = turn.left if name == COMPACTION else done.left
+            done.left = replace(whole, steps=(*done.left.steps, name))
+            continue
+        try:
+            steps[name]()
+        except PaimonError as error:
+            done.error = done.error or error
+            if not isinstance(error, GOES_ON):
+                break
+    return done
+
+
+def _ready_plan(turn: Turn, context: TableContext, plan_seconds: float) -> CompactionPlan | None:
+    """The plan of the turn, if it is still current."""
+    if turn.plan is None or context.mode.bucket_mode.postpones:
+        return None
+    if turn.turn_bytes is None:
+        return turn.plan
+    # the plan is older: other tables had their turns first
+    return turn.plan if within(plan_seconds, context.snapshots.latest_id, turn.table) == turn.snapshot_id else None
+
+
+def left_of(decisions: Iterable[Decision]) -> Left:
+    """The buckets whose compaction is left to later turns or runs."""
+    left = [decision for decision in decisions if isinstance(decision, SkippedBucket) and decision.is_left]
+    return Left(len(left), sum(bucket.size for bucket in left))

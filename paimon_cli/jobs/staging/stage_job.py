@@ -26,7 +26,7 @@ from paimon_cli.history.partition_spec import pairs_of
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.table_change import check_writable_table, identity_of
+from paimon_cli.jobs.table_change import check_writable_table, identity_of, in_one_half
 from paimon_cli.jobs.write_job import work_of, write_input
 from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.staged_commit import StagedCommit, check_records
@@ -104,10 +104,12 @@ def stage_write(
         raise _exists(file)
     identity = _identity(context, request)
     _refuse_repeated(context, identity)
-    plan = plan_write(context, replace(request, compact=CompactionMode.NONE), identity.user)
+    compacts = request.overwrite and _would_show_nothing(context)
+    request = replace(request, compact=CompactionMode.INLINE if compacts else CompactionMode.NONE)
+    plan = plan_write(context, request, identity.user)
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, tally = write_input(plan, request, engine, progress)
-    messages = written.messages
+    messages = in_one_half(context, written.messages) if compacts else written.messages
 
     def undo() -> None:
         delete_created_files(context, messages)  # no commit has ended: only what a snapshot names stays
@@ -143,6 +145,15 @@ def stage_write(
     return staged, tally
 
 
+def _would_show_nothing(context: TableContext) -> bool:
+    """Whether readers would see neither the old rows of an overwrite nor its new ones until its files are compacted.
+
+    So the writers compact them before the commit, as those of a `write` do (`write_job.commit_rows`). A changelog of compactions
+    is another snapshot, for streams.
+    """
+    return context.mode.hides_level_0 and not context.mode.changelog_producer.reports_compactions
+
+
 def _exists(file: StageFile) -> UsageError:
     return UsageError(f"{file.name} exists", "it may hold a commit that is neither committed nor aborted", "name another file")
 
@@ -153,7 +164,7 @@ def _unclear(context: TableContext, file: StageFile, staged: StagedCommit) -> Co
     return CommitUnknown(
         f"{file.name} may or may not have been written",
         f"the storage gave no clear answer, so {counted(len(left), 'data file')} that it names cannot be deleted: they may be "
-        f"committed. If they are not, paimon-cli orphans rm {context.layout.argument} deletes them later",
+        f"committed. If they are not, `paimon-cli orphans rm {context.layout.argument}` deletes them later",
         f"see whether the file is there: paimon-cli stage show {shlex.quote(file.name)}",
         files=left,
     )

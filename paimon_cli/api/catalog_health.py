@@ -1,0 +1,122 @@
+"""The health of several tables, most urgent first, and what mends them without discarding anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.health import FixCall, Fixed, FixPlan
+from paimon_cli.api.maintenance import Planned
+from paimon_cli.api.opened_catalog import OpenedCatalog
+from paimon_cli.api.table_choice import ChosenTable
+from paimon_cli.errors import PaimonError
+from paimon_cli.requests.integrity import ExaminedTables, HealthOfTables
+from paimon_cli.storage.redaction import without_login
+from paimon_cli.storage.time_bounds import look_at_each
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.inspect.health_report import HealthRow
+
+
+class FixesCall(ExaminedTables):
+    """What to look for in tables, which may have other names in commands."""
+
+    _: KW_ONLY
+    argument: Callable[[str], str] | None = None
+
+
+class HealthOfTablesCall(HealthOfTables):
+    """What to look for in tables, which may have other names in commands, and whether to mend it."""
+
+    _: KW_ONLY
+    argument: Callable[[str], str] | None = None
+
+
+@checks_arguments
+class Examination(OpenedCatalog):
+    """The methods of `Catalog` that judge its tables, and mend what they find."""
+
+    @takes(HealthOfTablesCall)
+    def health(self, call: HealthOfTablesCall) -> list[HealthRow]:
+        """The health of `tables`, of all tables of a database, or of the warehouse, most urgent first.
+
+        A table that cannot be opened, or gives no answer in time (`table-timeout`, an option of the catalog), gets a row too.
+        Raises `NotFound` if one of `tables` does not exist. Nothing is written, unless `fix` is set: then what the findings
+        propose is done as far as it discards nothing, and the result is what is left. `argument`: converts the name of a table
+        into the argument for the commands of its findings.
+        """
+        if not call.fix:
+            return [each.row for each in self._examined(FixesCall.of(call))]
+        fixed = self.plan_fixes(**vars(FixesCall.of(call))).run()
+        fixed.raise_failures()
+        return fixed.rows
+
+    @takes(FixesCall)
+    def plan_fixes(self, call: FixesCall) -> Planned[FixPlan, Fixed]:
+        """Plan to mend what `health` finds in these tables, as far as that discards nothing; see `Table.plan_fix`.
+
+        `argument`: converts the name of a table into the argument for commands.
+        """
+        from paimon_cli.inspect.findings.remedies import FixStep, steps_of
+        from paimon_cli.inspect.health_report import by_urgency
+
+        found = self._examined(call)
+        planned = [steps_of(each.row.table, each.row.findings) if each.table is not None else [] for each in found]
+
+        def run() -> Fixed:
+            done: list[FixStep] = []
+            errors: list[PaimonError] = []
+            left: list[HealthRow] = []
+            for each, steps in zip(found, planned, strict=True):
+                if each.table is None or not steps:
+                    left.append(each.row)
+                    continue
+                tried, failures = each.table._carried_out(steps)
+                done, errors = [*done, *tried], [*errors, *failures]
+                left.append(each.table._health(_asked(call, each.argument), each.row.table))
+            return Fixed(by_urgency(left), done, errors)
+
+        return Planned(FixPlan([each.row for each in found], [step for steps in planned for step in steps]), run)
+
+    def _examined(self, call: FixesCall) -> list[_Examined]:
+        """The tables with their health, most urgent first."""
+        from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
+        from paimon_cli.inspect.findings.runner import is_of_call
+        from paimon_cli.inspect.health_report import damaged_entry, unreadable
+
+        metastore, damaged = self._metastore, list[PaimonError]()
+        argument, named = call.argument or str, call.tables or ()
+        if named:
+            chosen = [ChosenTable(without_login(name), partial(self._locate, name)) for name in named]
+        else:
+            among = tables_of_warehouse if call.database is None else partial(tables_of_database, call.database)
+            chosen = [ChosenTable.at(location) for location in among(metastore, damaged.append)]
+
+        def examined(chosen_table: ChosenTable) -> _Examined:
+            location = chosen_table.locate()
+            table, word = self._open(location), argument(chosen_table.name if named else location.name)
+            return _Examined(table._health(_asked(call, word), location.name), word, table)
+
+        found = [_Examined(damaged_entry(error)) for error in damaged]
+        looks = look_at_each(examined, chosen, metastore.table_seconds, 1, lambda table: table.name)
+        for (name, _), look in zip(chosen, looks, strict=True):
+            if isinstance(look, PaimonError) and named and is_of_call(look):
+                raise look
+            found.append(_Examined(unreadable(name, argument(name), look)) if isinstance(look, PaimonError) else look)
+        return sorted(found, key=lambda each: each.row.place)
+
+
+class _Examined(NamedTuple):
+    """The health of a table. `table`: None if it could not be opened."""
+
+    row: HealthRow
+    argument: str = ""
+    table: Table | None = None
+
+
+def _asked(call: FixesCall, argument: str) -> FixCall:
+    return FixCall(advice=call.advice, topology=call.topology, argument=argument)

@@ -1,0 +1,115 @@
+"""Findings as a file for CI servers: JUnit XML or SARIF (`--report`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from paimon_cli import __version__
+from paimon_cli.errors import UsageError
+
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+FORMS = JUNIT, SARIF = "junit", "sarif"
+FAILING = ("error",)
+"""The severities that are failures unless a command says otherwise."""
+SARIF_LEVELS = {"advice": "note"}
+"""SARIF's words for severities, where they are others."""
+SIGNS_OF_PATHS = "/:@$=,+"
+"""What a URI need not escape in the path of a file or the name of a table."""
+
+ReportFile = Annotated[
+    tuple[str, Path] | None,
+    typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE, for CI servers."),
+]
+
+
+@dataclass(frozen=True)
+class ReportedFinding:
+    """A finding in such a file. `place`: the path or the subject in `table` that it is about."""
+
+    table: str
+    code: str
+    severity: str
+    place: str
+    message: str
+    path: str
+
+
+def check_form(report: tuple[str, Path] | None) -> None:
+    """Raise `UsageError` for another form than these two, before anything is examined."""
+    if report is not None and report[0] not in FORMS:
+        raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
+
+
+def write_report(
+    report: tuple[str, Path],
+    command: str,
+    tables: Sequence[str],
+    rules: Mapping[str, str],
+    findings: Sequence[ReportedFinding],
+    failing: Sequence[str] = FAILING,
+) -> None:
+    """Write what `command` has found in tables. `rules`: meanings by code; `failing`: the severities that exit with 4."""
+    form, path = report
+    content = _junit(command, tables, rules, findings, failing) if form == JUNIT else _sarif(rules, findings)
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def _junit(
+    command: str,
+    tables: Sequence[str],
+    rules: Mapping[str, str],
+    findings: Sequence[ReportedFinding],
+    failing: Sequence[str],
+) -> bytes:
+    """One test case per table and rule; findings that do not fail are output of theirs."""
+    from xml.etree import ElementTree as Xml
+
+    def plain(text: str) -> str:
+        """Replace control characters, most of which XML cannot represent."""
+        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+    of_case: dict[tuple[str, str], list[ReportedFinding]] = {}
+    for finding in findings:
+        of_case.setdefault((finding.table, finding.code), []).append(finding)
+    failed = {key for key, found in of_case.items() if key[1] in rules and any(one.severity in failing for one in found)}
+    suites = Xml.Element("testsuites")
+    counts = {"tests": len(rules) * len(tables), "failures": len(failed), "errors": 0, "skipped": 0}
+    suite = Xml.SubElement(suites, "testsuite", {"name": f"paimon-cli {command}", **{key: str(n) for key, n in counts.items()}})
+    for table in tables:
+        for code, meaning in rules.items():
+            case = Xml.SubElement(suite, "testcase", {"classname": plain(table), "name": f"{code} {meaning}"})
+            for finding in of_case.get((table, code), ()):
+                text = plain(f"{finding.place}: {finding.message}")
+                if finding.severity in failing:
+                    Xml.SubElement(case, "failure", {"type": code, "message": text})
+                else:
+                    Xml.SubElement(case, "system-out").text = f"{finding.severity}: {text}"
+    Xml.indent(suites)
+    return bytes(Xml.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _sarif(rules: Mapping[str, str], findings: Sequence[ReportedFinding]) -> bytes:
+    described = [{"id": code, "shortDescription": {"text": meaning}} for code, meaning in rules.items()]
+    results: list[dict[str, Any]] = [
+        {
+            "ruleId": finding.code,
+            "level": SARIF_LEVELS.get(finding.severity, finding.severity),
+            "message": {"text": finding.message},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": quote(finding.path, safe=SIGNS_OF_PATHS)}}}],
+        }
+        for finding in findings
+    ]
+    uri = "https://paimon.apache.org/"
+    driver = {"name": "paimon-cli", "version": __version__, "informationUri": uri, "rules": described}
+    report = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+    return json.dumps(report, indent=2).encode() + b"\n"

@@ -1,0 +1,181 @@
+"""`maintain`: compaction, expiry, orphans and a check in one command, once for cron or as a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.columns import columns_of
+from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.compact_command import Monitoring
+from paimon_cli.cli.output import Listing
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, Yes
+from paimon_cli.cli.results import confirm, counted, human_size, say
+from paimon_cli.errors import FINDINGS_EXIT_CODE, PaimonError, UsageError
+from paimon_cli.requests.compaction import SERVICE
+from paimon_cli.requests.upkeep import MaintainRounds, MaintainTables
+
+if TYPE_CHECKING:
+    from paimon_cli.api.catalog import Catalog
+    from paimon_cli.jobs.service.maintenance import MaintainedTable
+
+commands = top_level()
+
+
+@command(commands, "maintain", runs_jobs=True)
+def maintain(
+    call: Call,
+    *,
+    options: Annotated[Given, MaintainTables],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            rich_help_panel=SERVICE,
+            help="Repeat in rounds until stopped, as `compact --watch` does. SIGTERM exits with 0, Ctrl-C with 130.",
+        ),
+    ] = False,
+    service: Annotated[Given, MaintainRounds],
+    monitoring: Monitoring,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> bool | None:
+    """Keep tables in shape: compact what is due, expire what is past its retention, delete orphans, then check their health.
+
+    Limits are the tables' own options: the triggers of compaction, as with `compact --strategy minor`, and the retention of
+    snapshots, changelogs, tags, partitions and consumers. Orphans are deleted from an age of one day on. A table that another
+    service is compacting is waited for as long as its lease lives. Exits with 0 if all is well, with 4 if findings are left,
+    otherwise with the code of what failed; the other tables are maintained all the same.
+
+    paimon-cli maintain ./wh/shop.db/orders --yes
+
+    paimon-cli maintain --database shop --warehouse ./wh --budget 10m --yes
+
+    paimon-cli maintain --database shop --warehouse s3://lake/wh --watch --metrics-listen :9464 --yes
+    """
+    monitoring.check(watch, service)
+    catalog = call.catalog(allow_unsafe_commit)
+    if watch:
+        _serve(call, catalog, options, service, monitoring, is_sure=yes, is_dry=dry_run)
+        return None
+    if dry_run or not yes:
+        planned = _collected(
+            partial(catalog.plan_maintenance, **options), lambda rows: _show(call, rows, is_plan=True) if dry_run else None
+        )
+        if dry_run:
+            return any(row.has_work for row in planned)
+        confirm(f"{_consequence(planned)} will be deleted", yes)
+    _run(call, catalog, options, monitoring)
+    return None
+
+
+def _serve(
+    call: Call, catalog: Catalog, options: Given, service: Given, monitoring: Monitoring, *, is_sure: bool, is_dry: bool
+) -> None:
+    """Maintain in rounds. The service asks once, when it starts."""
+    from paimon_cli.cli.compact_watch import Outlook, run_service
+
+    if is_dry:
+        raise UsageError("--watch cannot be combined with --dry-run", "every round makes its own plan")
+    if options.pop("budget", None) is not None:
+        raise UsageError(
+            "--watch cannot be combined with --budget", "a budget is for one run, and a service divides its time among the tables"
+        )
+    if not options.get("tables") and not options.get("database"):
+        options["all_tables"] = True
+    confirm("from now on, what is past its retention, and orphans older than a day, will be deleted", is_sure, has_dry_run=False)
+    given = {"orphans_every": "1 d", **service, **options}
+    outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file)
+    run_service(call, outlook, catalog, partial(catalog.watch, **given, expire=True, whole=True), examines=True)
+
+
+def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -> None:
+    """Maintain once, and show one summary. Raises the failures, or exits with 4 if findings are left."""
+    from paimon_cli.cli.compact_watch import Outlook, single_run
+
+    outlook = Outlook(monitoring.log_format, None, monitoring.metrics_file)
+    with single_run(outlook, catalog) as (shield, watcher):
+        given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None}
+        rows = _collected(partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False))
+    if any(row.findings for row in rows):
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _collected(
+    method: Callable[..., list[MaintainedTable]], show: Callable[[list[MaintainedTable]], None]
+) -> list[MaintainedTable]:
+    """The results of all tables, which are shown even if some have failed; then the failures are raised."""
+    rows: list[MaintainedTable] = []
+    failure: PaimonError | None = None
+    try:
+        method(on_maintained=rows.append)
+    except PaimonError as error:
+        failure = error
+    if rows:
+        show(rows)
+    if failure is not None:
+        raise failure
+    return rows
+
+
+def _show(call: Call, rows: Sequence[MaintainedTable], *, is_plan: bool) -> None:
+    from paimon_cli.cli.text_view import say_findings
+    from paimon_cli.jobs.service.maintenance import MaintainedTable
+
+    if not call.is_for_people:
+        call.show(Listing("MaintenancePlan" if is_plan else "MaintenanceList", None, columns_of(MaintainedTable), rows))
+        return
+    for row in rows:
+        say(f"{row.table}: {'; '.join(_parts(row, is_plan)) or row.state}")
+        if not is_plan:
+            say_findings(row.findings or (), margin="  ")
+    say(_total(rows, is_plan))
+
+
+def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
+    """What was done with a table, or would be, in words."""
+    from paimon_cli.cli.compact_watch import upkeep_texts
+
+    parts = []
+    if row.buckets and is_plan:
+        parts.append(
+            f"{counted(row.buckets, 'bucket')} to compact, {counted(row.files_before, 'file')} of {human_size(row.bytes_read)}"
+        )
+    elif row.buckets:
+        files, read = f"{counted(row.files_before, 'file')} -> {row.files_after}", human_size(row.bytes_read)
+        parts.append(f"{counted(row.buckets, 'bucket')} compacted, {files}, {read} read, {human_size(row.bytes_written)} written")
+    parts += upkeep_texts(row.upkeep, *(("to expire", "to delete") if is_plan else ("expired", "deleted")))
+    if row.left_buckets:
+        parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
+    if row.left:
+        parts.append(f"no time for {', '.join(row.left)}")
+    return [*parts, f"{row.state}: {row.error}"] if row.error else parts
+
+
+def _total(rows: Sequence[MaintainedTable], is_plan: bool) -> str:
+    """One line about all tables."""
+    compacted, expired, deleted = ("to compact", "to expire", "to delete") if is_plan else ("compacted", "expired", "deleted")
+    items = sum(sum(row.upkeep.expired.values()) for row in rows)
+    parts = [
+        f"{counted(sum(row.buckets for row in rows), 'bucket')} {compacted}",
+        f"{counted(items, 'item')} {expired}",
+        f"{counted(sum(row.orphans for row in rows), 'orphan')} {deleted}",
+        f"{counted(sum(len(row.findings or ()) for row in rows), 'finding')} {'now' if is_plan else 'left'}",
+    ]
+    if unfinished := sum(bool(row.left_buckets or row.left) for row in rows):
+        parts.append(f"{counted(unfinished, 'table')} not finished")
+    return f"{counted(len(rows), 'table')}: {', '.join(parts)}{'; nothing was changed (dry run)' if is_plan else ''}"
+
+
+def _consequence(rows: Sequence[MaintainedTable]) -> str:
+    """What the run would delete in all tables, as far as it is known before."""
+    from paimon_cli.cli.compact_watch import upkeep_texts
+    from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
+
+    total = sum((row.upkeep for row in rows), NOT_KEPT_UP)
+    known = " and ".join(upkeep_texts(total, "past their retention", "older than a day"))
+    return f"{known}, and what becomes due meanwhile," if known else "what becomes due meanwhile"

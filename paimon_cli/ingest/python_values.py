@@ -1,0 +1,83 @@
+"""Python values as columns: what a caller of the library has in lists and dicts, with the types of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, DecimalType, MapType, MultisetType, NestedType, RowType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.faults import BadCells, WrongType, shown
+from paimon_cli.ingest.typed_columns import cast_column
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import did_you_mean
+
+
+def values_of_columns(values: Mapping[str, Any], schema: TableSchema) -> dict[str, pa.Array]:
+    """One value for each of these columns, as arrays of one.
+
+    Raises `UsageError` for an unknown column, `BadInput` for a value that its column cannot hold.
+    """
+    found = {}
+    for name, value in values.items():
+        field = schema.find(name)
+        if field is None:
+            meant, names = did_you_mean(name, schema.field_names), ", ".join(schema.field_names)
+            raise UsageError(f"no column '{name}'", "the table has no such column", f"{meant}columns: {names}")
+        try:
+            found[name] = cast_column(python_array([value], field.type), field.type)
+        except BadCells as problem:
+            raise _misfit(field, value, problem.first.why) from problem
+        except WrongType as problem:
+            raise _misfit(field, value, problem.why or f"it is a {type(value).__name__}") from problem
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
+            raise _misfit(field, value, str(problem)) from problem
+    return found
+
+
+def _misfit(field: DataField, value: Any, why: str) -> BadInput:
+    what = f"{shown(value)} is no value of column '{field.name}' ({type_to_sql(field.type)})"
+    return BadInput(what, why, column=field.name)
+
+
+def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
+    """The values as Arrow infers them, for a column of this type (None: not of the table). Nested values have the type already.
+
+    Raises Arrow's errors, `ValueError`, `TypeError` and `OverflowError` for values that are no column.
+    """
+    if isinstance(t, NestedType):
+        return pa.array([_nested(value, t) for value in values], arrow_type(t))
+    if isinstance(t, DecimalType):
+        values = [Decimal(str(value)) if isinstance(value, (int, float)) else value for value in values]
+    found = pa.array(values)
+    is_wide = t is not None and t.root == "FLOAT" and pa.types.is_float64(found.type)
+    return found.cast(pa.float32()) if is_wide and _are_finite_as_floats(found) else found
+
+
+def _are_finite_as_floats(numbers: pa.Array) -> bool:
+    """Whether no number gets infinite as a FLOAT. Python has no FLOAT, so that 0.1 becomes the nearest one."""
+    narrow, wide = (part.to_numpy(zero_copy_only=False) for part in (numbers.cast(pa.float32()), numbers))
+    return bool((np.isfinite(narrow) | ~np.isfinite(wide)).all())
+
+
+def _nested(value: Any, t: DataType) -> Any:
+    """The value as Arrow takes it: a dict for a MAP is a list of pairs."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(t, ArrayType) and isinstance(value, (list, tuple, set, frozenset)):
+        return [_nested(one, t.element) for one in value]
+    if isinstance(t, (MapType, MultisetType)) and isinstance(value, Mapping):
+        return [(_nested(key, t.key), _nested(one, t.value)) for key, one in value.items()]
+    if isinstance(t, RowType) and isinstance(value, Mapping):
+        types = {field.name: field.type for field in t.fields}
+        if unknown := next((name for name in value if name not in types), None):
+            raise ValueError(f"the ROW has no field '{unknown}'")
+        return {name: _nested(one, types[name]) for name, one in value.items()}
+    if isinstance(t, DecimalType) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Decimal(str(value))
+    return value

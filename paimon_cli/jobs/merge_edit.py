@@ -1,0 +1,262 @@
+"""What a merge does to the rows of a table: each row that meets a row of the source is updated or deleted by the first clause
+whose condition holds; so are, by other clauses, rows that meet none.
+
+Expressions and conditions read the columns of the table, and `source.x` and `target.x`: the joined rows have two more columns, of
+type ROW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
+from paimon_cli.datatypes.column_cast import with_default
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, NestedType, RowType
+from paimon_cli.datatypes.type_text import quoted_name
+from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.ingest.faults import BadCells, WrongType, shown
+from paimon_cli.ingest.typed_columns import CastRules, cast_column
+from paimon_cli.jobs.key_index import NO_ROW, KeyIndex
+from paimon_cli.jobs.row_change import Edit, EditedRows, Matches, NameRow, new_columns
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.pieces import PIECES
+from paimon_cli.sql.clauses import SetClause, SetItem
+from paimon_cli.sql.predicate import Predicate, parse_predicate
+
+SOURCE, TARGET = "source", "target"
+"""The names of the two rows in conditions and expressions."""
+_PRUNED_ROOTS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "CHAR", "VARCHAR", "STRING"}
+
+
+@dataclass(frozen=True)
+class MergeSource:
+    """The rows to merge, typed as the columns of the table that have their names. `on`: the columns that must be equal."""
+
+    batch: pa.RecordBatch
+    fields: tuple[DataField, ...]
+    on: tuple[str, ...]
+
+    @staticmethod
+    def of(data: pa.Table, schema: TableSchema, on: Sequence[str], timezone: str | None) -> MergeSource:
+        """Raises `BadInput` for rows that do not fit, `UsageError` for wrong columns in `on`."""
+        names = data.column_names
+        for name in names:
+            if names.count(name) > 1:
+                raise BadInput(f"the source has two columns '{name}'", column=name)
+        _check_on(on, names, schema)
+        columns, fields = [], []
+        for number, name in enumerate(names):
+            known = schema.find(name)
+            values = data.column(name).combine_chunks()
+            t = (type_from_arrow(values.type) if known is None else known.type).with_nullable(True)
+            columns.append(_typed(name, values, DataField(number, name, t), timezone))
+            fields.append(DataField(number, name, t))
+        return MergeSource(pa.RecordBatch.from_arrays(columns, names=names), tuple(fields), tuple(on))
+
+    @cached_property
+    def index(self) -> KeyIndex:
+        return KeyIndex([self.batch.column(name) for name in self.on])
+
+    @property
+    def row_type(self) -> RowType:
+        return RowType(self.fields)
+
+    def rows(self, positions: np.ndarray) -> pa.StructArray:
+        """The rows at these positions, as values of one column; null for `NO_ROW`."""
+        chosen = pa.array(np.maximum(positions, 0), mask=positions == NO_ROW)
+        fields = list(arrow_type(self.row_type))
+        columns = [column.take(chosen) for column in self.batch.columns]
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(positions == NO_ROW))
+
+    def condition(self, schema: TableSchema) -> Predicate:
+        """A condition that holds for all rows of the table that meet a row of the source, to skip files."""
+        texts, params = list[str](), dict[str, object]()
+        for number, name in enumerate(self.on):
+            if schema.field(name).type.root not in _PRUNED_ROOTS:
+                continue
+            distinct = self.batch.column(name).unique().drop_null()
+            if not len(distinct):
+                return parse_predicate("FALSE", schema)
+            if len(distinct) <= PIECES.max_bucket_keys:
+                params[f"p{number}"] = distinct
+                texts.append(f"{quoted_name(name)} IN :p{number}")
+                continue
+            ordered = distinct.sort()
+            params |= {f"low{number}": ordered[0], f"high{number}": ordered[-1]}
+            texts.append(f"{quoted_name(name)} BETWEEN :low{number} AND :high{number}")
+        return parse_predicate(" AND ".join(texts) or "TRUE", schema, params)
+
+
+def _check_on(on: Sequence[str], names: Sequence[str], schema: TableSchema) -> None:
+    if not on:
+        raise UsageError("no columns to merge on", "they say which rows are the same", "such as on=['id']")
+    for name in on:
+        known = schema.find(name)
+        if known is None or name not in names:
+            where, found = ("source", names) if known is not None else ("table", schema.field_names)
+            what = f"no column '{name}' in the {where}"
+            raise UsageError(
+                what, "a merge is on columns that both have", f"{did_you_mean(name, found)}columns: {', '.join(found)}"
+            )
+        if isinstance(known.type, NestedType) or known.type.root in FLOATING_ROOTS:
+            raise NotSupported(
+                f"a merge on column '{name}'", "nested values and floating-point numbers have no exact equality here"
+            )
+
+
+def _typed(name: str, values: pa.Array, field: DataField, timezone: str | None) -> pa.Array:
+    try:
+        return cast_column(values, field.type, CastRules(timezone=timezone))
+    except BadCells as problem:
+        first = problem.first
+        what = f"row {first.row + 1} of the source, column {name}: {shown(first.value)}"
+        raise BadInput(what, first.why, column=name, row=first.row + 1) from problem
+    except WrongType as problem:
+        why = problem.why or f"{values.type} cannot become {field.type.root}"
+        raise BadInput(f"column '{name}' of the source does not fit", why, column=name) from problem
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One WHEN of a merge. `condition`: None for always; `new_values`: None to delete, or to insert nothing."""
+
+    condition: Predicate | None = None
+    new_values: SetClause | None = None
+
+    def holds(self, batch: pa.RecordBatch) -> np.ndarray:
+        if self.condition is None:
+            return np.ones(batch.num_rows, bool)
+        return self.condition.condition.matches(batch).fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def chosen_clauses(clauses: Sequence[Clause], batch: pa.RecordBatch) -> np.ndarray:
+    """For each row the number of the first clause whose condition holds; -1 for none."""
+    chosen = np.full(batch.num_rows, -1, np.int64)
+    for number, clause in enumerate(clauses):
+        chosen[(chosen < 0) & clause.holds(batch)] = number
+    return chosen
+
+
+@dataclass(frozen=True)
+class MergeEdit(Edit):
+    """The clauses for rows that meet a row of the source (`matched`), and for the others (`unmatched`).
+
+    `fixed`: columns of the source that must have the value that the row has, because it decides where the row is stored.
+    """
+
+    where: Predicate
+    source: MergeSource
+    matched: tuple[Clause, ...]
+    unmatched: tuple[Clause, ...]
+    fixed: tuple[str, ...] = ()
+    narrows = True
+
+    @property
+    def set_columns(self) -> Collection[str]:
+        found = (item.column.name for clause in (*self.matched, *self.unmatched) for item in _items(clause))
+        return list(dict.fromkeys(found))
+
+    @property
+    def drops_all(self) -> bool:
+        return False
+
+    def read_columns(self, schema: TableSchema) -> Collection[str]:
+        return schema.field_names if any(c.condition for c in (*self.matched, *self.unmatched)) else self.source.on
+
+    def matches(self, batch: pa.RecordBatch) -> Matches:
+        positions, chosen = self._chosen(batch)
+        sources = np.unique(positions[positions != NO_ROW])
+        return Matches(chosen >= 0, sources)
+
+    def edited(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> EditedRows:
+        positions, chosen = self._chosen(batch)
+        self._check_fixed(batch, positions, name_row)
+        columns = {name: batch.column(name) for name in schema.field_names}
+        is_deleted = np.zeros(batch.num_rows, bool)
+        for number, clause in enumerate((*self.matched, *self.unmatched)):
+            rows = np.flatnonzero(chosen == number)
+            if not len(rows):
+                continue
+            if clause.new_values is None:
+                is_deleted[rows] = True
+                continue
+            place = np.arange(batch.num_rows)
+            place[rows] = batch.num_rows + np.arange(len(rows))
+            part = self._joined(batch.take(pa.array(rows)), positions[rows])
+            for name, values in new_columns(_items(clause), part, _named(name_row, rows)).items():
+                columns[name] = pa.concat_arrays([columns[name], values]).take(pa.array(place))
+        return EditedRows({name: with_default(values, schema.field(name)) for name, values in columns.items()}, is_deleted)
+
+    def _chosen(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """For each row the row of the source that it meets, and the number of the clause that changes it; -1 for none."""
+        index = self.source.index
+        positions = index.rows_of([batch.column(name) for name in self.source.on])
+        met = positions != NO_ROW
+        if self.matched and not index.is_unique and (repeated := met & index.repeats(positions)).any():
+            row = int(np.argmax(repeated))
+            values = ", ".join(f"{name} = {batch.column(name)[row]}" for name in self.source.on)
+            raise BadInput(
+                f"several rows of the source have {values}",
+                "the table's row with these values would be changed by each of them",
+                "nothing was committed; leave one row for each in the source",
+            )
+        chosen = np.full(batch.num_rows, -1, np.int64)
+        for clauses, is_row, first in ((self.matched, met, 0), (self.unmatched, ~met, len(self.matched))):
+            rows = np.flatnonzero(is_row)
+            if clauses and clauses[0].condition is None:
+                chosen[rows] = first
+            elif clauses and len(rows):
+                found = chosen_clauses(clauses, self._joined(batch.take(pa.array(rows)), positions[rows]))
+                chosen[rows] = np.where(found >= 0, found + first, -1)
+        return positions, chosen
+
+    def _joined(self, batch: pa.RecordBatch, positions: np.ndarray) -> pa.RecordBatch:
+        """The rows with the columns `source` and `target`."""
+        target = pa.StructArray.from_arrays(batch.columns, names=batch.schema.names)
+        return batch.append_column(SOURCE, self.source.rows(positions)).append_column(TARGET, target)
+
+    def _check_fixed(self, batch: pa.RecordBatch, positions: np.ndarray, name_row: NameRow) -> None:
+        rows = np.flatnonzero(positions != NO_ROW)
+        for name in self.fixed:
+            own = batch.column(name).take(pa.array(rows))
+            other = self.source.batch.column(name).take(pa.array(positions[rows]))
+            if not own.equals(other):
+                pairs = enumerate(zip(own.to_pylist(), other.to_pylist(), strict=True))
+                row, (old, new) = next((row, pair) for row, pair in pairs if pair[0] != pair[1])
+                raise BadInput(
+                    f"column '{name}' of {name_row(int(rows[row]))} cannot become {shown(new)}",
+                    f"it is {shown(old)}, and decides where the row is stored",
+                    "nothing was committed; leave the column out of the source, or delete the row and insert another one",
+                    column=name,
+                )
+
+
+def _items(clause: Clause) -> Iterable[SetItem]:
+    return clause.new_values.assignments if clause.new_values else ()
+
+
+def _named(name_row: NameRow, rows: np.ndarray) -> NameRow:
+    return lambda row: name_row(int(rows[row]))
+
+
+def joined_schema(schema: TableSchema, source: MergeSource) -> TableSchema:
+    """The table's columns, and the two rows. Raises `NotSupported` if the table has columns of their names."""
+    for name in (SOURCE, TARGET):
+        if schema.find(name) is not None:
+            raise NotSupported(f"a merge into a table with a column '{name}'", f"conditions call a row of the merge {name}")
+    target = RowType(tuple(replace(field, id=number) for number, field in enumerate(schema.fields)))
+    rows = (DataField(-1, SOURCE, source.row_type), DataField(-2, TARGET, target))
+    return replace(schema, fields=(*schema.fields, *rows))
+
+
+def source_schema(schema: TableSchema, source: MergeSource) -> TableSchema:
+    """The columns that an insert assigns and reads: the table's, those of the source, and the row of the source; without keys."""
+    others = [field for field in source.fields if schema.find(field.name) is None and field.name not in (SOURCE, TARGET)]
+    fields = [replace(field, default_value=None) for field in schema.fields]
+    return TableSchema(0, (*fields, *others, DataField(-1, SOURCE, source.row_type)), 0, (), (), {}, None, 0)

@@ -1,0 +1,293 @@
+"""`maintain`: compacts what is due, expires what is past its retention, deletes orphans, and examines what is left.
+
+A run consists of rounds of the compaction service (`jobs/compaction_service`) until no table has work left, or the budget is
+spent. Tables that another service holds are waited for as long as a lease lives without renewal. Then all are examined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+from paimon_cli.errors import Conflict, PaimonError, TookTooLong
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.findings.finding import Finding
+from paimon_cli.inspect.findings.runner import counted_findings
+from paimon_cli.inspect.health_report import health_of
+from paimon_cli.jobs.compact_job import CompactSummary
+from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits
+from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.reclaim_job import PARTITIONS
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.compaction_service import (
+    CompactionService,
+    RoundState,
+    ServedTable,
+    ServiceRound,
+    ServiceWatcher,
+    TableRound,
+)
+from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look
+from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone, due_expiry, kinds_that_expire, old_orphans
+from paimon_cli.jobs.table_change import Shield
+from paimon_cli.requests.compaction import NEVER, Upkeep
+from paimon_cli.requests.maintenance import WHOLE_EXPIRY
+from paimon_cli.storage.time_bounds import look_at_each
+
+_ASKS_EVERY_SECONDS = 1.0
+"""How often a table is asked for that another service holds."""
+CHECK = "check"
+"""The last step of a run."""
+
+
+class Once(Upkeep):
+    """The upkeep of a single run: everything at once, and orphans in the first turn of each table only."""
+
+    def first_orphans_millis(self, table: str) -> int:
+        return 0
+
+
+AT_ONCE = Once(expire=True, whole=True, orphans_every=NEVER)
+REQUEST = CompactRequest("minor", unknown_buckets_allowed=True)
+"""Compact what the triggers of the tables pick, as a service does."""
+
+
+class PlannedState:
+    """States of a table in a dry run."""
+
+    DUE = "due"
+    NOTHING = "nothing to do"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class MaintainedTable:
+    """What a run has done with a table, or in a dry run would do.
+
+    `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time. `findings`: what
+    `health` still finds; None if the table was not examined.
+    """
+
+    table: str
+    state: str
+    buckets: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    snapshots_expired: int = 0
+    partitions_expired: int = 0
+    changelogs_expired: int = 0
+    tags_expired: int = 0
+    consumers_expired: int = 0
+    files_expired: int = 0
+    orphans: int = 0
+    orphan_bytes: int = 0
+    left_buckets: int = 0
+    left_bytes: int = 0
+    left: tuple[str, ...] = ()
+    seconds: float = 0.0
+    findings: tuple[Finding, ...] | None = None
+    error: str | None = None
+    error_code: str | None = None
+
+    @classmethod
+    def of(cls, done: TableRound, findings: tuple[Finding, ...] | None) -> MaintainedTable:
+        summary, upkeep, left, error = done.summary, done.upkeep, done.left, done.error
+        return cls(
+            done.table,
+            done.state,
+            summary.buckets,
+            summary.files_before,
+            summary.files_after,
+            summary.bytes_read,
+            summary.bytes_written,
+            **{field.name: getattr(upkeep, field.name) for field in fields(upkeep)},
+            left_buckets=left.buckets,
+            left_bytes=left.size,
+            left=left.steps,
+            seconds=summary.seconds,
+            findings=findings,
+            error=None if error is None else error.message,
+            error_code=None if error is None else error.code,
+        )
+
+    @property
+    def upkeep(self) -> UpkeepDone:
+        return UpkeepDone(**{field.name: getattr(self, field.name) for field in fields(UpkeepDone)})
+
+    @property
+    def deletes(self) -> bool:
+        return bool(self.upkeep.expired) or bool(self.orphans)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.buckets) or self.deletes
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """A watcher that shows the progress of large compactions, and nothing else."""
+
+    progress: Callable[[], Progress]
+
+    def table_begins(self, number: int, table: str) -> Progress:
+        return self.progress()
+
+    def table_done(self, done: TableRound) -> None:
+        pass
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        pass
+
+
+@dataclass
+class _Run:
+    """The rounds of one run: adds up what they do to each table, and says when there is no more to do."""
+
+    pending: dict[str, ServedTable]
+    begin: Callable[[int, str], Progress]
+    budget: Budget
+    waits_until: int
+    totals: dict[str, TableRound]
+
+    def table_begins(self, number: int, table: str) -> Progress:
+        return self.begin(number, table)
+
+    def table_done(self, done: TableRound) -> None:
+        before = self.totals.get(done.table)
+        self.totals[done.table] = done if before is None else _both(before, done)
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        pass
+
+    def is_last(self, done: ServiceRound) -> bool:
+        """Whether no table has work left for which there is time; the next round looks only at those that have."""
+        waits = self.budget.clock.now_millis() < self.waits_until
+        going_on = {table.table for table in done.tables if table.is_unfinished or (waits and table.state == RoundState.HELD)}
+        self.pending = {name: table for name, table in self.pending.items() if name in going_on}
+        return not self.pending or self.budget.is_over
+
+
+def maintain(
+    tables: Sequence[ServedTable],
+    engine: Engine,
+    watcher: ServiceWatcher,
+    shield: Shield,
+    leases: Leases | None,
+    budget: Budget,
+    table_seconds: float,
+) -> Iterator[tuple[TableRound, tuple[Finding, ...] | None]]:
+    """Maintain tables; yields what was done to each, and what `health` still finds.
+
+    `watcher`: receives one event for each table, and one for the run. `table_seconds`: the time of each look at a table.
+    """
+    clock, began = budget.clock, budget.clock.now_millis()
+    patience = 0 if leases is None else leases.lives_millis + int(2 * _ASKS_EVERY_SECONDS * 1000)
+    run = _Run({table.name: table for table in tables}, watcher.table_begins, budget, began + patience, {})
+    if tables:
+        service = CompactionService(
+            lambda: list(run.pending.values()), REQUEST, engine, clock, run, shield, leases, AT_ONCE, table_seconds, budget=budget
+        )
+        service.run_until(_ASKS_EVERY_SECONDS, run.is_last)
+    done: list[TableRound] = []
+    for table, findings in zip(tables, _examined(tables, run.totals, budget, table_seconds), strict=True):
+        total = _judged(run.totals[table.name], findings, budget)
+        done.append(total)
+        watcher.table_done(total)
+        yield total, findings if isinstance(findings, tuple) else None
+    watcher.round_done(ServiceRound(1, began, (clock.now_millis() - began) / 1000, tuple(done)), None)
+
+
+def _examined(
+    tables: Sequence[ServedTable], totals: dict[str, TableRound], budget: Budget, seconds: float
+) -> Iterator[tuple[Finding, ...] | PaimonError | None]:
+    """What `health` finds in each table; None where the budget is spent, or the table is gone."""
+
+    def examine(table: ServedTable) -> tuple[Finding, ...] | None:
+        if budget.is_over or totals[table.name].state == RoundState.GONE:
+            return None
+        context = table.open()
+        return health_of(ExaminedTable(context, context.layout.argument), table.name).problems
+
+    return look_at_each(examine, tables, seconds, 1, lambda table: table.name)
+
+
+def _judged(total: TableRound, findings: tuple[Finding, ...] | PaimonError | None, budget: Budget) -> TableRound:
+    """The total with the result of the check. A table that is still held by another service has failed."""
+    if total.state == RoundState.HELD:
+        why = "it compacts the table, and renews its lease"
+        error = Conflict(f"{total.table} is held by another service", why, "run the command again when that has ended")
+        total = replace(total, error=error)
+    if isinstance(findings, PaimonError):
+        is_first = total.error is None or isinstance(total.error, TookTooLong)
+        return replace(total, error=findings if is_first else total.error, state=RoundState.FAILED)
+    if findings is None:
+        is_left = budget.is_over and total.state != RoundState.GONE
+        return replace(total, left=replace(total.left, steps=(*total.left.steps, CHECK))) if is_left else total
+    return replace(total, findings=counted_findings(findings))
+
+
+def _both(before: TableRound, done: TableRound) -> TableRound:
+    """What two rounds did to a table."""
+    names = ("buckets", "files_before", "files_after", "bytes_before", "bytes_after", "bytes_read", "bytes_written", "conflicts")
+    sums = {name: getattr(before.summary, name) + getattr(done.summary, name) for name in (*names, "snapshots", "seconds")}
+    summary: CompactSummary = replace(done.summary, **sums)
+    state = before.state if before.state == RoundState.COMPACTED and done.error is None else done.state
+    return replace(done, state=state, summary=summary, upkeep=before.upkeep + done.upkeep)
+
+
+def plan_maintenance(
+    tables: Sequence[ServedTable], progress: Progress, budget: Budget, table_seconds: float
+) -> Iterator[tuple[MaintainedTable, PaimonError | None]]:
+    """What `maintain` would do to each table. Changes nothing.
+
+    The bytes of the budget go to the tables in the order of a run, the most urgent first.
+    """
+
+    def needed(table: ServedTable) -> Turn:
+        return look(table.name, table.open, REQUEST, {}, AT_ONCE, True).without_plan()
+
+    granted: dict[str, int | None] = {}
+    if budget.left_bytes is not None:
+        turns = [turn for turn in look_at_each(needed, tables, table_seconds, 1, _name) if isinstance(turn, Turn)]
+        granted = {turn.table: budget.reserve(turn.need.size) for turn in sorted(turns, key=lambda turn: turn.need)}
+
+    def planned(table: ServedTable) -> tuple[MaintainedTable, PaimonError | None]:
+        return _planned(table, granted.get(table.name), progress)
+
+    for table, found in zip(tables, look_at_each(planned, tables, table_seconds, 1, _name), strict=True):
+        if isinstance(found, PaimonError):
+            yield MaintainedTable(table.name, PlannedState.FAILED, error=found.message, error_code=found.code), found
+        else:
+            yield found
+
+
+def _name(table: ServedTable) -> str:
+    return table.name
+
+
+def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -> tuple[MaintainedTable, PaimonError | None]:
+    turn = look(table.name, table.open, REQUEST, {}, AT_ONCE, True)
+    context, upkeep = turn.context(), NOT_KEPT_UP
+    decisions = () if turn.plan is None else turn.plan.decisions
+    fitting = CompactionPlan(turn.snapshot_id, apply_limits(decisions, replace(REQUEST, budget_bytes=budget_bytes)))
+    for what in kinds_that_expire(context, WHOLE_EXPIRY):
+        _, expiry = due_expiry(context, what, progress)
+        files = 0 if what == PARTITIONS or not expiry.names else len(expiry.files())
+        upkeep += UpkeepDone.of_expiry(what, len(expiry.names), files)
+    _, orphans = old_orphans(context, progress)
+    upkeep += UpkeepDone(orphans=len(orphans.files), orphan_bytes=orphans.size)
+    findings = health_of(ExaminedTable(context, context.layout.argument), table.name).problems
+    summary = CompactSummary(
+        buckets=len(fitting.tasks) + len(fitting.postponed),
+        files_before=fitting.work.files,
+        bytes_read=fitting.work.size,
+        plan=fitting,
+    )
+    left: Left = left_of(fitting.decisions) if budget_bytes is not None else NOTHING_LEFT
+    done = TableRound(table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left)
+    row = MaintainedTable.of(done, findings)
+    state = PlannedState.FAILED if turn.problem else PlannedState.DUE if row.has_work else PlannedState.NOTHING
+    return replace(row, state=state), turn.problem

@@ -1,0 +1,88 @@
+"""What a table needs besides compactions: expiry by its own options, and the search for orphans."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.reclaim_job import PARTITIONS, Expiry, clean_orphans, deletion, plan_expire, search_orphans
+from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, not_ahead_of_the_storage
+from paimon_cli.requests.maintenance import ExpireOptions, What
+from paimon_cli.storage.time_bounds import within
+
+
+@dataclass(frozen=True)
+class UpkeepDone:
+    """What has expired, and the files deleted with it; deleted orphans and their bytes."""
+
+    snapshots_expired: int = 0
+    files_expired: int = 0
+    orphans: int = 0
+    orphan_bytes: int = 0
+    partitions_expired: int = 0
+    changelogs_expired: int = 0
+    tags_expired: int = 0
+    consumers_expired: int = 0
+
+    def __add__(self, other: UpkeepDone) -> UpkeepDone:
+        return UpkeepDone(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+    @classmethod
+    def of_expiry(cls, what: What, count: int, files: int) -> UpkeepDone:
+        return cls(**{f"{what}_expired": count}, files_expired=files)
+
+    @property
+    def expired(self) -> dict[str, int]:
+        """How many of each kind have expired, by their nouns; only what has."""
+        counts = {
+            "snapshot": self.snapshots_expired,
+            "partition": self.partitions_expired,
+            "changelog": self.changelogs_expired,
+            "tag": self.tags_expired,
+            "consumer": self.consumers_expired,
+        }
+        return {noun: count for noun, count in counts.items() if count}
+
+
+NOT_KEPT_UP = UpkeepDone()
+
+
+def kinds_that_expire(context: TableContext, kinds: Collection[What]) -> list[What]:
+    """Those of the kinds for which the table has a retention: partitions have none by default."""
+    has_partitions = bool(context.schema.partition_keys) and context.options.partition_expiration_time is not None
+    return [what for what in kinds if what != PARTITIONS or has_partitions]
+
+
+def due_expiry(context: TableContext, what: What, progress: Progress) -> tuple[TableContext, Expiry]:
+    """What is past its retention by the options of the table. If anything is, ages are by the clock of the storage, if this
+    machine's is ahead of it.
+    """
+    options = ExpireOptions(what)
+    expiry = plan_expire(context, options, progress)
+    if not expiry.names:
+        return context, expiry
+    trusted = not_ahead_of_the_storage(context)
+    return (context, expiry) if trusted is context else (trusted, plan_expire(trusted, options, progress))
+
+
+def expire_due(
+    context: TableContext, what: What, engine: Engine, progress: Progress, plan_seconds: float, table: str
+) -> UpkeepDone:
+    """Expire what is due. `plan_seconds`: the time of the plan."""
+    context, planned = within(plan_seconds, lambda: due_expiry(context, what, progress), table)
+    expired = planned.run(deletion(context, engine, progress))
+    return UpkeepDone.of_expiry(what, len(expired.removed), expired.files)
+
+
+def old_orphans(context: TableContext, progress: Progress) -> tuple[TableContext, Orphans]:
+    """The orphans of at least a day, by a clock that is not ahead of the storage's."""
+    trusted = not_ahead_of_the_storage(context)
+    return trusted, search_orphans(trusted, trusted.clock.now_millis() - DAY_MILLIS, False, progress)
+
+
+def remove_old_orphans(context: TableContext, engine: Engine, progress: Progress) -> UpkeepDone:
+    trusted, found = old_orphans(context, progress)
+    orphans, size = clean_orphans(trusted, found, None, engine, progress)
+    return UpkeepDone(orphans=orphans, orphan_bytes=size)

@@ -1,0 +1,84 @@
+"""A table at a glance, and scans that are refined."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.errors import AlreadyExists, NotFound, SnapshotNotFound, TableNotFound, UsageError
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = Catalog(str(tmp_path)).create_table(
+        "shop.t", columns=["dt STRING NOT NULL", "k BIGINT NOT NULL", "v STRING"], primary_key="dt,k", partition_by="dt", bucket=1
+    )
+    table.write(pa.table({"dt": ["a", "a", "b"], "k": [1, 2, 3], "v": ["x", "y", "z"]}))
+    return table
+
+
+def test_a_table_says_what_it_is(table: Table) -> None:
+    assert (table.columns, table.primary_keys, table.partition_keys) == (["dt", "k", "v"], ["dt", "k"], ["dt"])
+    assert (table.snapshot_id, table.count(), table.head(2).num_rows, table.to_arrow().num_rows) == (1, 3, 2, 3)
+    assert table.to_pandas().shape == (3, 3)
+    assert table.schema().to_arrow().field("k") == pa.field("k", pa.int64(), nullable=False)
+    assert pa.table(table).num_rows == 3 and pa.schema(table).names == ["dt", "k", "v"]
+
+
+def test_a_notebook_proposes_no_plumbing(table: Table) -> None:
+    proposed = set(dir(table))
+    assert {"scan", "merge", "transaction", "tags", "compact"} <= proposed
+    assert not {"at", "context", "check_call", "check_commit", "supported"} & proposed
+
+
+def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=["k INT"])
+    assert (table.snapshot_id, table.count(), table.head().num_rows, table.primary_keys) == (None, 0, 0, [])
+
+
+def test_a_scan_is_refined(table: Table) -> None:
+    scan = table.scan(where="k > :low -- a comment", params={"low": 1})
+    assert scan.filter("v <> :v", {"v": "z"}).select("v").to_arrow().to_pylist() == [{"v": "y"}]
+    assert scan.filter("dt = 'a' OR dt = 'b'").count() == 2
+    assert scan.count() == 2
+    for condition in ("k = 1) OR (true", "nothing = 1"):
+        with pytest.raises(UsageError):
+            scan.filter(condition)
+    with pytest.raises(UsageError, match="has a value already"):
+        scan.filter("k < :low", {"low": 2})
+    with pytest.raises(UsageError, match="limit"):
+        table.scan(limit=1).filter("k = 1")
+    with pytest.raises(UsageError, match="no column"):
+        scan.select()
+
+
+def test_a_refined_scan_reads_the_same_snapshot(table: Table) -> None:
+    scan = table.scan()
+    table.write(pa.table({"dt": ["a"], "k": [9], "v": ["new"]}))
+    assert (scan.select("k").count(), scan.filter("k > 0").count(), table.count()) == (3, 3, 4)
+
+
+def test_errors_have_classes_of_their_own(table: Table, tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    creations: list[Callable[[], object]] = [
+        lambda: catalog.create_table("shop.t", columns=["k INT"]),
+        lambda: catalog.create_database("shop"),
+        lambda: [table.tags.create("x") for _ in range(2)],
+        lambda: [table.branches.create("x") for _ in range(2)],
+        lambda: table.alter.add_column("v STRING"),
+    ]
+    for create in creations:
+        with pytest.raises(AlreadyExists) as exists:
+            create()
+        assert isinstance(exists.value, UsageError) and exists.value.exit_code == 2
+    searches: list[Callable[[], object]] = [lambda: catalog.table("shop.nothing"), lambda: Table.open(tmp_path / "nothing")]
+    for find in searches:
+        with pytest.raises(TableNotFound) as missing:
+            find()
+        assert isinstance(missing.value, NotFound) and missing.value.exit_code == 3
+    scans: list[Callable[[], object]] = [lambda: table.scan(snapshot=77), lambda: table.scan(as_of="2000-01-01")]
+    for scan in scans:
+        with pytest.raises(SnapshotNotFound):
+            scan()

@@ -1,0 +1,96 @@
+"""What `Table.write` takes beside Arrow data, frames and paths."""
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli import Runtime, Table
+from paimon_cli.errors import BadInput, UsageError
+
+COLUMNS = [
+    "k BIGINT NOT NULL",
+    "v STRING",
+    "f FLOAT",
+    "m MAP<STRING, INT>",
+    "r ROW<x INT, y STRING>",
+    "p DECIMAL(10, 2)",
+    "day DATE",
+]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table.create(tmp_path / "t", columns=COLUMNS, primary_key="k", bucket=1)
+
+
+def parquet_file(folder: Path) -> str:
+    pq.write_table(pa.table({"k": [1], "v": ["a"]}), folder / "rows.parquet")
+    return str(folder / "rows.parquet")
+
+
+TAKEN: list[Callable[[Path], Any]] = [
+    lambda folder: [{"k": 1, "v": "a"}],
+    lambda folder: ({"k": k, "v": v} for k, v in [(1, "a")]),
+    lambda folder: {"k": [1], "v": ["a"]},
+    lambda folder: {"k": np.array([1]), "v": pa.array(["a"])},
+    lambda folder: [pa.table({"k": [1]}), pa.table({"v": ["a"], "k": [1]})],
+    lambda folder: [pl.DataFrame({"k": [1], "v": ["a"]})],
+    lambda folder: pl.LazyFrame({"k": [1], "v": ["b"]}).with_columns(v=pl.lit("a")),
+    lambda folder: ds.dataset(parquet_file(folder)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TAKEN)))
+def test_what_notebooks_have_is_written(table: Table, tmp_path: Path, number: int) -> None:
+    table.write(TAKEN[number](tmp_path))
+    assert table.scan(["k", "v"]).to_arrow().to_pylist() == [{"k": 1, "v": "a"}]
+
+
+def test_rows_in_dicts_have_the_types_of_the_table(table: Table) -> None:
+    row = {"k": 1, "f": 0.1, "m": {"x": 1}, "r": {"y": "z"}, "p": 1.25, "day": dt.date(2024, 1, 1)}
+    table.write([row, {"k": 2}])
+    first, second = table.to_arrow().to_pylist()
+    assert first == {**row, "v": None, "f": pytest.approx(0.1), "m": [("x", 1)], "r": {"x": None, "y": "z"}, "p": Decimal("1.25")}
+    assert set(second.values()) == {2, None}
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        ([{"k": "x"}], "column 'k' has type string"),
+        ([{"k": 1, "zz": 1}], "the table has no column 'zz'"),
+        ({"k": 1}, "column 'k' is a int"),
+        ({"k": "abc"}, "column 'k' is a str"),
+        ([{"k": 2**70}], "column 'k' cannot be converted"),
+        ([{"k": 1, "f": 1e300}], "column 'f' cannot take"),
+        ([{"k": 1, "r": {"z": 1}}], "column 'r' cannot be converted: the ROW has no field 'z'"),
+        ([{"v": "x"}], "column 'k' is missing"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(table: Table, data: Any, what: str) -> None:
+    with pytest.raises(BadInput, match=what):
+        table.write(data)
+    assert table.snapshot_id is None
+
+
+@pytest.mark.parametrize("data", [[], [{"k": 1}, 3], object(), 7])
+def test_other_data_is_refused(table: Table, data: Any) -> None:
+    with pytest.raises(UsageError, match="cannot write"):
+        table.write(data)
+
+
+def test_progress_true_shows_the_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table.create(tmp_path / "p", columns=COLUMNS, primary_key="k", bucket=1, runtime=Runtime(progress=True))
+    table.write([{"k": 1}])
+    table.delete("true")
+    shown = capsys.readouterr()
+    assert "Writing rows" in shown.err and "Changing rows 1 of 1" in shown.err and not shown.out

@@ -1,0 +1,129 @@
+"""`maintain`, as cron calls it: one summary, one exit code, and nothing is deleted without a confirmation."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.errors import NotFound
+from tests.cli.calling import Run
+from tests.tables import make_table, write
+
+COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
+KEEPS_TWO = {"write-only": "true", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"}
+LOCAL = ("--engine", "local")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> str:
+    for name in ("shop.db/orders", "shop.db/returns"):
+        table = make_table(tmp_path / name, COLUMNS, ["id"], options=KEEPS_TWO)
+        for number in range(6):
+            write(table, [{"id": 1, "n": number}])
+    return str(tmp_path)
+
+
+def ids(warehouse: str, name: str = "orders") -> list[int]:
+    return [snapshot.id for snapshot in Table.open(f"{warehouse}/shop.db/{name}").snapshots()]
+
+
+def test_one_summary_and_exit_code_0_where_all_is_well(run: Run, warehouse: str) -> None:
+    where = ("--database", "shop", "--warehouse", warehouse, *LOCAL)
+    dry = run("maintain", *where, "-n").out.splitlines()
+    assert dry[0].startswith("shop.orders: 1 bucket to compact, 6 files of ") and dry[0].endswith(
+        "4 snapshots to expire with 12 files"
+    )
+    assert dry[2] == (
+        "2 tables: 2 buckets to compact, 8 items to expire, 0 orphans to delete, 4 findings now; nothing was changed (dry run)"
+    )
+    assert dry[3].startswith("run: paimon-cli maintain --database shop") and dry[3].endswith("--yes")
+    assert len(ids(warehouse)) == 6
+    done = run("maintain", *where, "-y").out.splitlines()
+    assert done[0].startswith("shop.orders: 1 bucket compacted, 6 files -> 1, ")
+    assert done[-1] == "2 tables: 2 buckets compacted, 10 items expired, 0 orphans deleted, 0 findings left"
+    assert len(ids(warehouse)) == 2
+    assert run("maintain", *where, "-y").out.splitlines()[0] == "shop.orders: nothing to do"
+
+
+def test_nothing_is_deleted_without_a_confirmation(run: Run, warehouse: str) -> None:
+    refused = run("maintain", f"{warehouse}/shop.db/orders", *LOCAL, code=7)
+    assert "4 snapshots past their retention with 12 files, and what becomes due meanwhile, will be deleted" in refused.err
+    assert "--dry-run" in refused.err
+    assert "from now on" in run("maintain", "--watch", "--warehouse", warehouse, *LOCAL, code=7).err
+    assert len(ids(warehouse)) == 6
+
+
+def test_findings_that_are_left_are_shown_and_the_exit_code_is_4(run: Run, warehouse: str) -> None:
+    answer = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1 kb", "-y", *LOCAL, code=4)
+    assert "left for the next run" in answer.out and "PD027" in answer.out
+    assert answer.out.splitlines()[-1].endswith("1 finding left, 1 table not finished")
+    (item,) = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1 kb", "-y", "-o", "json", *LOCAL, code=4).json["items"]
+    assert (item["left_buckets"], item["findings"][0]["code"], item["left"]) == (1, "PD027", [])
+    assert item["left_bytes"] > 1024
+
+
+def test_the_exit_code_is_that_of_the_failure_and_other_tables_are_maintained(run: Run, warehouse: str) -> None:
+    tables = (f"{warehouse}/shop.db/orders", f"{warehouse}/shop.db/none")
+    answer = run("maintain", *tables, "-y", "-o", "json", *LOCAL, code=3)
+    orders, none = answer.json["items"]
+    assert (orders["state"], orders["error"], none["error_code"], none["findings"]) == ("compacted", None, "PC-NOT-FOUND", None)
+    assert none["error"].startswith("no table at")
+    Path(warehouse, "shop.db/returns/schema/schema-0").write_text("{")
+    answer = run("maintain", "--database", "shop", "--warehouse", warehouse, "-y", "-o", "json", *LOCAL, code=10)
+    assert [item["state"] for item in answer.json["items"]] == ["nothing to do", "failed"]
+    assert answer.error["code"] == "PC-DAMAGED"
+
+
+def test_several_kinds_of_failures_are_a_partial_success(run: Run, warehouse: str) -> None:
+    Path(warehouse, "shop.db/returns/schema/schema-0").write_text("{")
+    run("maintain", *(f"{warehouse}/shop.db/{name}" for name in ("orders", "returns", "none")), "-y", *LOCAL, code=9)
+
+
+def test_what_cannot_be_combined(run: Run, warehouse: str) -> None:
+    where = (f"{warehouse}/shop.db/orders", *LOCAL)
+    assert "--watch cannot be combined with --budget" in run("maintain", *where, "--watch", "--budget", "1h", "-y", code=2).err
+    assert "--watch cannot be combined with --dry-run" in run("maintain", *where, "--watch", "-n", code=2).err
+    assert "a dry run cannot divide a --budget of time" in run("maintain", *where, "-n", "--budget", "10m", code=2).err
+    assert "--orphans-every needs --watch" in run("maintain", *where, "--orphans-every", "1h", code=2).err
+    assert "name the tables" in run("maintain", "--warehouse", warehouse, "-y", *LOCAL, code=2).err
+
+
+def test_the_service_does_the_same_in_rounds_and_tells_what_it_finds(run: Run, warehouse: str) -> None:
+    table = make_table(Path(warehouse) / "shop.db/odd", COLUMNS, ["id"], options={**KEEPS_TWO, "bucket": "-1"})
+    write(table, [{"id": 1, "n": 1}])
+    branch = Path(warehouse, "shop.db/odd/branch/branch-b/snapshot")
+    branch.mkdir(parents=True)
+    (branch / "snapshot-1").write_text("{")
+    watch = ("--watch", "--max-rounds", "1", "--interval", "1 ms", "-y", "-o", "ndjson", "--log-format", "json")
+    answer = run("maintain", "--warehouse", warehouse, *watch, *LOCAL)
+    (done,) = answer.lines
+    found = {item["table"]: item for item in done["tables"]}
+    assert (found["shop.orders"]["state"], found["shop.orders"]["snapshots_expired"]) == ("compacted", 5)
+    events = [event for event in map(json.loads, answer.err.splitlines()) if event["event"] == "findings"]
+    assert {event["table"] for event in events} == {name for name, item in found.items() if item["findings"]} != set()
+    assert len(ids(warehouse)) == 2
+
+
+def test_a_single_run_writes_metrics(run: Run, warehouse: str, tmp_path: Path) -> None:
+    metrics = tmp_path / "m.prom"
+    run("maintain", f"{warehouse}/shop.db/orders", "--metrics-file", metrics, "-y", *LOCAL)
+    assert 'paimon_cli_expired_snapshots_total{table="' in (text := metrics.read_text())
+    assert "} 5.0" in text and "paimon_cli_rounds_total 1.0" in text
+    assert re.search(r"^paimon_cli_expired_files_total{.*} 15.0$", text, re.MULTILINE)
+    run("maintain", f"{warehouse}/shop.db/returns", "--budget", "1 kb", "--metrics-file", metrics, "-y", *LOCAL, code=4)
+    assert re.search(r"^paimon_cli_left_bytes{.*} [1-9]", metrics.read_text(), re.MULTILINE)
+
+
+def test_the_library_has_it_too(warehouse: str) -> None:
+    table = Table.open(f"{warehouse}/shop.db/orders")
+    assert table.plan_maintenance().snapshots_expired == 4
+    done = table.maintain(budget="1 gb")
+    assert (done.buckets, done.snapshots_expired, done.findings) == (1, 5, ())
+    gone = Table.open(f"{warehouse}/shop.db/returns")
+    gone.drop()
+    with pytest.raises(NotFound):
+        gone.maintain()

@@ -1,0 +1,307 @@
+"""Merges on several kinds of tables, against a merge in plain Python; conflicts; what is refused, and what a failure leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.api.merging import Merge
+from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.invariants.check import check_table
+from tests.rivals import RivalStorage, files_of
+from tests.tables import data_files, named_files
+
+Row = dict[str, Any]
+COLUMNS = ["dt STRING NOT NULL", "id INT NOT NULL", "name STRING", "points INT"]
+SCHEMA = pa.schema([("dt", pa.string()), ("id", pa.int32()), ("name", pa.string()), ("points", pa.int32())])
+SOURCE = pa.schema([*SCHEMA, ("op", pa.string())])
+DAYS = ("a", "b")
+
+
+def kind(
+    key: list[str] | None = None, partition: list[str] | None = None, bucket: str = "-1", options: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    return {"primary_key": key, "partition_by": partition, "options": {"bucket": bucket, **(options or {})}}
+
+
+KINDS = {
+    "fixed": kind(["id"], bucket="2"),
+    "two keys": kind(["dt", "id"], bucket="2"),
+    "partitioned": kind(["dt", "id"], ["dt"], bucket="1"),
+    "dynamic": kind(["id"], options={"dynamic-bucket.target-row-num": "3"}),
+    "any partition": kind(["id"], ["dt"]),
+    "counted": kind(["id"], bucket="-2", options={"postpone.batch-write-fixed-bucket": "true"}),
+    "vectors": kind(["id"], bucket="2", options={"deletion-vectors.enabled": "true"}),
+    "changelog": kind(["id"], bucket="1", options={"changelog-producer": "lookup"}),
+    "input": kind(["id"], bucket="1", options={"changelog-producer": "input"}),
+    "write-only": kind(["id"], bucket="2", options={"write-only": "true"}),
+    "append": kind(),
+    "append by day": kind(None, ["dt"]),
+    "append in buckets": kind(bucket="2", options={"bucket-key": "id"}),
+    "append with vectors": kind(options={"deletion-vectors.enabled": "true"}),
+}
+
+
+def create(folder: Path, of: Mapping[str, Any]) -> Table:
+    return Table.create(folder / "t", columns=COLUMNS, **of)
+
+
+def stored(table: Table) -> list[Row]:
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: (row["id"], row["dt"], str(row)))
+
+
+def source_rows(chance: random.Random, ids: list[int]) -> list[Row]:
+    names = ("x", "it's", None, "source.name")
+    return [
+        {"dt": DAYS[i % 2], "id": i, "name": chance.choice(names), "points": chance.randrange(50, 99), "op": chance.choice("uud")}
+        for i in ids
+    ]
+
+
+def merged(rows: list[Row], source: list[Row]) -> list[Row]:
+    """What `clauses_of` does, in plain Python."""
+    by_id = {row["id"]: row for row in source}
+    result = []
+    for row in rows:
+        new = by_id.get(row["id"])
+        if new is None:
+            if row["points"] is not None and row["points"] > 95:
+                row = {**row, "name": "old", "points": row["points"] + 1}
+            result.append(row)
+        elif new["op"] == "d":
+            continue
+        elif new["name"] == "x":
+            result.append({**row, "name": new["name"], "points": row["points"] + new["points"]})
+        else:
+            result.append({name: new[name] for name in SCHEMA.names})
+    met = {row["id"] for row in rows}
+    result += [{name: row[name] for name in SCHEMA.names} for row in source if row["id"] not in met and row["op"] != "d"]
+    return sorted(result, key=lambda row: (row["id"], row["dt"], str(row)))
+
+
+def clauses_of(merge: Merge) -> Merge:
+    return (
+        merge.when_matched_delete(condition="source.op = :d")
+        .when_matched_update({"name": "source.name", "points": "points + source.points"}, condition="source.name = 'x'")
+        .when_matched_update_all()
+        .when_not_matched_insert_all(condition="op <> :d")
+        .when_not_matched_by_source_update({"points": "points + 1"}, values={"name": "old"}, condition="target.points > 95")
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_random_merges_give_the_rows_of_a_merge_in_plain_python(tmp_path: Path, name: str) -> None:
+    chance = random.Random(name)
+    table, rows = create(tmp_path, KINDS[name]), list[Row]()
+    for number in range(6):
+        ids = chance.sample(range(12), chance.randrange(0, 8)) if number else [1, 2, 3, 4, 5]
+        source = source_rows(chance, ids)
+        before = {row["id"] for row in rows}
+        done = clauses_of(table.merge(pa.Table.from_pylist(source, schema=SOURCE), on=["id"], params={"d": "d"})).execute()
+        rows = merged(rows, source)
+        assert stored(table) == rows
+        gone = before - {row["id"] for row in rows}
+        new = {row["id"] for row in rows} - before
+        assert (done.inserted, done.deleted, done.source_rows) == (len(new), len(gone), len(source))
+        if number == 3:
+            table.compact(strategy="full")
+            assert stored(table) == rows
+    assert not [violation for violation in check_table(table.context) if violation.severity == "error"]
+
+
+@pytest.mark.parametrize("name", ["fixed", "partitioned", "append", "append with vectors"])
+def test_a_merge_on_other_columns_may_change_several_rows_by_one(tmp_path: Path, name: str) -> None:
+    table = create(tmp_path, KINDS[name])
+    table.write(pa.Table.from_pylist([{"dt": "a", "id": i, "name": "xyz"[i % 3], "points": i} for i in range(9)], schema=SCHEMA))
+    news = pa.table({"name": ["x", "y", "new"], "points": pa.array([100, 200, 300], pa.int32())})
+    merge = table.merge(news, on="name").when_matched_update({"points": "points + source.points"})
+    done = merge.when_not_matched_insert({"id": "9", "points": "points"}, values={"dt": "a", "name": "z"}).execute()
+    assert (done.updated, done.inserted) == (6, 1)
+    assert [row["points"] for row in stored(table)] == [100, 201, 2, 103, 204, 5, 106, 207, 8, 300]
+
+
+@pytest.mark.parametrize("name", ["fixed", "append"])
+def test_null_meets_nothing(tmp_path: Path, name: str) -> None:
+    table = create(tmp_path, KINDS[name])
+    table.write(pa.Table.from_pylist([{"dt": "a", "id": 1, "name": None, "points": 1}], schema=SCHEMA))
+    news = pa.Table.from_pylist([{"dt": "a", "id": 2, "name": None, "points": 2}], schema=SCHEMA)
+    done = table.merge(news, on="name").when_matched_delete().when_not_matched_insert_all().execute()
+    assert (done.deleted, done.inserted, len(stored(table))) == (0, 1, 2)
+
+
+@pytest.fixture(params=["fixed", "append"])
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    table = create(tmp_path, KINDS[request.param])
+    table.write(pa.Table.from_pylist([{"dt": "a", "id": i, "name": f"n{i}", "points": i} for i in range(4)], schema=SCHEMA))
+    return table
+
+
+def one(i: int, **values: Any) -> pa.Table:
+    return pa.Table.from_pylist([{"dt": "a", "id": i, "name": f"new{i}", "points": 10, **values}], schema=SCHEMA)
+
+
+def test_several_rows_for_one_row_are_an_error_and_leave_no_file(table: Table) -> None:
+    before, rows = files_of(table.context), stored(table)
+    with pytest.raises(BadInput, match="several rows of the source have id = 2"):
+        table.merge(pa.concat_tables([one(1), one(2), one(2)]), on="id").when_matched_update_all().execute()
+    assert (files_of(table.context), stored(table)) == (before, rows)
+    assert table.merge(pa.concat_tables([one(2), one(2)]), on="id").when_not_matched_insert_all().execute().rows == 0
+
+
+REFUSED: list[tuple[Callable[[Table], Merge], type[Exception], str]] = [
+    (lambda t: t.merge(one(1), on="id"), UsageError, "no clause"),
+    (lambda t: t.merge(one(1)).when_matched_delete(), UsageError, "no columns to merge on"),
+    (lambda t: t.merge(one(1), on="nam").when_matched_delete(), UsageError, "no column 'nam' in the table"),
+    (lambda t: t.merge(pa.table({"name": ["x"]}), on="id").when_matched_delete(), UsageError, "no column 'id' in the source"),
+    (lambda t: t.merge(one(1), on="id").when_matched_update(), UsageError, "nothing to update"),
+    (lambda t: t.merge(one(1), on="id").when_matched_update({"points": "source.nam"}), UsageError, "no field 'nam'"),
+    (lambda t: t.merge(one(1), on="id").when_matched_update(values={"points": "x"}), BadInput, "'x' is no value of column"),
+    (lambda t: t.merge(one(1), on="id").when_matched_delete(condition="points = :p"), UsageError, "no value for the parameter"),
+    (lambda t: t.merge(one(1), on="id", params={"p": 1}).when_matched_delete(), UsageError, "parameter 'p' is not used"),
+    (lambda t: t.merge("rows.parquet", on="id").when_matched_delete(), UsageError, "takes no paths"),
+    (
+        lambda t: t.merge(one(1, points=None), on="id").when_matched_update({"points": "1 / (source.points - points)"}),
+        BadInput,
+        "",
+    ),
+    (lambda t: t.merge(one(9), on="id").when_not_matched_insert({"id": "id"}), BadInput, "dt"),
+    (
+        lambda t: t.merge(pa.table({"id": ["x"]}), on="id").when_matched_delete(),
+        BadInput,
+        "column 'id' of the source does not fit",
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_what_is_refused_leaves_no_file(table: Table, number: int) -> None:
+    merge, error, what = REFUSED[number]
+    before = files_of(table.context)
+    if not what:
+        assert merge(table).execute().updated == 1  # null is no division by zero
+        return
+    with pytest.raises(error, match=what):
+        merge(table).execute()
+    assert files_of(table.context) == before
+
+
+def test_a_key_is_not_inserted_twice(tmp_path: Path) -> None:
+    table = create(tmp_path, KINDS["fixed"])
+    table.write(one(1))
+    with pytest.raises(BadInput, match="a row to insert has the key of a row of the table: id = 1"):
+        table.merge(one(1, name="other"), on="name").when_not_matched_insert_all().execute()
+    with pytest.raises(BadInput, match="two rows to insert have id = 5"):
+        table.merge(pa.concat_tables([one(5), one(5)]), on="id").when_not_matched_insert_all().execute()
+    assert [row["name"] for row in stored(table)] == ["new1"]
+
+
+def test_a_row_does_not_move_to_another_partition(tmp_path: Path) -> None:
+    table = create(tmp_path, KINDS["append by day"])
+    table.write(one(1))
+    with pytest.raises(BadInput, match=r"column 'dt' of .* cannot become 'b'"):
+        table.merge(one(1, dt="b"), on="id").when_matched_update_all().execute()
+    with pytest.raises(UsageError, match="dt"):
+        table.merge(one(1, dt="b"), on="id").when_matched_update({"dt": "source.dt"}).execute()
+
+
+def test_a_row_moves_where_a_key_may_be_in_any_partition(tmp_path: Path) -> None:
+    table = create(tmp_path, KINDS["any partition"])
+    table.write(pa.concat_tables([one(i) for i in range(4)]))
+    source = pa.concat_tables([one(0, dt="b", points=77), one(1), one(9, dt="c")])
+    done = table.merge(source, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (done.updated, done.inserted) == (2, 1)
+    assert [(row["id"], row["dt"]) for row in stored(table)] == [(0, "b"), (1, "a"), (2, "a"), (3, "a"), (9, "c")]
+    moved = table.merge(one(2), on="id").when_matched_update(values={"dt": "d"}).execute()
+    assert (moved.updated, [row["dt"] for row in stored(table)][2]) == (1, "d")
+    assert table.verify(level="full").errors == 0
+    with table.transaction() as t:
+        t.merge(one(2, dt="a"), on="id").when_matched_update_all().execute()
+        t.update(values={"dt": "z"}, where="id = 3")
+        t.write(one(1, dt="y"))
+    assert [row["dt"] for row in stored(table)] == ["b", "y", "a", "z", "c"]
+    assert table.verify(level="full").errors == 0
+
+
+def test_a_row_that_would_lose_to_its_older_version_is_refused(tmp_path: Path) -> None:
+    table = create(tmp_path, kind(["id"], bucket="1", options={"sequence.field": "points"}))
+    table.write(one(1))
+    with pytest.raises(BadInput, match="the row with id = 1 would not change"):
+        table.merge(one(1, points=9), on="id").when_matched_update_all().execute()
+    assert table.merge(one(1, points=11), on="id").when_matched_update_all().execute().updated == 1
+
+
+def test_a_merge_into_a_table_with_a_column_source_is_refused(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=["id INT NOT NULL", "source STRING"], primary_key="id", bucket=1)
+    with pytest.raises(NotSupported, match="source"):
+        table.merge(pa.table({"id": pa.array([1], pa.int32())}), on="id").when_matched_delete().execute()
+
+
+def rivalled(table: Table, *acts: Callable[[], object]) -> Table:
+    """The table on a storage in which these rivals commit before our first publications."""
+    return Table(replace(table.context.reopened(), storage=RivalStorage(*acts)), table.runtime)
+
+
+def test_a_merge_starts_again_when_another_commit_changes_its_rows(table: Table) -> None:
+    other = Table.open(table.url)
+    mine = rivalled(table, lambda: other.update({"points": "points + 5"}, where="id = 1"))
+    done = mine.merge(one(1), on="id").when_matched_update({"points": "points + source.points"}).execute()
+    assert (done.attempts, done.conflicts) == (2, 1)
+    assert stored(table)[1]["points"] == 1 + 5 + 10
+
+
+def test_a_row_that_another_commit_inserts_is_not_inserted_again(table: Table) -> None:
+    other = Table.open(table.url)
+    mine = rivalled(table, lambda: other.write(one(7, points=1)))
+    merge = mine.merge(one(7), on="id").when_matched_update({"points": "points + source.points"})
+    done = merge.when_not_matched_insert_all().execute()
+    assert (done.attempts, done.inserted, done.updated) == (2, 0, 1)
+    assert [row["points"] for row in stored(table) if row["id"] == 7] == [11]
+
+
+def test_a_conflict_after_the_last_attempt_leaves_no_file(table: Table) -> None:
+    other, seen = Table.open(table.url), list[set[str]]()
+
+    def act() -> None:
+        other.update({"points": "points + 5"}, where="id = 1")
+        seen.append(
+            {path for path in files_of(table.context) if "bucket-" in path and "data-" in path} & named_files(table.context)
+        )
+
+    merge = rivalled(table, act).merge(pa.concat_tables([one(1), one(8)]), on="id", max_attempts=1).when_matched_update_all()
+    with pytest.raises(Conflict):
+        merge.when_not_matched_insert_all().execute()
+    assert data_files(table.context) == named_files(table.context) == seen[0]
+
+
+def test_a_failed_publication_leaves_no_file(table: Table) -> None:
+    before = files_of(table.context)
+
+    def fail() -> None:
+        raise StorageUnavailable("the disk is gone")
+
+    merge = rivalled(table, fail).merge(pa.concat_tables([one(1), one(8)]), on="id")
+    with pytest.raises(StorageUnavailable, match="the disk is gone"):
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert files_of(table.context) == before
+
+
+def test_a_repeated_merge_counts_once(table: Table) -> None:
+    for expected in (False, True):
+        merge = table.merge(one(1), on="id", commit_user="u", commit_id=7).when_matched_update({"points": "points + 1"})
+        assert merge.execute().already_committed == expected
+    assert stored(table)[1]["points"] == 2
+
+
+def test_files_that_cannot_hold_a_row_of_the_source_are_not_read(tmp_path: Path) -> None:
+    table = create(tmp_path, KINDS["append by day"])
+    for day in DAYS:
+        table.write(one(1, dt=day))
+    done = table.merge(one(1, dt="b"), on=["dt", "id"]).when_matched_delete().execute()
+    assert (done.deleted, done.removed_files, [row["dt"] for row in stored(table)]) == (1, 1, ["a"])

@@ -1,0 +1,241 @@
+"""Transactions on several kinds of tables, against a dictionary; conflicts, exceptions, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.api.transaction import Transaction
+from paimon_cli.errors import BadInput, DataConflict, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.invariants.check import check_table
+from tests.jobs.test_merge_job import KINDS, SCHEMA, create, kind, rivalled, stored
+from tests.rivals import files_of
+from tests.tables import data_files, named_files
+
+Rows = dict[int, dict[str, Any]]
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def a_row(i: int, points: int = 0) -> dict[str, Any]:
+    return {"dt": "ab"[i % 2], "id": i, "name": f"n{i}", "points": points}
+
+
+def step(t: Transaction, rows: Rows, chance: random.Random) -> None:
+    """One random step, in the table and in the dictionary."""
+    ids = chance.sample(range(12), 3)
+    known, new = [i for i in ids if i in rows], [i for i in ids if i not in rows]
+    points = chance.randrange(100)
+    what = chance.choice(["write", "update", "delete", "merge"])
+    if what == "write" and new:
+        t.write(table_of([a_row(i, points) for i in new]))
+        rows.update({i: a_row(i, points) for i in new})
+    elif what == "update":
+        t.update({"points": "points + 1"}, values={"name": "changed"}, where="id IN :ids", params={"ids": ids})
+        rows.update({i: {**rows[i], "points": rows[i]["points"] + 1, "name": "changed"} for i in known})
+    elif what == "delete":
+        t.delete("id = :id", params={"id": ids[0]})
+        rows.pop(ids[0], None)
+    elif what == "merge":
+        source = table_of([a_row(i, points) for i in ids])
+        merge = t.merge(source, on="id").when_matched_update({"points": "points + source.points"})
+        merge.when_not_matched_insert_all().execute()
+        rows.update({i: {**rows[i], "points": rows[i]["points"] + points} for i in known})
+        rows.update({i: a_row(i, points) for i in new})
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_random_transactions_give_the_rows_of_a_dictionary(tmp_path: Path, name: str) -> None:
+    chance = random.Random(name)
+    table, rows = create(tmp_path, KINDS[name]), dict[int, dict[str, Any]]()
+    for number in range(4):
+        before, files, is_failing = stored(table), files_of(table.context), number == 2
+        trial = dict(rows)
+        transaction = table.transaction()
+        try:
+            with transaction as t:
+                for _ in range(4):
+                    step(t, trial, chance)
+                    seen = sorted(t.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+                    assert seen == [trial[i] for i in sorted(trial)]
+                    assert stored(table) == before
+                if is_failing:
+                    raise KeyError("stop")
+        except KeyError:
+            assert files_of(table.context) == files
+            continue
+        rows = trial
+        assert stored(table) == [rows[i] for i in sorted(rows)]
+        assert transaction.summary is not None
+        assert len({snapshot.id for snapshot in transaction.summary.snapshots}) <= 2  # the rows, and their compaction
+        assert data_files(table.context) == named_files(table.context)
+    assert not [violation for violation in check_table(table.context) if violation.severity == "error"]
+
+
+@pytest.fixture(params=["fixed", "append", "append with vectors"])
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    table = create(tmp_path, KINDS[request.param])
+    table.write(table_of([a_row(i, i) for i in range(4)]))
+    return table
+
+
+def test_a_transaction_is_one_snapshot(table: Table) -> None:
+    with table.transaction() as t:
+        t.write(table_of([a_row(7, 7)]))
+        t.update({"points": "points * 2"}, where="id IN (1, 7)")
+        t.delete("id = 2")
+        assert (t.count(), table.scan().count(), len(table.snapshots())) == (4, 4, 1)
+        assert (
+            t.head(2).num_rows,
+            7 in t.to_arrow().column("id").to_pylist(),
+            7 in table.to_arrow().column("id").to_pylist(),
+        ) == (
+            2,
+            True,
+            False,
+        )
+    assert t.summary is not None and t.summary.steps == 3
+    assert [snapshot.kind for snapshot in table.snapshots() if snapshot.kind != "COMPACT"] in (
+        ["APPEND", "APPEND"],
+        ["OVERWRITE", "APPEND"],
+    )
+    assert [(row["id"], row["points"]) for row in stored(table)] == [(0, 0), (1, 2), (3, 3), (7, 14)]
+
+
+def test_a_commit_that_changes_the_same_rows_meanwhile_is_a_conflict(table: Table) -> None:
+    other, files = Table.open(table.url), set[str]()
+    with pytest.raises(PaimonError, match=r"another|changed|no longer") as raised, table.transaction() as t:
+        t.update({"points": "points + 100"}, where="id = 1")
+        other.update({"points": "points + 1"}, where="id = 1")
+        files = files_of(Table.open(table.url).context)
+    assert raised.value.exit_code == 5
+    assert stored(table)[1]["points"] == 2
+    assert data_files(table.context) == named_files(table.context)
+    assert {path for path in files_of(table.context) if path.startswith("snapshot/")} <= files
+
+
+def test_a_commit_at_the_moment_of_publication_is_a_conflict(table: Table) -> None:
+    other = Table.open(table.url)
+    mine = rivalled(table, lambda: other.update({"points": "points + 1"}, where="id = 1"))
+    with pytest.raises(PaimonError) as raised, mine.transaction() as t:
+        t.update({"points": "points + 100"}, where="id = 1")
+        t.delete("id = 2")
+    assert raised.value.exit_code == 5
+    assert [row["points"] for row in stored(table)] == [0, 2, 2, 3]
+    assert data_files(table.context) == named_files(table.context)
+
+
+def test_commits_of_other_rows_are_no_conflict(tmp_path: Path) -> None:
+    table = create(tmp_path, KINDS["partitioned"])
+    table.write(table_of([a_row(i, i) for i in range(4)]))
+    with table.transaction() as t:
+        t.update({"points": "points + 100"}, where="dt = 'a'")
+        Table.open(table.url).update({"points": "points + 1"}, where="dt = 'b'")
+    assert [row["points"] for row in stored(table)] == [100, 2, 102, 4]
+
+
+def test_rows_that_a_merge_inserted_must_still_be_new(tmp_path: Path) -> None:
+    table = create(tmp_path, KINDS["append"])
+    with pytest.raises(DataConflict), table.transaction() as t:
+        t.merge(table_of([a_row(1)]), on="id").when_not_matched_insert_all().execute()
+        Table.open(table.url).write(table_of([a_row(1)]))
+    assert len(stored(table)) == 1
+
+
+def test_a_failed_publication_leaves_no_file(table: Table) -> None:
+    before = files_of(table.context)
+
+    def fail() -> None:
+        raise StorageUnavailable("the disk is gone")
+
+    with pytest.raises(StorageUnavailable, match="the disk is gone"), rivalled(table, fail).transaction() as t:
+        t.write(table_of([a_row(8)]))
+        t.delete("id = 1")
+    assert files_of(table.context) == before
+
+
+def test_a_step_that_fails_leaves_the_transaction_as_it_was(table: Table) -> None:
+    with table.transaction() as t:
+        t.write(table_of([a_row(8)]))
+        with pytest.raises(BadInput):
+            t.update(values={"points": "x"}, where="true")
+        with pytest.raises(BadInput):
+            t.update({"points": "1 / (id - 8)"}, where="true")
+        assert t.count() == 5
+    assert len(stored(table)) == 5
+    assert data_files(table.context) == named_files(table.context)
+
+
+def test_a_repeated_transaction_counts_once(table: Table) -> None:
+    for repeated in (False, True):
+        with table.transaction(commit_user="u", commit_id=3) as t:
+            t.update({"points": "points + 1"}, where="id = 1")
+        assert t.summary is not None and t.summary.already_committed == repeated
+    assert stored(table)[1]["points"] == 2
+    assert data_files(table.context) == named_files(table.context)
+
+
+def test_a_transaction_without_changes_commits_nothing(table: Table) -> None:
+    with table.transaction() as t:
+        t.delete("id = 77")
+    assert t.summary is not None and (t.summary.steps, t.summary.snapshots) == (0, ())
+    assert len(table.snapshots()) == 1
+
+
+def test_other_commands_are_refused(table: Table) -> None:
+    with table.transaction() as t:
+        for name in ("alter", "compact", "transaction", "expire", "truncate", "tags", "drop", "with_options"):
+            with pytest.raises(NotSupported, match=f"{name} in a transaction"):
+                getattr(t, name)
+        with pytest.raises(AttributeError):
+            t.nothing  # noqa: B018
+        with pytest.raises(NotSupported, match="an overwrite"):
+            t.write(table_of([a_row(1)]), overwrite=True)
+        with pytest.raises(NotSupported, match="a compaction"):
+            t.update(values={"points": 1}, where="true", compact="after")
+        with pytest.raises(UsageError, match="checked as a whole"):
+            t.write(table_of([a_row(1)]), read_snapshot=1)
+        with pytest.raises(UsageError, match="checked as a whole"):
+            t.delete("true", data_conflict_check="partition")
+        with pytest.raises(UsageError, match="has no identity"):
+            t.write(table_of([a_row(1)]), commit_user="u")
+    merge_later = table.transaction()
+    with merge_later as later:
+        merge = later.merge(table_of([a_row(9)]), on="id").when_not_matched_insert_all()
+    for use in (lambda: t.count(), lambda: t.delete("true"), merge.execute, lambda: t.__enter__()):
+        with pytest.raises(UsageError, match=r"ended|begun already"):
+            use()
+    with pytest.raises(UsageError, match="has not begun"):
+        table.transaction().count()
+    assert len(table.snapshots()) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bucket": "1", "sequence.snapshot-ordering": "true", "write-only": "true"},
+        {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
+    ],
+)
+def test_tables_whose_steps_would_lose_their_order_are_refused(tmp_path: Path, options: dict[str, str]) -> None:
+    table = create(tmp_path, {**kind(["id"]), "options": options})
+    with pytest.raises(NotSupported, match="a transaction on"), table.transaction():
+        pass
+
+
+def test_partitions_are_marked_as_done_after_the_commit(tmp_path: Path) -> None:
+    table = create(tmp_path, kind(["dt", "id"], ["dt"], bucket="1", options={"partition.end-input-to-done": "true"}))
+    options = {"partition.mark-done-action": "success-file"}
+    table = Table(replace(table.context, given=options), table.runtime)
+    with table.transaction() as t:
+        t.write(table_of([a_row(1)]))
+        assert not list((Path(table.url) / "dt=b").glob("_SUCCESS"))
+    assert list((Path(table.url) / "dt=b").glob("_SUCCESS"))
