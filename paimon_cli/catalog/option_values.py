@@ -19,8 +19,8 @@ from paimon_cli.storage.redaction import names_secret
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FORMAT_OPTIONS, FORMATS_OF_LEVELS = ("file.format", "changelog-file.format", "manifest.format"), "file.format.per.level"
 MANIFEST_COMPRESSION = "manifest.compression"
-MANIFEST_CODECS = ("zstd", "zstandard", "snappy", "deflate", "bzip2", "xz", "null")
-"""What Avro's Java library takes; no list of Paimon's options names them."""
+MANIFEST_CODECS = ("zstd", "zstandard", "snappy", "deflate", "bzip2", "xz", "null", "none")
+"""What Avro's Java library takes, and `none`, with which Java writes snappy; no list of Paimon's options names them."""
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 """Options that Paimon documents as numbers, but passes to Parquet's writer, which expects true or false."""
 NEARLY, FARTHER = 0.8, 0.6

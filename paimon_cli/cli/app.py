@@ -44,6 +44,7 @@ OPTIONS_OF_OTHERS = {
     "db": "database",
 }
 """What users of other programs may call our options, without the dashes."""
+COMPARED_VERSIONS = "paimon-cli compare ./wh/shop.db/orders@1 ./wh/shop.db/orders@4"
 SEVERAL_WORDS = "unexpected extra argument"
 _TYPE_MESSAGES = (
     (re.compile(r"Input should be a valid integer.*"), "a whole number is expected"),
@@ -93,6 +94,8 @@ def _as_shown(error: Exception) -> PaimonError:
 def _command_line_error(error: Any) -> UsageError:
     command = command_path(error.ctx) if error.ctx is not None else "paimon-cli"
     message = _plain(error.format_message().replace("\n", " "))
+    if SEVERAL_WORDS in message and command.endswith(" compare"):
+        return UsageError(message, "it takes two sides; a version is written with its table", COMPARED_VERSIONS)
     if SEVERAL_WORDS in message:
         return UsageError(
             message, "the command takes fewer; quote one that contains spaces, such as 'price INT'", f"{command} --help"

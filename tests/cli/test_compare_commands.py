@@ -151,5 +151,6 @@ def test_what_lies_between_versions_needs_one_table(run: Run, table: Path, tmp_p
 
 
 def test_other_words_for_compare(run: Run, table: Path) -> None:
+    assert "a version is written with its table" in run("compare", table, 1, 2, code=2).err
     assert f"paimon-cli compare {table}@1 {table}@2" in run("diff", table, 1, 2, code=2).err
     assert f"paimon-cli compare {table} u" in run("diff", table, "u", code=2).err

@@ -164,7 +164,7 @@ def _unclear(context: TableContext, file: StageFile, staged: StagedCommit) -> Co
     return CommitUnknown(
         f"{file.name} may or may not have been written",
         f"the storage gave no clear answer, so {counted(len(left), 'data file')} that it names cannot be deleted: they may be "
-        f"committed. If they are not, `paimon-cli orphans rm {context.layout.argument}` deletes them later",
+        f"committed. If they are not, `paimon-cli orphans rm {context.layout.argument} --apply` deletes them later",
         f"see whether the file is there: paimon-cli stage show {shlex.quote(file.name)}",
         files=left,
     )
