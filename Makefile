@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed$(if $(LOCKED),-locked)
 TYPES_OF = $(shell $(BIN)/python -c 'import sys; sys.version_info < (3, 12) or print("--python-version 3.12")')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check can-check lint types layers licences sbom release docs nightly proof bench clean
+.PHONY: help setup lock demo test check can-check lint types layers licences sbom release docs man nightly proof bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ release: $(STAMP) ## Build wheel, sdist and SBOM in dist/, and try them in new e
 docs: $(STAMP) ## Build the documentation into build/site; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+man: $(STAMP) ## Write a manual page for each command into man/: `man -M man paimon-cli-compact`
+	@$(BIN)/python -m scripts.build_man
+
 nightly: $(STAMP) ## Run every proof at full size (up to 90 minutes; best with LOCKED=1), figures into build/reliability.json
 	@$(BIN)/python -m scripts.nightly.run_all
 
@@ -81,5 +84,5 @@ bench: $(STAMP) ## Measure against floors, side by side; figures into build/benc
 	@$(BIN)/python -m scripts.bench.run_all
 
 clean: ## Remove caches and build results, keep .venv
-	rm -rf build dist spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis man
 	find paimon_cli tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""`make release`: builds wheel, sdist and the list of their packages (SBOM) in dist/, and tries them in new environments.
+"""`make release`: builds wheel, sdist (with manual pages) and the list of their packages (SBOM) in dist/, and tries them.
 
     python -m scripts.release [--pythons 3.10 3.13]
 
@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts import build_man
 from scripts.bench.installation import ROOT, run
 
 DIST = ROOT / "dist"
@@ -38,6 +39,7 @@ UV = str(Path(sys.executable).parent / "uv")
 def build() -> tuple[Path, Path]:
     """The wheel and the sdist, alone in dist/."""
     shutil.rmtree(DIST, ignore_errors=True)
+    build_man.main([])
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(DIST))
     (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
     return wheel, sdist

@@ -99,6 +99,7 @@ CUTS_NOTHING = {
         "datatypes/data_type": "MAX_NESTING",
         "datatypes/type_text": "MAX_DEPTH",
         "history/lost_history": "_MOST_LISTS",
+        "history/points_in_time": "_LONGEST",
         "history/snapshot_history": "LONGEST_GAP",
         "catalog/metastore/metastore": "SEARCHED_DATABASES",
         "options/option_text": "_MOST_BUCKETS",

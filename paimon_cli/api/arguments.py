@@ -14,7 +14,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from functools import cache, wraps
 from inspect import Parameter, Signature, isfunction, signature
 from numbers import Integral, Number, Real
@@ -33,7 +33,9 @@ _DESCRIBED = {
     int: "a whole number",
     float: "a number",
     bool: "True or False",
+    date: "a date",
     datetime: "a datetime",
+    timedelta: "a timedelta",
     os.PathLike: "a path",
     Sequence: "a list",
     Mapping: "a dict with strings as keys",
@@ -198,7 +200,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return callable(value)
     if is_other(origin):
         return not isinstance(value, (type(None), str, bytes, Number))
-    if origin in (str, datetime, os.PathLike) or _is_class_of_package(origin):
+    if origin in (str, date, datetime, timedelta, os.PathLike) or _is_class_of_package(origin):
         return isinstance(value, origin)
     return True
 

@@ -20,8 +20,9 @@ from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.trash import DroppedTables
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
 from paimon_cli.catalog.metastore.metastore import TableIdentifier, is_name, refuse_nul
-from paimon_cli.catalog.metastore.settings import SettingRow, read_settings
+from paimon_cli.catalog.metastore.settings import SettingRow, find_metastore, read_settings, split_profile
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -81,8 +82,11 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
 
         if place is not None and database is not None:
             raise UsageError(f"'{place}' cannot be combined with --database {database}", hint="remove one of them")
-        place = database or place
-        metastore = self._metastore
+        place, options = database or place, self._options
+        if place is not None:
+            profile, rest = split_profile(place)
+            place, options = rest or None, options if profile is None else {**options, PROFILE: profile}
+        metastore = find_metastore(self.url, options)
         with self._warning_of_damage() as on_damage:
             if place is None:
                 found = tables_of_warehouse(metastore, on_damage)
@@ -185,6 +189,11 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
 
         Raises `Refused` on stores that cannot move a directory atomically, `UsageError` if the new name is in use.
         """
+        (profile, old), (of_new, new) = split_profile(old), split_profile(new)
+        if of_new not in (None, profile):
+            what = f"@{of_new}/{new} is in another profile"
+            raise UsageError(what, "a table keeps its catalog", "tables clone copies it into another one")
+        metastore = find_metastore(self.url, self._options if profile is None else {**self._options, PROFILE: profile})
         for name in (old, new):
             if "/" in name:
                 raise UsageError(
@@ -192,10 +201,10 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
                     "a catalog names a table db.table",
                     f"a copy may be named by a path: paimon-cli tables clone {shlex.quote(old)} {shlex.quote(new)}",
                 )
-        if "." not in old and (meant := self._metastore.similar_table(old)) is not None:
+        if "." not in old and (meant := metastore.similar_table(old)) is not None:
             what = f"'{old}' is not the name of a table in a catalog"
             raise UsageError(what, "a catalog names a table db.table", f"did you mean {meant.argument}?")
-        self._metastore.rename_table(TableIdentifier.parse(old), TableIdentifier.parse(new))
+        metastore.rename_table(TableIdentifier.parse(old), TableIdentifier.parse(new))
 
     def clone_table(self, source: str, target: str) -> ClonedTable:
         """Copy the latest snapshot of a table, including its data files, into a new table."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from paimon_cli.errors import NotFound, TableNotFound, UsageError
 from paimon_cli.ingest.text_form import given_form
-from paimon_cli.options.option_text import plain_number
 from paimon_cli.requests.comparison import CompareOptions
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def compare_sides(catalog: Tables, call: CompareCall) -> Comparison:
         progress.finish()
 
 
-def _table_side(catalog: Tables, text: str, snapshot: int | None, tag: str | None, branch: str | None) -> TableSide | None:
+def _table_side(catalog: Tables, text: str, snapshot: int | str | None, tag: str | None, branch: str | None) -> TableSide | None:
     """The table with this name, at a version if one is given; None if the name is not a table."""
     from paimon_cli.jobs.comparison_sides import TableSide
     from paimon_cli.jobs.row_scan import ReadRequest
@@ -136,8 +135,7 @@ def _table_side(catalog: Tables, text: str, snapshot: int | None, tag: str | Non
         if opened is not None:
             if snapshot is not None or tag is not None:
                 raise UsageError(f"two versions are given for {name}", f"{text} already names one", "remove one of them")
-            number = plain_number(version)
-            snapshot, tag = (number, None) if number is not None else (None, version)
+            snapshot = version
     if opened is None:
         if any(version is not None for version in (snapshot, tag, branch)):
             raise TableNotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
-from paimon_cli.requests.fields import check_limit
+from paimon_cli.requests.fields import Point, check_limit, point_text
 from paimon_cli.requests.versions import BisectOptions
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ class History(OpenedTable):
             self._expect_a_history()
         return found
 
-    def snapshot(self, snapshot: int | str = "latest") -> SnapshotDetails:
-        """All fields of one snapshot, named by its id, `latest` or `earliest`."""
+    def snapshot(self, snapshot: Point = "latest") -> SnapshotDetails:
+        """All fields of one snapshot, named by its id, a tag, a time, `latest` or `earliest`."""
+        from paimon_cli.history.points_in_time import named_snapshot
         from paimon_cli.inspect.version_report import snapshot_details
 
-        return snapshot_details(self.context, self.context.named_snapshot(str(snapshot)))
+        return snapshot_details(self.context, named_snapshot(self.context, str(point_text(snapshot))))
 
     def compactions(self, *, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
         """The compactions recorded by snapshots, newest first: at most `limit`, and only of one `user`.
@@ -61,28 +62,30 @@ class History(OpenedTable):
         if self.context.snapshots.latest_id() is None:
             self.context.expect_existing()
 
-    def compaction(self, snapshot: int | str = "latest") -> list[CompactedBucketRow]:
+    def compaction(self, snapshot: Point = "latest") -> list[CompactedBucketRow]:
         """What one compaction did to each bucket; `latest` is the newest COMPACT snapshot."""
         from paimon_cli.inspect.compaction_history import compacted_buckets, compaction_snapshot
 
-        return compacted_buckets(self.context, compaction_snapshot(self.context, str(snapshot)))
+        return compacted_buckets(self.context, compaction_snapshot(self.context, str(point_text(snapshot))))
 
     def snapshot_ids(self) -> Sequence[int]:
         """The ids of all snapshots, ascending."""
         return self.context.snapshots.ids()
 
-    def file_changes(self, before: int | str, after: int | str = "latest") -> list[FileChange]:
+    def file_changes(self, before: Point, after: Point = "latest") -> list[FileChange]:
         """The data files that differ between two snapshots (`snapshots diff --files`)."""
+        from paimon_cli.history.points_in_time import named_snapshot
         from paimon_cli.read.difference import file_changes
 
-        return file_changes(self.context, *map(self.context.named_snapshot, (str(before), str(after))))
+        return file_changes(self.context, *(named_snapshot(self.context, str(point_text(name))) for name in (before, after)))
 
-    def row_changes(self, before: int | str, after: int | str = "latest", *, limit: int | None = None) -> Iterator[RowChange]:
+    def row_changes(self, before: Point, after: Point = "latest", *, limit: int | None = None) -> Iterator[RowChange]:
         """The rows that differ between two snapshots (`snapshots diff --rows`), read lazily."""
+        from paimon_cli.history.points_in_time import named_snapshot
         from paimon_cli.read.difference import row_changes
 
         check_limit(limit)
-        one, other = (self.context.named_snapshot(str(name)) for name in (before, after))
+        one, other = (named_snapshot(self.context, str(point_text(name))) for name in (before, after))
         return islice(row_changes(self.context, one, other), limit)
 
     @takes(BisectOptions)
@@ -95,10 +98,12 @@ class History(OpenedTable):
         """
         from paimon_cli.jobs.bisection import bisect_snapshots
 
+        first, last = self._snapshot_id(options.first), self._snapshot_id(options.last)
+        within = BisectOptions.of(options, first=first, last=last)
         progress = self.runtime.new_progress()
         progress.start("Reading snapshots", None)
         try:
-            return bisect_snapshots(self.context, options, progress.advance)
+            return bisect_snapshots(self.context, within, progress.advance)
         finally:
             progress.finish()
 
@@ -108,7 +113,7 @@ class History(OpenedTable):
 
         return schema_rows(self.context)
 
-    def schema(self, schema: int | str = "latest") -> SchemaDetails:
+    def schema(self, schema: Point = "latest") -> SchemaDetails:
         """The columns, keys and options of one schema, named by its id or `latest`."""
         from paimon_cli.inspect.schema_report import schema_details
 
@@ -136,7 +141,7 @@ class History(OpenedTable):
         opened = self.context
         return explain_option(key, opened.schemas.latest().options, opened.given)
 
-    def schema_changes(self, before: int | str | None = None, after: int | str = "latest") -> list[SchemaChange]:
+    def schema_changes(self, before: int | str | None = None, after: Point = "latest") -> list[SchemaChange]:
         """How two schemas differ (`schemas diff`). `before`: default the schema that `after` replaced."""
         from paimon_cli.inspect.schema_report import schema_below, schema_changes
 

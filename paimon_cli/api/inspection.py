@@ -10,7 +10,7 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import UsageError
-from paimon_cli.requests.fields import check_positive
+from paimon_cli.requests.fields import Point, check_positive
 from paimon_cli.requests.selections import Buckets, Partitions, bucket_list, partition_list
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class Inspection(OpenedTable):
     """The methods of `Table` that inspect it without changing it. Plural names list things, singular names show one.
 
-    Sizes are bytes, times epoch millis. `snapshot`: an id, default the latest; the methods raise `NotFound` if it does not exist.
+    Sizes are bytes, times epoch millis. `snapshot`: an id, a tag or a time, default the latest; the methods raise `NotFound` if
+    it does not exist.
     """
 
     def describe(self, *, argument: str | None = None) -> TableDescription:
@@ -47,7 +48,7 @@ class Inspection(OpenedTable):
         table = self.supported
         return describe_table(table, ExaminedTable(table, argument or table.layout.argument))
 
-    def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
+    def manifests(self, *, snapshot: Point | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index.
 
         Lists that cannot be read are left out, with a warning.
@@ -55,7 +56,7 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.version_report import LISTS, manifest_rows
 
         chosen = list(lists) if lists else LISTS
-        return manifest_rows(self.context, self.context.snapshot(snapshot), chosen, self._warn_of_damage)
+        return manifest_rows(self.context, self._snapshot(snapshot), chosen, self._warn_of_damage)
 
     def manifest(self, name: str) -> list[EntryRow]:
         """The entries of one manifest: files added and deleted."""
@@ -66,7 +67,7 @@ class Inspection(OpenedTable):
     def files(
         self,
         *,
-        snapshot: int | None = None,
+        snapshot: Point | None = None,
         partition: Partitions | None = None,
         bucket: Buckets | None = None,
         level: int | None = None,
@@ -76,29 +77,29 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.file_report import FileSelection, changelog_file_rows, file_rows
 
         chosen = FileSelection(_partitions(self.context, partition), _buckets(bucket), level)
-        found = self.context.snapshot(snapshot)
+        found = self._snapshot(snapshot)
         if kind == "data":
             return file_rows(self.context, found, chosen)
         history = self.context.snapshots
         every = [known for number in history.ids() if (known := history.find(number)) is not None]
         return changelog_file_rows(self.context, every if snapshot is None or found is None else [found], chosen)
 
-    def file(self, name: str, *, snapshot: int | None = None) -> FileDetails:
+    def file(self, name: str, *, snapshot: Point | None = None) -> FileDetails:
         """One data file with its column statistics. Raises `NotFound` if the snapshot does not contain it."""
         from paimon_cli.inspect.file_report import file_details
 
-        return file_details(self.context, self.context.snapshot(snapshot), name)
+        return file_details(self.context, self._snapshot(snapshot), name)
 
-    def partitions(self, *, snapshot: int | None = None, done: bool = False) -> list[PartitionRow]:
+    def partitions(self, *, snapshot: Point | None = None, done: bool = False) -> list[PartitionRow]:
         """Partitions with their files, rows and bytes. `done`: look for success files even if there are many partitions."""
         from paimon_cli.inspect.bucket_report import partition_rows
 
-        return partition_rows(self.context, self.context.snapshot(snapshot), done)
+        return partition_rows(self.context, self._snapshot(snapshot), done)
 
     def buckets(
         self,
         *,
-        snapshot: int | None = None,
+        snapshot: Point | None = None,
         partition: Partitions | None = None,
         index_stats: bool = False,
         argument: str | None = None,
@@ -114,7 +115,7 @@ class Inspection(OpenedTable):
         from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
 
         rows = indexed_bucket_rows if index_stats else bucket_rows
-        shown, spec = self.context.snapshot(snapshot), _partitions(self.context, partition)
+        shown, spec = self._snapshot(snapshot), _partitions(self.context, partition)
         wanted = ALL_FILES if spec is None else FileFilter(spec.matches)
         table = ExaminedTable(self.supported, argument or self.context.layout.argument, wanted)
         if shown == table.latest:
@@ -124,34 +125,34 @@ class Inspection(OpenedTable):
         return rows(self.context, bucket_files(self.context, shown, wanted).values())
 
     def lsm(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
+        self, *, snapshot: Point | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
     ) -> list[LsmRow]:
         """The sorted runs of each bucket, newest first, and the next compaction (`lsm show`)."""
         from paimon_cli.inspect.lsm_report import lsm_rows
 
-        rows = lsm_rows(self.context, self.context.snapshot(snapshot), _partitions(self.context, partition), bucket_list(bucket))
+        rows = lsm_rows(self.context, self._snapshot(snapshot), _partitions(self.context, partition), bucket_list(bucket))
         if snapshot is None:
             self._warn_of_buckets()
         return rows
 
-    def explain_lsm(self, *, snapshot: int | None = None) -> LsmExplanation:
+    def explain_lsm(self, *, snapshot: Point | None = None) -> LsmExplanation:
         """Compare universal and leveled compaction by simulation with the table's own figures (`lsm explain`)."""
         from paimon_cli.inspect.compaction_scenarios import explain_lsm
 
-        return explain_lsm(self.context, self.context.snapshot(snapshot))
+        return explain_lsm(self.context, self._snapshot(snapshot))
 
     def indexes(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
+        self, *, snapshot: Point | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
     ) -> list[IndexRow]:
         """The index files of a snapshot by partition and bucket."""
         from paimon_cli.inspect.index_report import index_rows
 
-        return index_rows(self.context, self.context.snapshot(snapshot), _partitions(self.context, partition), _buckets(bucket))
+        return index_rows(self.context, self._snapshot(snapshot), _partitions(self.context, partition), _buckets(bucket))
 
     def dv(
         self,
         *,
-        snapshot: int | None = None,
+        snapshot: Point | None = None,
         partition: Partitions | None = None,
         bucket: Buckets | None = None,
         dangling: bool = False,
@@ -162,7 +163,7 @@ class Inspection(OpenedTable):
         """
         from paimon_cli.inspect.index_report import vector_rows
 
-        rows = vector_rows(self.context, self.context.snapshot(snapshot), _partitions(self.context, partition), _buckets(bucket))
+        rows = vector_rows(self.context, self._snapshot(snapshot), _partitions(self.context, partition), _buckets(bucket))
         return [row for row in rows if row.level is None] if dangling else rows
 
     def state(self) -> TableState:
@@ -171,20 +172,20 @@ class Inspection(OpenedTable):
 
         return table_state(self.supported)
 
-    def row_groups(self, name: str, *, snapshot: int | None = None) -> list[RowGroupRow]:
+    def row_groups(self, name: str, *, snapshot: Point | None = None) -> list[RowGroupRow]:
         """The row groups of one Parquet data file. Raises `NotSupported` for other formats."""
         from paimon_cli.inspect.file_report import row_groups
 
         return row_groups(self.context, self.file(name, snapshot=snapshot).path)
 
-    def row_group(self, name: str, number: int, *, snapshot: int | None = None, limit: int | None = None) -> pa.Table:
+    def row_group(self, name: str, number: int, *, snapshot: Point | None = None, limit: int | None = None) -> pa.Table:
         """The first rows of one row group as they are stored, with key columns, sequence numbers and row kinds."""
         from paimon_cli.inspect.file_report import row_group_rows
 
         return row_group_rows(self.context, self.file(name, snapshot=snapshot).path, number, limit)
 
     def report(
-        self, html: str, *, force: bool = False, snapshot: int | None = None, argument: str | None = None
+        self, html: str, *, force: bool = False, snapshot: Point | None = None, argument: str | None = None
     ) -> WrittenReport:
         """Write the state and history of the table as one HTML page to a file or URL.
 
@@ -197,7 +198,7 @@ class Inspection(OpenedTable):
         from paimon_cli.storage.whole_file import whole_file
 
         table = self.supported
-        figures = report_figures(table, self.name, argument or table.layout.argument, snapshot)
+        figures = report_figures(table, self.name, argument or table.layout.argument, self._snapshot_id(snapshot))
         page = report_page(figures, __version__).encode(errors="replace")
         with whole_file(html, table.place.store_options, self.context.random, replace=force) as sink:
             sink.write(page)

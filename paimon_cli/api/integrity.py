@@ -13,6 +13,7 @@ from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_catalog import Operation
 from paimon_cli.requests.backup import BackupCall, BackupOptions
+from paimon_cli.requests.fields import Point
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 class Integrity(OpenedTable):
     """The methods of `Table` that check it, repair it, back it up, and serve readers of other formats."""
 
-    def export_iceberg(self, output_path: str | None = None, *, snapshot: int | None = None) -> IcebergExport:
+    def export_iceberg(self, output_path: str | None = None, *, snapshot: Point | None = None) -> IcebergExport:
         """Write Iceberg metadata for a snapshot over the table's own files (`export iceberg`).
 
         `output_path`: the parent of the directory `metadata`, default the table's directory. The metadata is valid
@@ -46,7 +47,7 @@ class Integrity(OpenedTable):
             target = storage_for_url(output_path, opened.place.store_options)
         return export_iceberg(*self._as_scanned(snapshot), *target)
 
-    def foreign_reads(self, *, snapshot: int | None = None, argument: str | None = None) -> ForeignReadReport:
+    def foreign_reads(self, *, snapshot: Point | None = None, argument: str | None = None) -> ForeignReadReport:
         """Whether a reader of plain Parquet files sees the correct rows of a snapshot (`verify --foreign-read-safe`).
 
         Such a reader takes the live files from the manifests, and does not merge. `argument`: the table's name in hints.
@@ -55,10 +56,10 @@ class Integrity(OpenedTable):
 
         return foreign_read_report(*self._as_scanned(snapshot), argument)
 
-    def _as_scanned(self, snapshot: int | None) -> tuple[TableContext, Snapshot | None]:
+    def _as_scanned(self, snapshot: Point | None) -> tuple[TableContext, Snapshot | None]:
         """The context with the columns of a snapshot (default: the latest), and the snapshot."""
         self.context.check(Operation.SCAN)
-        found = self.context.snapshot(snapshot)
+        found = self._snapshot(snapshot)
         return (self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)), found
 
     @takes(VerifyOptions)
@@ -66,7 +67,7 @@ class Integrity(OpenedTable):
         """Check the integrity of the table without changing it. `violations` of the result lists the findings."""
         from paimon_cli.jobs.verify_job import VerifyRequest, run_verify, run_without_schemas
 
-        request = VerifyRequest.of(options)
+        request = VerifyRequest.of(options, snapshot=self._snapshot_id(options.snapshot))
         # PV006 and PV007 report lost and unreadable schemas. Without them, a check with an older schema or none would look clean.
         opened = self.context
         if not opened.schemas.ids() and (isinstance(gone := opened.schemas.missing(), NotFound) or not request.wants("PV006")):
@@ -103,6 +104,7 @@ class Integrity(OpenedTable):
     @takes(RepairOptions)
     def plan_repair(self, options: RepairOptions) -> Planned[RepairPlan, RepairSummary]:
         """Plan repairs of a damaged table; the plan names data that is permanently lost."""
+        from paimon_cli.history.points_in_time import past_millis
         from paimon_cli.invariants.repair_plan import plan_repair
         from paimon_cli.invariants.repair_steps import REPAIR_KINDS
         from paimon_cli.jobs.repair_job import apply_repair
@@ -111,7 +113,7 @@ class Integrity(OpenedTable):
         if unknown := [name for name in only if name not in REPAIR_KINDS]:
             raise UsageError(f"there is no repair '{unknown[0]}'", f"choose among {', '.join(REPAIR_KINDS)}")
         context = self.supported
-        plan = plan_repair(context, only, options.older_than)
+        plan = plan_repair(context, only, context.clock.now_millis() - past_millis(context, options.older_than))
 
         def run() -> RepairSummary:
             self.check_commit()

@@ -15,6 +15,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.requests.compaction import CompactCall, CompactOptions
+from paimon_cli.requests.fields import Point, point_text
 from paimon_cli.requests.maintenance import ExpireOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.upkeep import Budgeted
 from paimon_cli.requests.versions import MarkOptions, RollbackOptions
@@ -169,13 +170,12 @@ class Maintenance(OpenedTable):
         is False. `run` checks each file again, copies it to the directory `quarantine` if one is given, deletes it, and
         returns the number of files and their bytes.
         """
+        from paimon_cli.history.points_in_time import past_millis
         from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans
-        from paimon_cli.read.time_travel import moment_of
 
         context = self._with_storage_clock(is_required=options.deletes)
         progress = self.runtime.new_progress()
-        before = moment_of(options.older_than, context.clock.now_millis())
-        found = search_orphans(context, before, options.force, progress)
+        found = search_orphans(context, past_millis(context, str(options.older_than)), options.force, progress)
 
         def run() -> tuple[int, int]:
             with self.runtime.engine_running() as engine:
@@ -251,14 +251,14 @@ class Maintenance(OpenedTable):
                 f"by the clock, the newest snapshot is {days} old; if that is wrong, the clock is ahead, and younger items expire"
             )
 
-    def plan_rollback(self, to: int | str) -> Planned[RollbackPlan, RolledBack]:
+    def plan_rollback(self, to: Point) -> Planned[RollbackPlan, RolledBack]:
         """Plan a rollback to a snapshot id, a tag, or a time. Raises `NotFound` if there is no such snapshot."""
         from paimon_cli.jobs.metadata_jobs import find_target, run_rollback
         from paimon_cli.maintain.needed_files import measured
         from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 
         context = self.supported
-        plan = plan_rollback(context, find_target(context, str(to)))
+        plan = plan_rollback(context, find_target(context, str(point_text(to))))
 
         def files() -> list[FileToDelete]:
             return measured(context, files_removed_by_rollback(context, plan))
@@ -277,18 +277,18 @@ class Maintenance(OpenedTable):
         """
         self.check_commit()
         if not options.as_new:
-            return self.plan_rollback(options.to).run()
+            return self.plan_rollback(str(options.to)).run()
         from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 
         target = find_target(self.context, str(options.to)).snapshot
         with self.runtime.engine_running() as engine:
             return run_restore(self.context, target, engine, self.runtime.new_progress(), options.compact)
 
-    def plan_restore(self, to: int | str) -> Restoration:
+    def plan_restore(self, to: Point) -> Restoration:
         """What `rollback(to, as_new=True)` would copy; changes nothing."""
         from paimon_cli.jobs.metadata_jobs import find_target, plan_restore
 
-        target = find_target(self.context, str(to)).snapshot
+        target = find_target(self.context, str(point_text(to))).snapshot
         return Restoration(target, *plan_restore(self.context, target))
 
     @takes(RescaleOptions)

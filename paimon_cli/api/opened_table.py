@@ -9,9 +9,11 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.options.option_catalog import Operation
+from paimon_cli.requests.fields import Point, version_of
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.metadata.snapshot import Snapshot
 
 Self = TypeVar("Self", bound="OpenedTable")
 _PLUMBING = frozenset({"at", "check_call", "check_commit", "context", "orphan_rows", "supported"})
@@ -115,6 +117,23 @@ class OpenedTable:
         if warning := check_commits(opened.storage):
             self.runtime.warn(warning)
         checked[call] = opened.storage
+
+    def _snapshot(self, version: Point | None) -> Snapshot | None:
+        """The snapshot that a version names, or the latest; None if the table has none. Raises `NotFound`, `UsageError`."""
+        named = version_of(version)
+        if not isinstance(named, str):
+            return self.context.snapshot(named)
+        from paimon_cli.history.points_in_time import named_snapshot
+
+        return named_snapshot(self.context, named)
+
+    def _snapshot_id(self, version: Point | None) -> int | None:
+        """The id of the snapshot that a version names; None if it names none. Only texts are looked up."""
+        named = version_of(version)
+        if not isinstance(named, str):
+            return named
+        found = self._snapshot(named)
+        return None if found is None else found.id
 
     def _expect_existing(self) -> None:
         """Raise `NotFound` if the table was dropped after it was opened: it would look like a healthy one without snapshots."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import UsageError, importing
-from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
+from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall, check_range
 
 if TYPE_CHECKING:
     import duckdb
@@ -284,22 +284,34 @@ def replanned(scan: Scan, **changes: Any) -> Scan:
 
 def plan_changes(table: OpenedTable, call: ChangelogCall) -> Scan:
     """The changes of a range of snapshots."""
-    return _planned(table, _request_of_range(call))
+    return _planned(table, _request_of_range(table, call))
 
 
 def rows_of_changes(table: OpenedTable, begin: int, end: int, columns: Sequence[str], where: str | None) -> RowScan:
     """The same for a batch of a stream, without warnings, which would be repeated for each batch."""
     from paimon_cli.jobs.row_scan import plan_rows
 
-    request = _request_of_range(ChangelogCall(begin, end, columns=columns, where=where))
+    request = _request_of_range(table, ChangelogCall(begin, end, columns=columns, where=where))
     return plan_rows(table.context, replace(request, counts_waiting=False))
 
 
-def _request_of_range(call: ChangelogCall) -> ReadRequest:
+def _ends_of(table: OpenedTable, call: ChangelogCall) -> tuple[int, int | None]:
+    """The ids of the first and the last snapshot of a range; None without an end. Raises `NotFound`, `UsageError`."""
+    from paimon_cli.history.points_in_time import first_after
+
+    begin = call.begin if isinstance(call.begin, int) else first_after(table.context, str(call.begin))
+    end = table._snapshot_id(call.end)
+    if end is not None:
+        check_range(begin, end)
+    return begin, end
+
+
+def _request_of_range(table: OpenedTable, call: ChangelogCall) -> ReadRequest:
     from paimon_cli.jobs.row_scan import Increment, ReadRequest
     from paimon_cli.read.increments import CHANGES
 
-    increment = Increment(str(call.begin - 1), "" if call.end is None else str(call.end), CHANGES)
+    begin, end = _ends_of(table, call)
+    increment = Increment(str(begin - 1), "" if end is None else str(end), CHANGES)
     return ReadRequest.of(call, row_kind=True, increment=increment)
 
 
@@ -308,7 +320,7 @@ def follow_changes(table: OpenedTable, call: FollowedCall) -> Changes:
     from paimon_cli.jobs.row_scan import FollowedChanges, ReadRequest
 
     request = ReadRequest.of(call, row_kind=True, counts_waiting=False)
-    return Changes(FollowedChanges(table.context, request, call.begin, call.end, call.wait_seconds))
+    return Changes(FollowedChanges(table.context, request, *_ends_of(table, call), call.wait_seconds))
 
 
 @dataclass(frozen=True)

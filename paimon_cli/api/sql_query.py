@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from paimon_cli.api.pushed_filters import pushed_condition
 from paimon_cli.api.scan import ReadableRows, installed, narrowed
+from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, Refused, UsageError
@@ -29,6 +30,7 @@ from paimon_cli.storage.whole_file import ScratchDirectory
 if TYPE_CHECKING:
     from paimon_cli.api.scan import Scan
     from paimon_cli.api.table import Table
+    from paimon_cli.metadata.table_schema import TableSchema
     from paimon_cli.storage.injected import Trace
 
 EXTRA = "sql"
@@ -51,6 +53,11 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     def schema(self) -> pa.Schema:
         with self._remembering_failure():
             return self._scan.schema
+
+    @property
+    def table_schema(self) -> TableSchema:
+        """The schema with which the rows are read."""
+        return self._scan.rows.context.schema
 
     @contextlib.contextmanager
     def _remembering_failure(self) -> Iterator[None]:
@@ -107,7 +114,7 @@ class NamedTable:
             return {}
         if self.unit == "TIMESTAMP":
             return {"as_of": self.version}
-        return {"snapshot": int(self.version)} if self.version.isdecimal() else {"tag": self.version}
+        return {"snapshot": self.version}
 
 
 class SqlResult(ReadableRows):
@@ -178,9 +185,11 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
 
     try:
         with _translated_errors(datasets, missing, query):
-            query = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
+            query, is_description = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             reader = connection.sql(query).to_arrow_reader(PIECES.batch_rows)
+            if is_description and datasets:
+                reader = with_constraints(reader, datasets[0].table_schema)
         return SqlResult(reader, datasets, release)
     except BaseException:
         release()
@@ -200,8 +209,13 @@ def _remembering(open_table: OpenTable, missing: list[NotFound]) -> OpenTable:
     return opened
 
 
-def _registered(connection: Any, query: str, open_table: OpenTable, trace: Trace, datasets: list[TableDataset]) -> str:
-    """Register a view for each table of the query, and return the query with references to the views."""
+def _registered(
+    connection: Any, query: str, open_table: OpenTable, trace: Trace, datasets: list[TableDataset]
+) -> tuple[str, bool]:
+    """Register a view for each table of the query, and return the query with references to the views.
+
+    Also returned: whether it only describes a table.
+    """
     tree = _parsed(connection, query)
     (statement,) = tree["statements"]
     nodes = list(_tables_of(statement, frozenset()))
@@ -222,8 +236,9 @@ def _registered(connection: Any, query: str, open_table: OpenTable, trace: Trace
             node |= {"schema_name": "", "table_name": views[named], "at_clause": None}
             node["qualified_name"] = {"path": [views[named]]}
     if not any(named.version for named in views):
-        return query
-    return str(connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+        return query, describes_a_table(statement)
+    rewritten = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
+    return str(rewritten), describes_a_table(statement)
 
 
 def _create_view(connection: Any, named: NamedTable, source: str) -> None:

@@ -74,7 +74,7 @@ class Table(Reading, Writing, Integrity, Care, History):
 
     >>> import pyarrow as pa
     >>> columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
-    >>> table = Table.create("shop/orders", schema=columns, primary_key=["id"], options={"bucket": "2"})
+    >>> table = Table.create("wh/shop.db/orders", schema=columns, primary_key=["id"], options={"bucket": "2"})
     >>> table.write(pa.table({"id": [1, 2, 2], "name": ["a", "b", "c"]})).rows
     2
     >>> table.scan(where="id = 2").to_arrow().to_pylist()

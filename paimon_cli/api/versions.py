@@ -116,7 +116,7 @@ class Tags(References["TagRow"]):
         from paimon_cli.maintain.tags import create_tag, replace_tag
 
         change = replace_tag if options.replace and self.exists(options.name) else create_tag
-        change(self._table.supported, options.name, options.snapshot, options.time_retained)
+        change(self._table.supported, options.name, self._table._snapshot_id(options.snapshot), options.time_retained)
         return self.show(options.name)
 
     @takes(TagPlace)
@@ -124,7 +124,7 @@ class Tags(References["TagRow"]):
         """Point the existing tag `name` at another snapshot."""
         from paimon_cli.maintain.tags import replace_tag
 
-        replace_tag(self._table.supported, place.name, place.snapshot, place.time_retained)
+        replace_tag(self._table.supported, place.name, self._table._snapshot_id(place.snapshot), place.time_retained)
         return self.show(place.name)
 
     def rename(self, name: str, new_name: str) -> TagRow:
@@ -201,7 +201,7 @@ class Branches(References["BranchRow"]):
         """
         from paimon_cli.maintain.branches import create_branch
 
-        create_branch(self._table.supported, options.name, options.tag, options.snapshot)
+        create_branch(self._table.supported, options.name, options.tag, self._table._snapshot_id(options.snapshot))
         return self.show(options.name)
 
     def rename(self, name: str, new_name: str) -> BranchRow:
@@ -299,10 +299,12 @@ class Consumers(References[ConsumerRow]):
     @takes(ConsumerOptions)
     def reset(self, options: ConsumerOptions) -> ConsumerRow:
         """Set the next snapshot of the consumer `name`, creating the consumer if needed."""
+        from paimon_cli.history.points_in_time import first_after
         from paimon_cli.maintain.retention import reset_consumer
 
-        latest, chosen = self._latest_id(), options.next_snapshot
-        return _row(reset_consumer(self._table.supported, options.name, latest + 1 if chosen is None else chosen), latest)
+        context, latest, chosen = self._table.supported, self._latest_id(), options.next_snapshot
+        number = latest + 1 if chosen is None else first_after(context, str(chosen))
+        return _row(reset_consumer(context, options.name, number), latest)
 
     def plan_rm(self, name: str) -> Planned[str, None]:
         """Plan to delete a consumer. Raises `NotFound` if it does not exist."""

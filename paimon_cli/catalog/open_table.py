@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX, TableIdentifier
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import recognised_content, similar_table, within
-from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, TableNotFound
+from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, PaimonError, TableNotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.injected import NoTrace, Trace
 from paimon_cli.storage.web_address import AllowedHosts
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.metastore.metastore import Metastore, TableIdentifier
+    from paimon_cli.catalog.metastore.metastore import Metastore
     from paimon_cli.maintain.mark_done import PartitionMarks
 
 
@@ -102,4 +103,15 @@ def _meant(table: TableContext, metastore: Metastore | None) -> str | None:
         identifier = metastore.similar_table(named)
         if identifier is not None:
             return identifier.argument
+    if metastore is not None and metastore.has_names and (found := _by_path(named, metastore)) is not None:
+        return found
     return similar_table(table.storage, table.url, table.name)
+
+
+def _by_path(named: str, metastore: Metastore) -> str | None:
+    """The table of the catalog that is named like a path below its warehouse, as `shop/orders` and `shop.db/orders` are."""
+    database, _, table = named.removeprefix("./").partition("/")
+    try:
+        return metastore.table(TableIdentifier.parse(f"{database.removesuffix(DATABASE_SUFFIX)}.{table}")).identifier.argument
+    except PaimonError:  # whatever fails must not hide the first error
+        return None

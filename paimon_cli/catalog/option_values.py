@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from paimon_cli.catalog.metastore.settings import user_file_of
+from paimon_cli.catalog.metastore.configuration_files import user_file_of
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS

@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
 from paimon_cli.catalog.metastore.metastore import Metastore, RegisteredTable, TableIdentifier, refuse_nul
-from paimon_cli.catalog.metastore.settings import find_metastore
+from paimon_cli.catalog.metastore.settings import find_metastore, split_profile
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_place import BRANCH_MARK, TablePlace
 from paimon_cli.history.tags_and_branches import check_branch_name
@@ -71,13 +72,16 @@ def locate_table(
     *,
     is_new: bool = False,
 ) -> TableLocation:
-    """Locate TABLE, a path, a URL or `db.table`. `options`: catalog options; `is_new`: the table does not exist yet.
+    """Locate TABLE, a path, a URL, `db.table`, or one of these after `@PROFILE/`.
+
+    `options`: catalog options; `is_new`: the table does not exist yet.
 
     `$branch_b` in the name selects a branch, as `branch` does; `$ro` selects the read-optimised view; both may be combined.
     Other system tables are refused, with a hint to the command that shows the same data. Raises `UsageError` for an invalid
     name, `NotFound` for a table that the catalog does not know.
     """
     refuse_nul(table)
+    table, options = of_profile(table, options)
     plain, named, suffix = _split_suffixes(table, is_new)
     branch = _one_branch(table, named, branch)
     metastore = find_metastore(warehouse, options)
@@ -97,6 +101,20 @@ def locate_table(
     if suffix == READ_OPTIMIZED_SUFFIX:
         location = replace(location, read_optimized=True, name=f"{location.name}${suffix}")
     return location
+
+
+def of_profile(name: str, options: Mapping[str, str] | None) -> tuple[str, Mapping[str, str]]:
+    """`@prod/db.t` as `db.t`, and the options with that profile. Raises `UsageError` if `--profile` names another one."""
+    profile, rest = split_profile(name)
+    given = (options or {}).get(PROFILE)
+    if profile is None:
+        return name, options or {}
+    if not rest:
+        why = "it selects a profile, and names nothing in its warehouse"
+        raise UsageError(f"{name} names no table", why, f"write @{profile}/db.table, or --profile {profile}")
+    if given is not None and given != profile:
+        raise UsageError(f"'{name}' and --profile {given} name different profiles", hint="name the profile in one of the two")
+    return rest, {**(options or {}), PROFILE: profile}
 
 
 def _identifier(name: str) -> TableIdentifier:

@@ -21,6 +21,8 @@ from paimon_cli.storage.storage import FileStatus, Storage, first_entries
 _OF_VERSIONS = {"snapshot", "tag", "changelog", "branch"}
 MAX_NAMED = 5
 """The most directory entries that a message names."""
+_DEPTH_OF_TABLES = 3
+"""How many directories below that of a table a path may lead, to be recognised as one inside of it."""
 
 
 def check_site(storage: Storage, root: str) -> list[str]:
@@ -90,8 +92,38 @@ def _held(storage: Storage, root: str, directories: Collection[str]) -> tuple[li
 def similar_table(storage: Storage, root: str, name: str) -> str | None:
     """The table whose path is similar to `root`, where there is none, in the words of `name`; None if there is no such table.
 
-    Either the last directory was mistyped or the one before it.
+    The path leads into the table, `.db` is missing (`wh/shop/orders`), a dot stands for a slash (`wh/shop.orders`), or the last
+    directory was mistyped or the one before it.
     """
+    for directory in ancestors(root):
+        with contextlib.suppress(StorageUnavailable, DamagedFile):
+            depth = root.count("/") - directory.count("/")
+            if depth <= _DEPTH_OF_TABLES and is_table(storage, directory):
+                return name.rsplit("/", depth)[0] if name.count("/") >= depth else directory
+    for respelled in (_with_suffix, _with_slash):
+        if (meant := respelled(root)) is not None:
+            in_words = respelled(name) or meant
+            with contextlib.suppress(StorageUnavailable, DamagedFile):
+                found = in_words if is_table(storage, meant) else _similar(storage, meant, in_words)
+                if found is not None:
+                    return found
+    return _similar(storage, root, name)
+
+
+def _with_suffix(path: str) -> str | None:
+    """`wh/shop.db/orders` for `wh/shop/orders`."""
+    above, slash, table = path.rpartition("/")
+    return f"{above}{DATABASE_SUFFIX}/{table}" if slash and above and not above.endswith((DATABASE_SUFFIX, "/", ".")) else None
+
+
+def _with_slash(path: str) -> str | None:
+    """`wh/shop.db/orders` for `wh/shop.orders`."""
+    above, slash, last = path.rpartition("/")
+    database, dot, table = last.partition(".")
+    return f"{above}{slash}{database}{DATABASE_SUFFIX}/{table}" if dot and database and table else None
+
+
+def _similar(storage: Storage, root: str, name: str) -> str | None:
     for levels in (1, 2):
         *above, wrong = root.rsplit("/", levels)[:2]
         below = root.rsplit("/", levels)[2:]

@@ -18,8 +18,8 @@ from paimon_cli import __version__
 from paimon_cli.cli.command_groups import COMMAND_LINE_ERROR, LOCATIONS, CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.first_screen import ALL_COMMANDS, SHOWS_ALL, as_option, screen
 from paimon_cli.cli.next_step import command_path
-from paimon_cli.cli.results import ARGUMENTS, printable
-from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
+from paimon_cli.cli.results import ARGUMENTS, coloured, printable
+from paimon_cli.cli.terminal import COMPLETION_VARIABLE, discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, UsageError, of_system
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
 from paimon_cli.options.option_text import json_text
@@ -70,7 +70,8 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
         # Values and file names of a table must not control the terminal.
-        _print("\n".join(printable(part) for line in lines if line for part in redact(line).split("\n")))
+        safe = ("\n".join(map(printable, redact(line).split("\n"))) for line in lines if line)
+        _print("\n".join(coloured(line, line.partition(":")[0], sys.stderr) for line in safe))
     return shown.exit_code
 
 
@@ -187,6 +188,10 @@ class BoundedGroup(HelpfulGroup):
             from paimon_cli.cli.completion import use_own_scripts
 
             use_own_scripts()
+        if COMPLETION_VARIABLE in os.environ:
+            from paimon_cli.cli.completion import answer_quickly
+
+            answer_quickly()
         settings["standalone_mode"] = False
         with hiding_secrets_of_command(arguments):
             sys.exit(self._exit_code(arguments, prog_name or "paimon-cli", *positional, **settings))
@@ -233,9 +238,15 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("-v", "--verbose", help="Also say which engine ran, what was asked of the storage, and how long."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only results and errors.")] = False,
+    no_pager: Annotated[bool, typer.Option("--no-pager", help="Show long lists without a pager.")] = False,
     show_all: Annotated[bool, typer.Option(ALL_COMMANDS, help="With --help: show all commands.")] = False,
 ) -> None:
-    """Options that precede the command."""
+    """Options that precede the command; `-v` and `-q` also follow it. `HelpfulGroup` reads these where they precede it."""
     if show_all:
         raise UsageError(
             f"{ALL_COMMANDS} needs --help", "it only says how much the help shows", f"paimon-cli --help {ALL_COMMANDS}"

@@ -187,15 +187,17 @@ config = group("Where the configuration comes from.")
 def show_config(call: Call) -> None:
     """Show the configuration of the catalog, and the origin of each value. Secrets are hidden.
 
-    Options of the call take precedence over the environment, a profile of ./paimon.yaml, the rest of that file, the user's own
-    file, and the defaults, in this order. Only the call and the user's own file (~/.config/paimon-cli/config.yaml, or the one
-    that PAIMON_CLI_CONFIG names) can permit something, such as http-report.allowed-hosts.
+    Options of the call take precedence over the environment, a profile of ./paimon.yaml or of the user's own file, the rest of
+    ./paimon.yaml, the rest of the own file, and the defaults, in this order. The own file is ~/.config/paimon-cli/config.yaml, or
+    the one that PAIMON_CLI_CONFIG names. Only the call and the own file can permit something, such as http-report.allowed-hosts.
+    Secrets of the own file are withheld where ./paimon.yaml names addresses.
 
     paimon-cli config show --profile production
 
     paimon-cli config show --warehouse ./wh -o json
     """
-    from paimon_cli.catalog.metastore.settings import SettingRow, user_file_of
+    from paimon_cli.catalog.metastore.configuration_files import user_file_of
+    from paimon_cli.catalog.metastore.settings import SettingRow
 
     rows = call.catalog().settings()
     footer = f"{counted(len(rows), 'setting')}; your own file: {user_file_of(os.environ)}"

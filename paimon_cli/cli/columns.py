@@ -133,6 +133,8 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "RunRow.level": LEVEL,
     "RunRow.picked": FLAG,
     "ScanAnalysis.bytes": SIZE,
+    "ScanPlan.most_runs_merged": COUNT,
+    "ScanStage.bytes": SIZE,
     "ScanAnalysis.stages": RECORDS,
     "ScanPlan.levels": TEXT,
     "JointDetails.buckets": RECORDS,

@@ -6,13 +6,15 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
-from paimon_cli.catalog.metastore.settings import PROFILE
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
+from paimon_cli.catalog.metastore.settings import split_profile
 from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
 from paimon_cli.cli.next_step import table_argument
@@ -29,8 +31,8 @@ from paimon_cli.cli.parameters import (
     option,
     options_of,
 )
-from paimon_cli.cli.results import NAMES, View, carried_out, say, warn
-from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
+from paimon_cli.cli.results import NAMES, Verbosity, View, carried_out, say, speaking, warn
+from paimon_cli.cli.terminal import cost_on_stderr, is_traced, paging, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.options.option_text import names
@@ -99,12 +101,13 @@ class Call:
 
     def open(self, table: str, allow_unsafe_commit: bool = False) -> Table:
         """Open the table that the user named, with `--option` overriding its own options."""
-        return self.open_at(self.locate(table, allow_unsafe_commit))
+        return self.open_at(self.locate(table, allow_unsafe_commit), split_profile(table)[0])
 
-    def open_at(self, location: TableLocation) -> Table:
+    def open_at(self, location: TableLocation, profile: str | None = None) -> Table:
+        """Open a table at its location. `profile`: the one in its name, whose settings of the engine count."""
         from paimon_cli.api.table import Table
 
-        return Table.at(location, self.options, self.runtime)
+        return Table.at(location, self.options, self.runtime if profile is None else replace(self.runtime, profile=profile))
 
     def catalog(self, allow_unsafe_commit: bool = False) -> Catalog:
         """The catalog of this call."""
@@ -226,7 +229,11 @@ def _with_shared_options(
             values[name] = given_of(request, values)
         for name, bundle in bundles.items():
             values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
-        with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
+        said = Verbosity.of(given.pop("verbose"), given.pop("quiet"))
+        with ExitStack() as around:
+            for context_of_call in (speaking(said), paging(not given.pop("no_pager")), cost_on_stderr(said)):
+                around.enter_context(context_of_call)
+            trace = around.enter_context(trace_on_stderr(given["trace"] or is_traced(), given["output"]))
             prints_only = given.pop("print_spark_submit", False)
             will_change = changes_tables and values.get("options", {}).get("fix", True)
             call = _call({**given, "trace": trace, "changes_tables": will_change, "keeps_options": keeps_options})
@@ -239,7 +246,7 @@ def _with_shared_options(
             else:
                 has_work = function(call, **values)
                 is_dry_run = values.get("dry_run") or not values.get("apply", True)
-                if call.is_for_people and is_dry_run and has_work is not False:
+                if call.is_for_people and is_dry_run and has_work is not False and said is not Verbosity.QUIET:
                     applied = ["--apply"] if values.get("apply") is False else []
                     say(f"run: {carried_out(*applied, *(['--yes'] if 'yes' in values else []))}")
 

@@ -131,6 +131,19 @@ RAW_ARGUMENTS = "paimon-cli.given"
 """Key in the `meta` of a context for the raw arguments of the command."""
 
 
+FLAGS_BEFORE = {"-v": "verbose", "--verbose": "verbose", "-q": "quiet", "--quiet": "quiet", "--no-pager": "no_pager"}
+_SAID = "paimon-cli.flags"
+"""Key in the `meta` of a context for the flags before the command."""
+
+
+def _take_flags(ctx: Any, args: list[str]) -> list[str]:
+    """The arguments without the flags at their beginning that may precede a command, which are remembered for it."""
+    while args and args[0] in FLAGS_BEFORE:
+        ctx.meta.setdefault(_SAID, set()).add(FLAGS_BEFORE[args[0]])
+        args = args[1:]
+    return args
+
+
 class PlainCommand(PlainHelp, TyperCommand):
     """A command with plain help, which accepts only digits for whole numbers, and whose errors all say what to do next."""
 
@@ -143,6 +156,7 @@ class PlainCommand(PlainHelp, TyperCommand):
             raise
 
     def invoke(self, ctx: Any) -> Any:
+        ctx.params.update(dict.fromkeys(ctx.meta.get(_SAID, ()), True))
         try:
             return super().invoke(ctx)
         except PaimonError as error:
@@ -188,6 +202,7 @@ class HelpfulGroup(PlainHelp, TyperGroup):
     """A group of commands that shows its help when it is called without a command, and names the command that was meant."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args = _take_flags(ctx, args)
         names_table = any(parameter.param_type_name == "argument" for parameter in self.params)
         if names_table and args and not args[0].startswith("-") and not _has_command(args):
             found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call
 from paimon_cli.cli.output import Listing
-from paimon_cli.cli.results import NO_VALUE, counted, human_size, ran
+from paimon_cli.cli.results import NO_VALUE, counted, engine_text, human_size, ran
 from paimon_cli.errors import Refused
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _engine(call: Call, plan: CompactionPlan) -> str:
     engine = call.runtime.open_engine()
     if not isinstance(engine, AutoEngine):
         return engine.name
-    return f"{engine.choose(plan.work)} ({engine.reason})"
+    return engine_text(engine.choose(plan.work), engine.reason)
 
 
 def _lines(rows: Sequence[DecisionRow]) -> Iterator[PlanLine]:

@@ -6,6 +6,7 @@ A completer has two seconds. Errors are never shown; they give no choices.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -90,32 +91,53 @@ def _tables(context: Any, incomplete: str) -> Iterator[Choice]:
         views = [("ro", "the read-optimized view"), *((f"branch_{name}", "branch") for name in _branch_names(context, plain))]
         yield from _starting((Choice(f"{plain}${view}", what) for view, what in views), f"{plain}${suffix}")
         return
-    if "/" not in incomplete:
-        yield from _starting(_of_catalog(context), incomplete)
+    if incomplete.startswith("@"):
+        yield from _starting(_of_profiles(context, incomplete), incomplete)
+    elif "/" not in incomplete:
+        yield from _starting(_of_catalog(_metastore(context)), incomplete)
     yield from _paths(incomplete)
 
 
-def _of_catalog(context: Any) -> Iterator[Choice]:
-    metastore = _metastore(context)
+def _of_profiles(context: Any, incomplete: str) -> Iterator[Choice]:
+    """`@PROFILE/`, or the tables of a profile after it."""
+    from paimon_cli.catalog.metastore.configuration_files import ConfigurationFile
+
+    profile, slash, _ = incomplete[1:].partition("/")
+    if slash:
+        metastore = _metastore(context, profile)
+        yield from (Choice(f"@{profile}/{table.value}", table.help) for table in _of_catalog(metastore))
+        return
+    files = ConfigurationFile.near(".", os.environ), ConfigurationFile.own(os.environ)
+    yield from (Choice(f"@{name}/", "profile") for name in sorted({name for file in files for name in file.profiles}))
+
+
+def _of_catalog(metastore: Metastore) -> Iterator[Choice]:
     if metastore.has_names:
         for database in metastore.databases(_leave_out):
             yield from (Choice(str(table.identifier), "table") for table in metastore.tables(database.name, _leave_out))
+
+
+def _profiles(context: Any, incomplete: str) -> Iterator[Choice]:
+    for choice in _of_profiles(context, "@"):
+        yield from _starting([Choice(choice.value.strip("@/"), "profile")], incomplete)
 
 
 def _leave_out(damage: PaimonError) -> None:
     """What is damaged in the catalog completes nothing; `tables ls` names it."""
 
 
-def _metastore(context: Any) -> Metastore:
+def _metastore(context: Any, profile: str | None = None) -> Metastore:
+    from paimon_cli.catalog.metastore.configuration_files import PROFILE
     from paimon_cli.catalog.metastore.settings import find_metastore
     from paimon_cli.storage.catalog_options import split_options
 
-    return find_metastore(_given(context, "warehouse"), split_options(_options(context))[0])
+    options = split_options(_options(context))[0] | ({} if profile is None else {PROFILE: profile})
+    return find_metastore(_given(context, "warehouse"), options)
 
 
 def _options(context: Any) -> dict[str, str]:
     """The options on the command line so far, with the profile of the catalog."""
-    from paimon_cli.catalog.metastore.settings import PROFILE
+    from paimon_cli.catalog.metastore.configuration_files import PROFILE
     from paimon_cli.requests.selections import split_pairs
 
     profile = _given(context, "profile")
@@ -174,9 +196,17 @@ def _tags(context: Any, incomplete: str) -> Iterator[Choice]:
     yield from _starting((Choice(name, "tag") for name in _table(context).context.tags.names()), incomplete)
 
 
-def _snapshots_and_tags(context: Any, incomplete: str) -> Iterator[Choice]:
+def _versions(context: Any, incomplete: str, names: tuple[str, ...] = ()) -> Iterator[Choice]:
+    """What names a version; times are not completed."""
+    yield from _snapshots(context, incomplete, names)
     yield from _tags(context, incomplete)
-    yield from _snapshots(context, incomplete)
+
+
+def _times(context: Any, incomplete: str) -> Iterator[Choice]:
+    """Ages as examples, and tags, which mean the time of their snapshots."""
+    yield from _starting((Choice(text, "age") for text in ("1h", "1d", "7d", "30d")), incomplete)
+    yield from _starting((Choice(text, "00:00 UTC") for text in ("today", "yesterday")), incomplete)
+    yield from _tags(context, incomplete)
 
 
 def _branch_names(context: Any, table: str | None = None) -> list[str]:
@@ -265,7 +295,7 @@ def _starting(choices: Iterable[Choice], incomplete: str) -> Iterator[Choice]:
     return (choice for choice in choices if choice.value.startswith(incomplete))
 
 
-_named_snapshots = partial(_snapshots, names=("latest", "earliest"))
+_named_snapshots = partial(_versions, names=("latest", "earliest"))
 _tables_at_once: dict[str, Completer] = dict.fromkeys(("table", "tables", "a", "b"), _tables)
 OF_ARGUMENTS: dict[str, Completer] = {
     **_tables_at_once,
@@ -284,8 +314,9 @@ OF_ARGUMENTS: dict[str, Completer] = {
 }
 """Completers by the name of the parameter, which has the same meaning in every command."""
 OF_OPTIONS: dict[str, Completer] = {
-    **dict.fromkeys(("snapshot", "read_snapshot", "begin", "end", "first", "last", "if_snapshot"), _snapshots),
-    "to": _snapshots_and_tags,
+    **dict.fromkeys(("read_snapshot", "if_snapshot"), _snapshots),
+    **dict.fromkeys(("snapshot", "begin", "end", "first", "last", "next_snapshot", "to"), _versions),
+    **dict.fromkeys(("as_of", "older_than"), _times),
     "tag": _tags,
     "branch": _branches,
     "table": _tables,
@@ -296,6 +327,7 @@ OF_OPTIONS: dict[str, Completer] = {
     "partition": _partitions,
     **dict.fromkeys(("option", "changes"), _option_pairs),
     "user": _users,
+    "profile": _profiles,
 }
 
 _ASK = f"{COMPLETION_VARIABLE}=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args"
@@ -356,6 +388,21 @@ end
 
 complete --command %(prog_name)s --no-files --arguments "(%(complete_func)s)"
 """
+
+
+_MARKUP = re.compile(r"(?<!\\)\[(/[a-z ]*|[a-z][a-z ]*)\]")
+
+
+def without_markup(text: str) -> str:
+    """A help text as Rich would show it, without loading Rich, which took most of the time of a Tab."""
+    return _MARKUP.sub("", text).replace("\\[", "[")
+
+
+def answer_quickly() -> None:
+    """Make Typer answer shells without Rich."""
+    from typer import _completion_classes
+
+    _completion_classes._sanitize_help_text = without_markup
 
 
 def use_own_scripts() -> None:

@@ -221,7 +221,7 @@ class _Tour:
             say("\n" + textwrap.fill(text.strip(), _WIDTH, initial_indent=first, subsequent_indent=INDENT))
 
     def _print(self, words: Sequence[str]) -> None:
-        from paimon_cli.cli.text_view import bold
+        from paimon_cli.cli.results import bold
 
         print(bold("\n".join(command_lines(words))))
 
@@ -299,7 +299,7 @@ def _parts(words: Sequence[str]) -> list[str]:
 
 
 def _farewell(result: DemoResult, keep: Path | None) -> None:
-    from paimon_cli.cli.text_view import bold
+    from paimon_cli.cli.results import bold
 
     say(f"\n{result.commits} commits, one lost update prevented, {result.seconds:.0f} s.")
     if keep is None:

@@ -55,7 +55,7 @@ def doctor(
         call.show(Listing("DiagnosisList", table, Finding, findings, summary={"passed": [vars(fact) for fact in passed]}))
     else:
         for fact in passed:
-            say(wrapped(f"ok       {fact.subject}: {fact.message}", indent=9))
+            say(wrapped(f"ok       {fact.subject}: {fact.message}", indent=9), "ok")
         say_findings(finding for finding in findings if finding.code in OF_MACHINE_AND_STORE)
         if table is not None:
             of_table = sum(finding.code not in OF_MACHINE_AND_STORE for finding in findings)

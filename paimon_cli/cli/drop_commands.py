@@ -11,7 +11,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, rfc3339, warn
+from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, rfc3339, to_second, warn
 from paimon_cli.requests.dropping import DropOptions
 from paimon_cli.requests.selections import split_partitions
 from paimon_cli.requests.versions import RollbackOptions
@@ -231,7 +231,8 @@ def _show_restoration(call: Call, opened: Table, to: str) -> bool:
 def _headline(plan: RollbackPlan) -> str:
     tags = f" and {counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})" if plan.tags else ""
     left = ", files of an interrupted rollback" if plan.discarded.unfinished else ""
-    return f"back to snapshot {plan.target.id}: {counted(len(plan.snapshots), 'snapshot')}{tags}{left} will be deleted"
+    target = f"snapshot {plan.target.id} of {to_second(plan.target.time_millis)}"
+    return f"back to {target}: {counted(len(plan.snapshots), 'snapshot')}{tags}{left} will be deleted"
 
 
 def _rollback_text(done: RolledBack) -> str:

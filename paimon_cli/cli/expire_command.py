@@ -13,7 +13,7 @@ from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
-from paimon_cli.cli.results import COUNT, SIZE, Kind, confirm, counted, human_size
+from paimon_cli.cli.results import COUNT, SIZE, Kind, confirm, counted, human_size, to_second
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans
 
 if TYPE_CHECKING:
@@ -78,10 +78,14 @@ def show_files_to_delete(call: Call, table: str, root: str, kind: str, files: Se
 
 
 def _due(expiry: Expiry) -> str:
+    """What expires, and the time that the given age or tag means."""
     noun = expiry.what.removesuffix("s")
     if not expiry.names:
-        return f"no {noun} is due to expire"
-    return f"{counted(len(expiry.names), noun)} {_listed(expiry.names)}"
+        return f"no {noun} is due to expire" + (
+            "" if expiry.before is None else f": none is older than {to_second(expiry.before)}"
+        )
+    older = "" if expiry.before is None else f" older than {to_second(expiry.before)}"
+    return f"{counted(len(expiry.names), noun)} {_listed(expiry.names)}{older}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -154,7 +158,7 @@ def remove(
         return bool(found.files)
     planned = opened.plan_orphans(**options, deletes=True)
     found, quarantine = planned.plan, options.get("quarantine")
-    confirm(f"{_headline(found)} will be deleted", yes or not found.files)
+    confirm(f"{_headline(found)}, will be deleted", yes or not found.files)
     files, size = planned.run()
     kept = f", copies in {quarantine}" if quarantine and files else ""
     removed = SimpleNamespace(files=files, size=size, quarantine=quarantine)
@@ -164,7 +168,9 @@ def remove(
 
 
 def _headline(found: Orphans) -> str:
-    return f"{counted(len(found.files), 'orphan')} of {human_size(found.size)}"
+    return (
+        f"{counted(len(found.files), 'orphan')} of {human_size(found.size)}, last modified before {to_second(found.older_than)}"
+    )
 
 
 def _show(call: Call, opened: Table, found: Orphans, explain: bool, more: str) -> None:

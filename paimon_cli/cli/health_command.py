@@ -214,7 +214,7 @@ def _say_advice(found: Sequence[Any]) -> None:
         if advice.topic != topic:
             topic = advice.topic
             say(topic)
-        say(wrapped(f"  {advice.severity:<7}  {advice.subject}: {advice.message}", indent=11))
+        say(wrapped(f"  {advice.severity:<7}  {advice.subject}: {advice.message}", indent=11), advice.severity)
         if advice.command:
             say(f"           run: {advice.command}")
     todo = sum(bool(advice.command) for advice in found)

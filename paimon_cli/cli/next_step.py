@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from paimon_cli.catalog.metastore.settings import PROFILE, flags_of
+from paimon_cli.catalog.metastore.configuration_files import PROFILE
+from paimon_cli.catalog.metastore.settings import flags_of
 from paimon_cli.errors import (
     BadInput,
     CommitUnknown,

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from paimon_cli.cli.output import OutputFormat
-from paimon_cli.requests.fields import Declared, Option, Request, declared, flag
+from paimon_cli.options.option_text import plain_number
+from paimon_cli.requests.fields import Declared, Option, Request, VersionName, declared, flag
 
 COMMON_PANEL, COMMIT_PANEL = "Common", "Commit"
 _common = partial(typer.Option, rich_help_panel=COMMON_PANEL)
@@ -25,7 +26,8 @@ EngineName = Literal["auto", "spark", "local"]
 ConflictGranularity = Literal["off", "partition", "bucket", "range", "key"]
 
 TableName = Annotated[
-    str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)
+    str,
+    typer.Argument(metavar="TABLE", help="A path or URL, db.table of a warehouse, or @PROFILE/db.table.", show_default=False),
 ]
 
 Output = Annotated[OutputFormat, _common("-o", "--output", metavar="FORMAT", help="table, json, ndjson or csv.")]
@@ -43,7 +45,18 @@ AllowUnsafeCommit = Annotated[
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be done.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation; required without a terminal.")]
 
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Snapshot to use; default the latest.")]
+
+def _at_least_1(text: str | None) -> str | None:
+    """Refuse numbers that are no ids of snapshots; other texts name tags or times."""
+    number = None if text is None else plain_number(text)
+    if number is not None and number < 1:
+        raise typer.BadParameter(f"{number} is not in the range x>=1.")
+    return text
+
+
+version_option = partial(typer.Option, metavar=VersionName.metavar, callback=_at_least_1)
+"""An option that names a snapshot by its id, by a tag or by a time (`history/points_in_time`)."""
+SnapshotId = Annotated[str | None, version_option("--snapshot", help="Snapshot to use; default the latest.")]
 Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="KEY=VALUE[,...]", help="Only this partition; repeatable for several."),
@@ -64,17 +77,22 @@ class CommonOptions:
     vertical: Annotated[bool, _common("--vertical", help="Print one line per value instead of one per row.")] = False
     warehouse: Annotated[
         str | None,
-        _common("--warehouse", metavar="URI", help="Warehouse of db.table names; default $PAIMON_WAREHOUSE or ./paimon.yaml."),
+        _common("--warehouse", metavar="URI", help="Warehouse of db.table names; default $PAIMON_WAREHOUSE, or as configured."),
     ] = None
     profile: Annotated[
         str | None,
-        _common("--profile", metavar="NAME", help="Profile of ./paimon.yaml to use; default $PAIMON_PROFILE."),
+        _common("--profile", metavar="NAME", help="Profile of the configuration to use; default $PAIMON_PROFILE."),
     ] = None
     option: Annotated[
         list[str] | None,
         _common("--option", metavar="KEY=VALUE", help="Option of the table or catalog for this call; repeatable."),
     ] = None
     strict_options: Annotated[bool, _common("--strict-options", help="Reject options unknown to Paimon.")] = False
+    verbose: Annotated[
+        bool, _common("-v", "--verbose", help="Also say which engine ran, what was asked of the storage, and how long.")
+    ] = False
+    quiet: Annotated[bool, _common("-q", "--quiet", help="Print only results and errors, no notes or progress.")] = False
+    no_pager: Annotated[bool, _common("--no-pager", help="Show long lists without a pager; the same as NO_PAGER=1.")] = False
     trace: Annotated[
         bool, _common("--trace", help="Print the steps of writes, compactions and commits, and tracebacks, on stderr.")
     ] = False

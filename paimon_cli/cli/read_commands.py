@@ -90,7 +90,10 @@ def read(
     opened = call.open(table)
     scan = opened.scan(**options)
     if explain:
-        call.show(Item("ScanAnalysis", opened.name, scan.analyze()) if analyze else Item("ScanPlan", opened.name, scan.explain()))
+        from paimon_cli.cli.scan_view import show_scan
+
+        plan, latest = scan.analyze() if analyze else scan.explain(), opened.context.snapshots.latest_id()
+        show_scan(call, opened.name, plan, call.pasted(table), latest)
     elif count:
         rows = SimpleNamespace(count=scan.count(), waiting_records=scan.waiting_records)
         columns = [Column("count", "Rows", COUNT), Column("waiting_records", "Waiting records", COUNT)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import json
+import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -14,13 +17,14 @@ from typing import Any, Protocol
 
 import typer
 
-from paimon_cli.errors import Refused
+from paimon_cli.errors import Refused, UsageError
+from paimon_cli.jobs.engine import WhyNotSpark
 from paimon_cli.options.option_text import counted as counted
 from paimon_cli.options.option_text import human_size as human_size
 from paimon_cli.options.option_text import printable as printable
 from paimon_cli.storage.redaction import hide_secrets, redact
 
-NO_VALUE = "-"
+NO_VALUE, LOCAL_ENGINE = "-", "local"
 BAR_WIDTH = 25
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -60,10 +64,49 @@ class Ran(Protocol):
     def engine_reason(self) -> str: ...
 
 
+class Verbosity(enum.IntEnum):
+    """How much a command says: `-q` only results, errors and questions; `-v` also which engine ran and why, and what it cost."""
+
+    QUIET = -1
+    NORMAL = 0
+    VERBOSE = 1
+
+    @staticmethod
+    def of(verbose: bool, quiet: bool) -> Verbosity:
+        """The verbosity that the flags choose. Raises `UsageError` if they contradict each other."""
+        if verbose and quiet:
+            raise UsageError("-v cannot be combined with -q", "one asks for more, the other for less", "leave one of them out")
+        return Verbosity.VERBOSE if verbose else Verbosity.QUIET if quiet else Verbosity.NORMAL
+
+
+_verbosity = Verbosity.NORMAL
+
+
+def verbosity() -> Verbosity:
+    """The verbosity of the command that runs in this process, for all of its threads."""
+    return _verbosity
+
+
+@contextmanager
+def speaking(chosen: Verbosity) -> Iterator[None]:
+    """Set the verbosity for the block."""
+    global _verbosity
+    before, _verbosity = _verbosity, chosen
+    try:
+        yield
+    finally:
+        _verbosity = before
+
+
 def ran(summary: Ran) -> str:
-    """The duration and engine of a job, such as `0.1 s on local (auto: 3.8 MB < 1.0 GB)`."""
-    why = f" ({summary.engine_reason})" if summary.engine_reason else ""
-    return f"{summary.seconds:.1f} s on {summary.engine}{why}"
+    """The duration and engine of a job, such as `0.1 s on local`."""
+    return f"{summary.seconds:.1f} s on {engine_text(summary.engine, summary.engine_reason)}"
+
+
+def engine_text(name: str, reason: str) -> str:
+    """The engine, and why it was chosen automatically, if that is Spark, was to be Spark, or with `-v`."""
+    is_told = name != LOCAL_ENGINE or isinstance(reason, WhyNotSpark) or _verbosity is Verbosity.VERBOSE
+    return f"{name} ({reason})" if reason and is_told else name
 
 
 class Repeated(Protocol):
@@ -90,6 +133,11 @@ def rfc3339(millis: int) -> str:
     except OverflowError:
         return str(millis)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def to_second(millis: int) -> str:
+    """Epoch millis as `2026-11-21T00:20:11Z`, in sentences for people."""
+    return re.sub(r"\.\d{3}Z$", "Z", rfc3339(millis))
 
 
 def _from_wall_clock(millis: int) -> int:
@@ -159,14 +207,48 @@ _PLANNED, _APPLY, _END_OF_OPTIONS = "--dry-run", "--apply", "--"
 _ONLY_PLANNED = re.compile("-[ny]+")
 
 
-def say(text: str) -> None:
-    """Print the result of the command on stdout."""
-    print(_safe(hide_secrets(text)))
+_BOLD, _RED, _YELLOW, _GREEN, _CYAN = "1", "1;31", "1;33", "32", "36"
+COLOUR_OF_LABEL = {"error": _RED, "warning": _YELLOW, "note": _CYAN, "advice": _CYAN, "info": _CYAN, "ok": _GREEN, "hint": _BOLD}
+"""The colours of severities and labels; the words stay, so that nothing depends on the colours."""
+
+
+def has_colours(stream: Any) -> bool:
+    """Whether a stream shows colours: a terminal does. NO_COLOR turns them off, FORCE_COLOR on, also in pipes."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
+def bold(text: str) -> str:
+    """Text for stdout in bold, if that shows colours."""
+    return f"\x1b[{_BOLD}m{text}\x1b[0m" if has_colours(sys.stdout) else text
+
+
+def coloured(text: str, label: str, stream: Any) -> str:
+    """Safe text, in which the label that it begins with has the colour of its severity, if the stream shows colours."""
+    colour = COLOUR_OF_LABEL.get(label.strip().lower())
+    start = text.find(label)
+    if colour is None or start < 0 or text[:start].strip() or not has_colours(stream):
+        return text
+    return f"{text[:start]}\x1b[{colour}m{label}\x1b[0m{text[start + len(label) :]}"
+
+
+def say(text: str, label: str = "") -> None:
+    """Print the result of the command on stdout. `label`: the severity with which the text begins."""
+    print(coloured(_safe(hide_secrets(text)), label, sys.stdout))
 
 
 def note(text: str) -> None:
-    """Print a note about the result on stderr."""
-    print(_safe(redact(text)), file=sys.stderr)
+    """Print a note about the result on stderr, unless the command is to be quiet."""
+    if _verbosity is not Verbosity.QUIET:
+        on_stderr(text)
+
+
+def on_stderr(text: str) -> None:
+    """Print what was asked for on stderr, without secrets. A severity with which it begins, as in `warning:`, is coloured."""
+    print(coloured(_safe(redact(text)), text.partition(":")[0], sys.stderr), file=sys.stderr)
 
 
 def note_waiting(table: str, records: int | None) -> None:

@@ -70,7 +70,7 @@ def show_snapshot(
     call: Call,
     table: TableName,
     snapshot: Annotated[
-        str, typer.Argument(metavar="ID|latest|earliest", help="Id of a snapshot, latest or earliest.")
+        str, typer.Argument(metavar="ID|TAG|TIME|latest|earliest", help="A snapshot, or the newest one at a time.")
     ] = "latest",
 ) -> None:
     """Show all fields of one snapshot; for commits of paimon-cli, including attempts and duration.
@@ -87,8 +87,10 @@ def show_snapshot(
 def diff_snapshots(
     call: Call,
     table: TableName,
-    before: Annotated[str, typer.Argument(metavar="A", help="Id, latest or earliest.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="A snapshot id, tag or time, latest or earliest.", show_default=False)
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="The same.", show_default=False)],
     files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
     rows: Annotated[bool, typer.Option("--rows", help="Rows that differ when read.")] = False,
     limit: Annotated[
@@ -139,7 +141,7 @@ def read_changelog(
     If the table has a changelog producer, changes come from changelog files; overwrites are compared
     with the previous snapshot. Without a producer, changes are the rows that each commit added.
 
-    paimon-cli changelog read ./wh/shop.db/orders --from 3
+    paimon-cli changelog read ./wh/shop.db/orders --from 1d
 
     paimon-cli changelog read ./wh/shop.db/orders --from 3 --to 5 -w "id = 7" -o ndjson
     """

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.catalog.metastore.settings import CATALOG_FILE, PROFILE, PROFILE_VARIABLE, WAREHOUSE_VARIABLE
+from paimon_cli.catalog.metastore.configuration_files import CATALOG_FILE, PROFILE
+from paimon_cli.catalog.metastore.settings import PROFILE_VARIABLE, WAREHOUSE_VARIABLE
 from paimon_cli.cli.command_groups import RAW_ARGUMENTS
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.submit import runs_driver_in_cluster, spark_submit

@@ -7,12 +7,13 @@ import io
 import os
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.cli.output import OutputFormat
-from paimon_cli.cli.results import note, rfc3339
+from paimon_cli.cli.results import Verbosity, on_stderr, rfc3339, verbosity
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.injected import Clock, NoTrace, Step, StepTrace, SystemClock, Trace
@@ -85,6 +86,20 @@ NO_PAGER_VARIABLE = "NO_PAGER"
 PAGER, PAGER_OPTIONS = "less", "FRX"
 
 
+_may_page = True
+
+
+@contextlib.contextmanager
+def paging(is_allowed: bool) -> Iterator[None]:
+    """Whether long lists go to a pager in the block (`--no-pager`)."""
+    global _may_page
+    before, _may_page = _may_page, is_allowed
+    try:
+        yield
+    finally:
+        _may_page = before
+
+
 class _Paged(io.TextIOWrapper):
     """Standard output while it goes to a pager; it still counts as a terminal."""
 
@@ -99,7 +114,7 @@ def paged(lines: int) -> Iterator[None]:
     The pager is `PAIMON_PAGER`, `PAGER` or less, as with git; an empty value, `cat` or NO_PAGER disables it. Quitting the
     pager early is not an error.
     """
-    pager = _pager() if sys.stdout.isatty() and lines >= shutil.get_terminal_size().lines else ""
+    pager = _pager() if _may_page and sys.stdout.isatty() and lines >= shutil.get_terminal_size().lines else ""
     if not pager or isinstance(sys.stdout, _Paged):
         yield
         return
@@ -132,8 +147,8 @@ def _pager() -> str:
 
 
 def progress_on_stderr() -> Progress:
-    """A progress bar on a terminal; nothing in a pipe or file."""
-    return ProgressBar() if sys.stderr.isatty() else NoProgress()
+    """A progress bar on a terminal; nothing in a pipe or file, or if the command is to be quiet."""
+    return ProgressBar() if sys.stderr.isatty() and verbosity() is not Verbosity.QUIET else NoProgress()
 
 
 class ProgressBar:
@@ -191,6 +206,24 @@ def trace_on_stderr(wanted: bool, output: OutputFormat, clock: Clock | None = No
         trace.step("end", **lines.counts)
 
 
+@contextlib.contextmanager
+def cost_on_stderr(chosen: Verbosity) -> Iterator[None]:
+    """With `-v`, say after the block how long it took, and what it asked of the storage; also if it fails."""
+    if chosen is not Verbosity.VERBOSE:
+        yield
+        return
+    from paimon_cli.storage.counted_storage import counting_requests
+
+    began = time.perf_counter()
+    with counting_requests() as counts:
+        try:
+            yield
+        finally:
+            asked = ", ".join(f"{kind}: {count:,}" for kind, count in counts.items() if count)
+            with contextlib.suppress(OSError):
+                on_stderr(f"took {time.perf_counter() - began:.2f} s; {asked or 'nothing was asked of the storage'}")
+
+
 class _TraceLines:
     """Prints the steps of a trace; times are seconds since the command started."""
 
@@ -202,7 +235,7 @@ class _TraceLines:
     def show(self, step: Step) -> None:
         self.counts[step.name] += 1
         with contextlib.suppress(OSError):  # a trace that cannot be written must not stop the work
-            note(self._form(step))
+            on_stderr(self._form(step))
 
     def _text(self, step: Step) -> str:
         facts = [f"{name}={_shown(value)}" for name, value in step.facts.items()]

@@ -1,4 +1,4 @@
-"""Results for people: aligned columns that fit the terminal, and are never cut in pipes and files.
+"""Results for people: aligned columns that fit the terminal. In pipes and files nothing is cut, and empty columns are left out.
 
 On a narrow terminal, columns are first hidden in the order of `Column.hide` and listed below the table; then long texts are
 shortened; if the table still does not fit, it is shown as records, one line per value. `--wide` shows all columns, `--vertical`
@@ -7,7 +7,6 @@ shows records.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
@@ -19,9 +18,9 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from paimon_cli.cli.columns import RECORDS, TO_DO, columns_of, field_names
+from paimon_cli.cli.columns import RECORDS, TO_DO, columns_of
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.results import NO_VALUE, View, cell_text, printable, say
+from paimon_cli.cli.results import NO_VALUE, Verbosity, View, bold, printable, say, verbosity
 from paimon_cli.cli.terminal import paged
 
 WIDTH_SAMPLE_ROWS = 1000
@@ -29,7 +28,6 @@ WIDTH_SAMPLE_ROWS = 1000
 GAP = "  "
 NARROWEST_TEXT = 19
 """The width down to which texts may be shortened; times still fit."""
-BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 ALL = View()
 
 
@@ -67,13 +65,14 @@ def _lines_of(listing: Listing, view: View) -> int:
 
 def _show_listing(listing: Listing, view: View) -> None:
     shown = [column for column in listing.columns if column.title is not None]
-    if listing.heading:
+    is_quiet = verbosity() is Verbosity.QUIET
+    if listing.heading and not is_quiet:
         say(wrapped(listing.heading))
     if listing.rows:
         headers = [Header(str(c.title), c.kind.right_aligned, c.hide, c.kind.may_shorten) for c in shown]
         rows = ([column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows)
         print_table(headers, rows, view)
-    if listing.footer:
+    if listing.footer and not (is_quiet and listing.rows):
         say(wrapped(listing.footer))
 
 
@@ -94,17 +93,17 @@ def _show_item(item: Item, view: View) -> None:
 def _show_records(title: str, rows: Sequence[Any], view: View, *, is_first: bool) -> None:
     print(f"{'' if is_first else chr(10)}{title}" if rows else f"{title}: none")
     if rows:
-        names = field_names(type(rows[0]))
-        titles = {column.name: str(column.title).lower() for column in columns_of(type(rows[0])) if column.title is not None}
-        headers = [Header(titles.get(name, name)) for name in names]
-        print_table(headers, ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
+        shown = [column for column in columns_of(type(rows[0])) if column.title is not None]
+        headers = [Header(str(column.title).lower(), column.kind.right_aligned) for column in shown]
+        print_table(headers, ([column.kind.text(getattr(row, column.name)) for column in shown] for row in rows), view)
 
 
 def say_findings(findings: Iterable[Any], margin: str = "") -> None:
     """Print each finding, with its command on a separate line that is never wrapped."""
     for finding in findings:
-        head = f"{margin}{finding.severity.upper():<7}  "
-        say(wrapped(f"{head}{finding.code}  {printable(finding.finding)}", indent=len(head)))
+        severity = finding.severity.upper()
+        head = f"{margin}{severity:<7}  "
+        say(wrapped(f"{head}{finding.code}  {printable(finding.finding)}", indent=len(head)), severity)
         if finding.command:
             say(f"{' ' * len(head)}run: {printable(finding.command)}")
 
@@ -150,25 +149,22 @@ def print_head(heads: Sequence[Header], layout: Layout) -> None:
     print(bold(head))
 
 
-def bold(text: str) -> str:
-    coloured = is_terminal() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return f"{BOLD}{text}{_PLAIN}" if coloured else text
-
-
 def laid_out(heads: Sequence[Header], widths: Sequence[int], view: View, empty: Iterable[int] = ()) -> Layout | None:
     """The layout of a table, or None if it must be shown as records. `empty`: columns without values, which are hidden first."""
     everything = tuple(range(len(heads)))
     if view.vertical:
         return None
     if view.wide or not is_terminal():
-        return Layout(everything, tuple(widths))
+        needless = set() if view.wide else {number for number in empty if heads[number].hide}  # they only make lines long
+        shown = tuple(number for number in everything if number not in needless)
+        return Layout(shown, tuple(widths[number] for number in shown))
     available = shutil.get_terminal_size().columns
-    shown = list(everything)
+    kept = list(everything)
     for number in _hiding_order(heads, frozenset(empty)):
-        if _width(widths[n] for n in shown) <= available:
+        if _width(widths[n] for n in kept) <= available:
             break
-        shown.remove(number)
-    fitted = _shortened(heads, {n: widths[n] for n in shown}, available)
+        kept.remove(number)
+    fitted = _shortened(heads, {n: widths[n] for n in kept}, available)
     if fitted is None:
         return None
     hidden = [heads[n].title.lower() for n in everything if n not in fitted]

@@ -131,7 +131,8 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
         shown[violation.code] = shown.get(violation.code, 0) + 1
         if shown[violation.code] <= SHOWN_PER_CODE:
             where = f"{printable(violation.path)}: {printable(violation.message)}"
-            say(wrapped(f"{violation.severity.upper():<7}  {violation.code}  {where}", indent=9))
+            severity = violation.severity.upper()
+            say(wrapped(f"{severity:<7}  {violation.code}  {where}", indent=9), severity)
     for code, count in shown.items():
         more = count - SHOWN_PER_CODE + found.omitted.get(code, 0)
         if more > 0:

@@ -10,7 +10,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
-from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName, version_option
 from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import OnError
@@ -41,8 +41,8 @@ def write(
         typer.Option("--from-table", metavar="TABLE", help="Write the rows of this table, instead of files.", show_default=False),
     ] = None,
     snapshot: Annotated[
-        int | None,
-        typer.Option("--snapshot", metavar="ID", min=1, help="With --from-table: read it at this snapshot; default the latest."),
+        str | None,
+        version_option("--snapshot", help="With --from-table: read it at this snapshot; default the latest."),
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="With --from-table: read it at this tag.")] = None,
     as_of: Annotated[
@@ -104,7 +104,7 @@ def _input(
     call: Call,
     sources: list[str] | None,
     from_table: str | None,
-    snapshot: int | None,
+    snapshot: str | None,
     tag: str | None,
     as_of: str | None,
     source_format: str | None,

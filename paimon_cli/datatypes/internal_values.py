@@ -10,6 +10,8 @@ from typing import NamedTuple
 MILLIS_OF_DAY = 86_400_000
 _DATE = re.compile(r"([+-]?[0-9]{4,})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?", re.ASCII)
+ZONED_TIME = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
+"""A time, and its offset from UTC."""
 _DAYS_OF_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -110,6 +112,19 @@ def parse_timestamp(text: str) -> Timestamp:
     date, separator, time = text.removesuffix("Z").replace(" ", "T", 1).partition("T")
     day, nanos = parse_date(date), _nanos_of_day(time) if separator else 0
     return Timestamp(day * MILLIS_OF_DAY + nanos // 1_000_000, nanos % 1_000_000)
+
+
+def epoch_nanos(text: str) -> int:
+    """Parse `YYYY-MM-DD[THH:MM[:SS[.f]][Z|+HH:MM]]` to nanoseconds since the epoch; UTC is the default. Raises `ValueError`."""
+    zone = ZONED_TIME.match(text)
+    moment = parse_timestamp(zone[1] if zone else text)
+    return moment.millis * 10**6 + moment.nano_of_milli - (_offset_minutes(zone[2]) * 60 * 10**9 if zone else 0)
+
+
+def _offset_minutes(zone: str) -> int:
+    if zone == "Z":
+        return 0
+    return (-1 if zone[0] == "-" else 1) * (int(zone[1:3]) * 60 + int(zone[-2:]))
 
 
 def clock_text(second_of_day: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotNotFound
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.file_cache import BranchFiles, FileCache
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.data_file_schema import FileLayout
 
 
-LATEST, EARLIEST = "latest", "earliest"
+LATEST = "latest"
 
 
 @dataclass(frozen=True)
@@ -176,16 +176,6 @@ class TableContext:
         if found is None:
             self.expect_existing()
         return found
-
-    def named_snapshot(self, name: str) -> Snapshot:
-        """The snapshot named `latest`, `earliest` or by its id. Raises `NotFound` if it does not exist."""
-        snapshot_id = plain_number(name)
-        if name in (LATEST, EARLIEST):
-            snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
-        if snapshot_id is None or snapshot_id < 0:
-            why = "name a snapshot by its id, latest or earliest"
-            raise SnapshotNotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
-        return self.snapshots.get(snapshot_id)
 
     def named_schema(self, name: str) -> TableSchema:
         """The schema named `latest` or by its id. Raises `NotFound` if it does not exist."""

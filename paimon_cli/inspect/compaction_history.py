@@ -16,6 +16,7 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.partition_spec import partition_text
+from paimon_cli.history.points_in_time import named_snapshot
 from paimon_cli.history.table_context import LATEST, TableContext
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -120,7 +121,7 @@ def compaction_snapshot(table: TableContext, name: str) -> Snapshot:
         if found is None:
             raise NotFound(f"no compaction of {table.name}", "none of its snapshots is of kind COMPACT", hint)
         return found
-    snapshot = table.named_snapshot(name)
+    snapshot = named_snapshot(table, name)
     if snapshot.commit_kind != COMPACT:
         raise NotFound(f"snapshot {name} of {table.name} is not a compaction", f"it is of kind {snapshot.commit_kind}", hint)
     return snapshot

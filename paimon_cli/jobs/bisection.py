@@ -61,6 +61,7 @@ def bisect_snapshots(
     """
     table.check(Operation.SCAN)
     where, expect, first, last = options.where, options.expect, options.first, options.last
+    assert not isinstance(first, str) and not isinstance(last, str)  # who makes the request looks up names
     predicate = parse_predicate(where, table.schema, options.params)
     check_all_used(options.params, predicate.parameters)
     ids = [number for number in table.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]

@@ -77,6 +77,10 @@ class NoProgress:
     def finish(self) -> None: ...
 
 
+class WhyNotSpark(str):
+    """Why a job that is large enough for Spark runs in this process: a reason that users are told without asking."""
+
+
 class Engine(Protocol):
     """Runs tasks on Spark or in this process. Its owner calls `stop`."""
 

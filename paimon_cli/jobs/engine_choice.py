@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from paimon_cli.errors import UsageError
 from paimon_cli.installation import install_command
-from paimon_cli.jobs.engine import Engine, LocalEngine, Progress, Work
+from paimon_cli.jobs.engine import Engine, LocalEngine, Progress, WhyNotSpark, Work
 from paimon_cli.jobs.process import CONNECT_MODE, let_pandas_in, usable_cores
 from paimon_cli.options.option_text import human_size, parse_size
 from paimon_cli.write.table_writer import Written
@@ -155,7 +155,8 @@ class AutoEngine:
         """Choose the engine for this work and record the reason; returns the name of the engine."""
         if self._threshold.is_reached_by(work):
             if not _has_spark():
-                self._reason = f"auto: {self._threshold.compared_with(work)}, but {SPARK_IS_MISSING}: {install_command('spark')}"
+                compared = self._threshold.compared_with(work)
+                self._reason = WhyNotSpark(f"auto: {compared}, but {SPARK_IS_MISSING}: {install_command('spark')}")
                 return self.name
             if self._spark is None:
                 self._spark = self._start_spark()

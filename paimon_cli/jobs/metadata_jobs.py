@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication, fresh_identity
 from paimon_cli.commit.prepared_snapshot import manifests_worth_rewriting
-from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
+from paimon_cli.history.points_in_time import past_millis, version_point
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import deletion
@@ -19,9 +20,6 @@ from paimon_cli.maintain.restore_as_new import BucketDifference, differences, re
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
 from paimon_cli.metadata.data_file import BucketId, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import is_plain_name
-from paimon_cli.options.option_text import did_you_mean, plain_number
-from paimon_cli.read.time_travel import moment_of
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,6 @@ def run_manifest_compaction(context: TableContext, plan: ManifestsPlan) -> Manif
     return ManifestsSummary(plan.manifests, len(after), plan.size, sum(meta.file_size for meta in after), result.snapshots)
 
 
-_MIN_MILLIS = 10**11
-"""Numbers from here on are epoch millis, not snapshot ids."""
-
-
 @dataclass(frozen=True)
 class RolledBack:
     """The result of a rollback. `target`: the snapshot whose state the table has now; `snapshot`: the newest snapshot.
@@ -130,29 +124,17 @@ class RolledBack:
 
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:
-    """Parse a target: a snapshot id, a tag, or a time (the newest snapshot at that time). Raises `NotFound`."""
-    number = plain_number(text)
-    is_tag = is_plain_name(text) and context.tags.content(text) is not None
-    if is_tag and (number is None or context.snapshots.find(number) is None):
+    """The target that a text names: a snapshot, a tag, or a time, for the newest snapshot at that time.
+
+    Raises `NotFound`, and `UsageError` for a time in the future.
+    """
+    point = version_point(context, text)
+    if point.tag is not None:
         return rollback_target(context, tag=text)
-    if number is not None and 0 <= number < _MIN_MILLIS:
-        return rollback_target(context, snapshot_id=number)
-    try:
-        millis = moment_of(text, context.clock.now_millis())
-    except UsageError as error:
-        raise NotFound(
-            f"no snapshot, tag or time '{text}' to roll back to",
-            error.why,
-            f"{did_you_mean(text, context.tags.names())}paimon-cli tags ls {context.layout.argument}",
-        ) from error
-    snapshot = context.snapshots.at_time(millis)
-    if snapshot is None:
-        raise NotFound(
-            f"{context.address} has no snapshot at {text}",
-            "every snapshot is newer",
-            f"paimon-cli snapshots ls {context.layout.argument}",
-        )
-    return RollbackTarget(snapshot)
+    if point.snapshot_id is not None:
+        return rollback_target(context, snapshot_id=point.snapshot_id)
+    past_millis(context, text)
+    return RollbackTarget(point.snapshot(context))
 
 
 def run_rollback(context: TableContext, plan: RollbackPlan, progress: Progress) -> RolledBack:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.partition_spec import partition_text
+from paimon_cli.history.points_in_time import past_millis
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
@@ -32,7 +33,6 @@ from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.pieces import PIECES
-from paimon_cli.read.time_travel import moment_of
 from paimon_cli.requests.maintenance import ExpireOptions
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -78,12 +78,16 @@ class Expired:
 
 @dataclass(frozen=True)
 class Expiry:
-    """A planned expiry: the ids or names to expire, and exactly the `files` that `run` will delete."""
+    """A planned expiry: the ids or names to expire, and exactly the `files` that `run` will delete.
+
+    `before`: what is older than this expires, in epoch millis, if the request named a time.
+    """
 
     what: str
     names: tuple[str, ...]
     files: Callable[[], list[FileToDelete]]
     delete: Callable[[DeleteFiles], Expired]
+    before: int | None = None
 
     def run(self, delete: DeleteFiles) -> Expired:
         """Delete and count what `files` lists. Expired partitions keep their files until their snapshots expire."""
@@ -97,8 +101,7 @@ class Expiry:
 
 def plan_expire(context: TableContext, request: ExpireOptions, progress: Progress) -> Expiry:
     """Plan an expiry. Changes nothing, except that a missing EARLIEST hint is written if there is nothing to expire."""
-    now, older_than = context.clock.now_millis(), request.older_than
-    before = None if older_than is None else moment_of(older_than, now)
+    before = None if request.older_than is None else past_millis(context, request.older_than)
     plans = {
         SNAPSHOTS: _snapshots,
         PARTITIONS: _partitions,
@@ -106,7 +109,7 @@ def plan_expire(context: TableContext, request: ExpireOptions, progress: Progres
         TAGS: _tags,
         CONSUMERS: _consumers,
     }
-    return plans[request.what](context, request, before, progress)
+    return replace(plans[request.what](context, request, before, progress), before=before)
 
 
 def _retention(context: TableContext, own: Retention, request: ExpireOptions, before: int | None) -> Retention:

@@ -146,8 +146,8 @@ class RowScan:
         try:
             yield
         except DamagedFile as error:
-            snapshot, tag = self.plan.snapshot, self.request.tag
-            if snapshot is None or (tag is not None and self.context.tags.content(tag) is not None):
+            snapshot, names = self.plan.snapshot, (self.request.tag, self.request.snapshot, self.request.as_of)
+            if snapshot is None or any(isinstance(name, str) and self.context.tags.content(name) is not None for name in names):
                 raise
             raise self.context.manifests.gone_or_damaged(snapshot, error) from error
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_cli.bucket.data_file_reader import file_format
+from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.bucket.merged_rows import merge_columns
 from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
 from paimon_cli.jobs.table_change import Summary
 from paimon_cli.metadata.data_file import DELETION_VECTORS
+from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.ranged_file import Fetch, RangedFile
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from paimon_cli.read.scan_plan import Split
 
 T = TypeVar("T")
+_LONG_ENOUGH = 2.0
+"""Seconds of decoding after which its speed is known."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,8 +39,8 @@ class ScanPlan(Summary):
     """What a scan reads and what it skips, by reason. `levels`: all, or the top level for `$ro`; `size`: bytes.
 
     Splits are raw (files are read as they are), have deletion vectors (which mark `vector_rows` rows), or are merged (files hold
-    several versions of keys). `row_groups`: those of Parquet files that a condition may skip, in tables that never merge (append
-    tables, and tables with deletion vectors); None otherwise.
+    several versions of keys; `most_runs_merged`: the sorted runs of the worst bucket). `row_groups`: those of Parquet files that
+    a condition may skip, in tables that never merge (append tables, and tables with deletion vectors); None otherwise.
     """
 
     snapshot_id: int | None
@@ -68,6 +72,7 @@ class ScanPlan(Summary):
     waiting_records: int
     row_groups: int | None
     row_groups_skipped: int | None
+    most_runs_merged: int
 
 
 @dataclass(frozen=True)
@@ -83,24 +88,32 @@ class ScanStage:
 
 @dataclass(frozen=True, repr=False)
 class ScanAnalysis(ScanPlan):
-    """A plan and the cost of running it in one thread. The rows are read and discarded."""
+    """A plan and the cost of running it in one thread. The rows are read and discarded.
+
+    `merge_seconds`: what remains of decoding and merging if decoding alone is taken off, whose speed is measured on the same
+    files. `seconds_if_compacted`: planning and filtering as measured, fetching and decoding in proportion to the rows that a
+    full compaction would leave. Both are None if nothing is merged, and if a limit or an order hides the parts.
+    """
 
     rows_returned: int
     seconds: float
     requests: int
     bytes: int
     stages: tuple[ScanStage, ...]
+    merge_seconds: float | None = None
+    seconds_if_compacted: float | None = None
 
 
 def explain_scan(scan: RowScan) -> ScanPlan:
     """Describe the plan of a scan. With a condition, file footers are read to count the row groups that it skips."""
     plan = scan.plan
-    raw = with_vectors = vector_rows = files = 0
+    raw = with_vectors = vector_rows = files = most_runs = 0
     groups: list[int] = [0, 0]
     skips_groups = scan.predicate is not None and not (scan.context.schema.primary_keys and scan.context.mode.reads_merge)
     for split in plan.splits:
         deleted = _deleted_rows(scan, split)
         files += len(split.files)
+        most_runs = max(most_runs, _merged_runs(split))
         vector_rows += deleted
         raw += not deleted and not split.needs_merge
         with_vectors += deleted > 0
@@ -120,8 +133,17 @@ def explain_scan(scan: RowScan) -> ScanPlan:
         files_to_read=files,
         row_groups=groups[0] if skips_groups else None,
         row_groups_skipped=groups[1] if skips_groups else None,
+        most_runs_merged=most_runs,
         **vars(plan.counts),
     )
+
+
+def _merged_runs(split: Split) -> int:
+    """The sorted runs that a read of the split merges: each file of level 0, and each other level; 0 if it merges nothing."""
+    if not split.needs_merge:
+        return 0
+    levels = [file.level for file in split.bucket.files]
+    return levels.count(0) + len({level for level in levels if level > 0})
 
 
 def _deleted_rows(scan: RowScan, split: Split) -> int:
@@ -155,7 +177,7 @@ def _row_groups(scan: RowScan, predicate: Predicate, split: Split) -> tuple[int,
 
 
 def analyze_scan(table: TableContext, request: ReadRequest) -> ScanAnalysis:
-    """Plan and read in one thread, and measure each stage. Raises what `plan_rows` raises."""
+    """Plan and read in one thread, and measure each stage, after a first read of one row. Raises what `plan_rows` raises."""
     meter = MeteredStorage(table.storage)
     began = time.perf_counter()
     scan = plan_rows(replace(table, storage=meter), request)
@@ -164,11 +186,14 @@ def analyze_scan(table: TableContext, request: ReadRequest) -> ScanAnalysis:
     given = scan.predicate
     timed = None if given is None else TimedPredicate(given.sql, given.schema, given.condition, given.warnings)
     measured = replace(scan, predicate=timed, context=replace(scan.context, read_threads=1))
+    one_row = replace(request, limit=1, order_by=None)
+    sum(batch.num_rows for batch in plan_rows(table, one_row).rows())  # loads what the first read of a process loads
+    begun = time.perf_counter()
     returned = sum(batch.num_rows for batch in measured.rows())
     ended = time.perf_counter()
     reading = meter.taken()
     filtering = 0.0 if timed is None else timed.meter.seconds
-    decoding_seconds = max(0.0, ended - planned - reading.seconds - filtering)
+    decoding_seconds = max(0.0, ended - begun - reading.seconds - filtering)
     what = "decode, merge and sort" if scan.order is not None else "decode and merge"
     stages = [
         ScanStage("plan", _rounded(planned - began), None, planning.requests, planning.bytes),
@@ -178,14 +203,37 @@ def analyze_scan(table: TableContext, request: ReadRequest) -> ScanAnalysis:
     if timed is not None:
         stages.append(ScanStage("filter", _rounded(filtering), timed.meter.matches, None, None))
     explained = explain_scan(plan_rows(table, request))
+    merging, after = None, None
+    if explained.splits_to_merge and request.limit is None and scan.order is None and request.increment is None:
+        decoded = _seconds_to_decode(measured, explained.rows)
+        kept = (returned if timed is None else timed.meter.rows) / max(explained.rows, 1)
+        merging = _rounded(max(0.0, decoding_seconds - decoded))
+        after = _rounded(planned - began + filtering + (reading.seconds + decoded) * min(kept, 1.0))
     return ScanAnalysis(
         **{one.name: getattr(explained, one.name) for one in fields(ScanPlan)},
         rows_returned=returned,
-        seconds=_rounded(ended - began),
+        seconds=_rounded(planned - began + ended - begun),
         requests=planning.requests + reading.requests,
         bytes=planning.bytes + reading.bytes,
         stages=tuple(stages),
+        merge_seconds=merging,
+        seconds_if_compacted=after,
     )
+
+
+def _seconds_to_decode(scan: RowScan, rows: int) -> float:
+    """What decoding this many rows of the scan's files takes without merging them, by the first files that take long enough."""
+    meter = MeteredStorage(scan.context.storage)
+    context, columns = replace(scan.context, storage=meter), merge_columns(scan.context, scan.physical_columns)
+    began, decoded, elapsed = time.perf_counter(), 0, 0.0
+    for split in scan.plan.splits:
+        for file in split.bucket.files:
+            batches = read_data_file(context, split.bucket.bucket_id, file, columns, PIECES.batch_rows)
+            decoded += sum(batch.num_rows for batch in batches)
+            elapsed = time.perf_counter() - began
+            if elapsed > _LONG_ENOUGH:
+                return max(0.0, elapsed - meter.taken().seconds) * rows / max(decoded, 1)
+    return max(0.0, elapsed - meter.taken().seconds) * rows / max(decoded, 1)
 
 
 def _rounded(seconds: float) -> float:

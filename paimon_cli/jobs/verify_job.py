@@ -30,6 +30,12 @@ LEVELS = (META, FILES, FULL)
 class VerifyRequest(VerifyOptions):
     """What to check. `only`: names of checks or codes; None or empty for all."""
 
+    @property
+    def snapshot_id(self) -> int | None:
+        """The id of the snapshot. Who makes the request looks up a name of one."""
+        assert not isinstance(self.snapshot, str)
+        return self.snapshot
+
     def check(self) -> None:
         """Raise `UsageError` for an unknown check or code, too."""
         super().check()
@@ -127,7 +133,7 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     gathered = _Gathered()
     _keep(report, _of_the_table(context, request))
     _keep(report, _of_the_history(context, request, report, gathered))
-    if request.snapshot is None:
+    if request.snapshot_id is None:
         _keep(report, _of_the_tags(context, request))
     if request.looks_inside() and gathered.newest is not None:
         _keep(report, hash_indexes.hashes_are_in_one_bucket(gathered.newest))
@@ -146,8 +152,8 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
 
 def run_without_schemas(table: TableContext, request: VerifyRequest) -> VerifyReport:
     """Check a table whose schemas cannot be read, without decoding what its manifests contain."""
-    if request.snapshot is not None and request.snapshot not in table.snapshots.ids():
-        raise table.snapshots.missing(request.snapshot)
+    if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
+        raise table.snapshots.missing(request.snapshot_id)
     report = VerifyReport(request.level, request=request)
     for find in check.WITHOUT_SCHEMAS:
         _keep(report, find(table))
@@ -186,7 +192,7 @@ def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
 
 
 def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:
-    if request.snapshot is not None:
+    if request.snapshot_id is not None:
         yield from snapshot_checks.schemas_are_readable(context)
         return
     for of_history in check.TABLE_CHECKS:
@@ -199,7 +205,7 @@ def _of_the_history(
     context: TableContext, request: VerifyRequest, report: VerifyReport, gathered: _Gathered
 ) -> Iterator[Violation]:
     """Walk the snapshots in order; a single requested snapshot is checked against the previous one."""
-    ids, wanted, stored = context.snapshots.ids(), request.snapshot, StoredFiles(context)
+    ids, wanted, stored = context.snapshots.ids(), request.snapshot_id, StoredFiles(context)
     if wanted is not None:
         if wanted not in ids:
             raise context.snapshots.missing(wanted)
@@ -300,7 +306,7 @@ def check_one_file(context: TableContext, rows: bool, task: VerifyTask) -> list[
 
 
 def _replayed(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> list[Violation]:
-    replays = list(changelog_checks.replays(context, request.snapshot))
+    replays = list(changelog_checks.replays(context, request.snapshot_id))
     if not replays:
         return []
     engine.prepare(Work.of(file for replay in replays for file in replay.files), progress)

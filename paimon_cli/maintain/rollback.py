@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from paimon_cli.commit.commit_records import open_records_above
 from paimon_cli.commit.snapshot_publish import publish_again
 from paimon_cli.errors import Conflict, NotFound
+from paimon_cli.history.points_in_time import tag_holding
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
@@ -62,9 +63,7 @@ def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: 
         found = context.snapshots.in_history(snapshot_id)
         if found is not None:
             return RollbackTarget(found)
-        tag = next((name for name, held in context.tags.all().items() if held.snapshot.id == snapshot_id), None)
-        if tag is None:
-            raise context.snapshots.missing(snapshot_id)
+        tag = tag_holding(context, snapshot_id)
     if tag is None:
         raise NotFound(f"nothing to roll back to in {context.address}", "neither a snapshot nor a tag was given")
     snapshot = context.tags.get(tag).snapshot

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.errors import NotFound, SnapshotNotFound, UsageError
 from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.points_in_time import snapshot_or_tagged, version_point
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.metadata.data_file import BucketId, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot, Tag
 from paimon_cli.options import option_text as read
-from paimon_cli.options.option_text import plain_number, read_option
+from paimon_cli.options.option_text import read_option
 from paimon_cli.read.difference import plan_difference
 from paimon_cli.read.pruning import Pruning, ScanCounts
 from paimon_cli.read.scan_plan import ReadPlan, Split, plan_added
@@ -22,8 +23,6 @@ from paimon_cli.read.time_travel import (
     BETWEEN_TIMES,
     TAG_TO_SNAPSHOT,
     chosen_option,
-    parse_moment,
-    snapshot_or_tagged,
 )
 from paimon_cli.sql.predicate import Predicate
 
@@ -36,8 +35,6 @@ If the table writes no changelog, DELTA, to which the table's options can add th
 """
 ARRIVALS = "arrivals"
 """DELTA including postponed rows, which a stream shows as soon as they are written."""
-MIN_MILLIS = 10**11
-"""Smaller numbers are snapshot ids, others epoch millis."""
 
 
 @dataclass(frozen=True)
@@ -128,30 +125,20 @@ def tags_mean_snapshots(context: TableContext) -> bool:
 
 
 def _position(context: TableContext, text: str) -> RangeEnd:
-    number = plain_number(text)
-    if number is not None and 0 <= number < MIN_MILLIS:
-        return RangeEnd(number)
-    tag = context.tags.find(text)
-    if tag is not None:
-        return RangeEnd(tag.snapshot.id, tag)
-    at = context.snapshots.at_time(_epoch_millis(text))
+    try:
+        point = version_point(context, text.strip())
+    except (NotFound, UsageError) as error:
+        why = "snapshot ids start at 1; 0 is the empty table" if text.strip().startswith("-") else error.why
+        raise UsageError(f"'{text}' is not an id, tag or time", why, error.hint) from error
+    if point.millis is None:
+        return RangeEnd(point.snapshot_id or 0) if point.tag is None else RangeEnd(point.tag.snapshot.id, point.tag)
+    at = context.snapshots.at_time(point.millis)
     if at is not None:
         return RangeEnd(at.id)
     earliest = context.snapshots.earliest_id()
     if earliest is not None and earliest > 1:
         raise SnapshotNotFound(f"the state of the table at {text} has expired", f"the oldest existing snapshot is {earliest}")
     return RangeEnd(0)
-
-
-def _epoch_millis(text: str) -> int:
-    if text.strip().startswith("-"):
-        raise UsageError(f"'{text}' is not an id, tag or time", "snapshot ids start at 1; 0 is the empty table")
-    try:
-        return parse_moment(text)
-    except UsageError as error:
-        raise UsageError(
-            f"'{text}' is not an id, tag or time", error.why, "list them with `snapshots ls` and `tags ls`"
-        ) from error
 
 
 def _snapshot(context: TableContext, number: int) -> Snapshot:

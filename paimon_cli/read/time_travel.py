@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
 from paimon_cli.errors import NotSupported, SnapshotNotFound, UsageError
+from paimon_cli.history.points_in_time import Point, named_snapshot, parse_moment, snapshot_or_tagged, time_point
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
-from paimon_cli.options.option_text import parse_duration, plain_number
-from paimon_cli.sql.literals import epoch_nanos
+from paimon_cli.options.option_text import plain_number
 
 _SNAPSHOT_ID, _TAG, _VERSION, _WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"
 _MILLIS, _TIMESTAMP, _MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
@@ -78,26 +76,27 @@ def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
     return ScanOption(_MODE, _COMPACTED) if mode == _COMPACTED else None
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 WATERMARK_VERSION = "watermark-"
 
 
 def travel(
-    context: TableContext, snapshot_id: int | None = None, tag: str | None = None, as_of: str | None = None
+    context: TableContext, snapshot_id: int | str | None = None, tag: str | None = None, as_of: str | None = None
 ) -> tuple[TableContext, Snapshot | None]:
     """The snapshot to read, and the context to read it with: the newest schema for a plain read, otherwise the snapshot's schema.
 
-    `as_of`: RFC 3339 (UTC without a zone) or epoch millis, for the newest snapshot at that time. Without arguments the table's
-    `scan.*` options decide. Raises `NotFound` for a snapshot that does not exist, `UsageError` for more than one argument.
+    `snapshot_id`, `as_of`: points in time (`history/points_in_time`); a text of the first names a version. Without arguments the
+    table's `scan.*` options decide. Raises `NotFound` for a missing snapshot, `UsageError` for more than one argument.
     """
     if sum(choice is not None for choice in (snapshot_id, tag, as_of)) > 1:
         raise UsageError("choose one of --snapshot, --tag and --as-of")
     if snapshot_id is not None:
-        snapshot: Snapshot | None = snapshot_or_tagged(context, snapshot_id)
+        snapshot: Snapshot | None = (
+            snapshot_or_tagged(context, snapshot_id) if isinstance(snapshot_id, int) else named_snapshot(context, snapshot_id)
+        )
     elif tag is not None:
         snapshot = context.tags.get(tag).snapshot
     elif as_of is not None:
-        snapshot = _as_of(context, parse_moment(as_of), as_of)
+        snapshot = time_point(context, as_of).snapshot(context)
     else:
         option = chosen_option(context.options.raw)
         if option is None:
@@ -116,17 +115,6 @@ def _latest(context: TableContext) -> Snapshot | None:
     return latest
 
 
-def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:
-    """The snapshot of this id, from a tag if it has expired. Raises `NotFound`."""
-    snapshot = context.snapshots.in_history(snapshot_id)
-    if snapshot is not None:
-        return snapshot
-    tagged = [tag.snapshot for tag in context.tags.all().values() if tag.snapshot.id == snapshot_id]
-    if not tagged:
-        raise context.snapshots.missing(snapshot_id)
-    return tagged[0]
-
-
 def newest_compacted(context: TableContext) -> Snapshot | None:
     """The newest COMPACT snapshot (with `full-compaction.delta-commits`, of a full compaction); else the latest snapshot."""
     every = context.options.full_compaction_delta_commits or 1
@@ -141,9 +129,9 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
     if option.key == _TAG:
         return context.tags.get(option.value).snapshot
     if option.key == _MILLIS:
-        return _as_of(context, option.number, option.value)
+        return Point(option.value, millis=option.number).snapshot(context)
     if option.key == _TIMESTAMP:
-        return _as_of(context, parse_moment(option.value), option.value)
+        return Point(option.value, millis=parse_moment(option.value)).snapshot(context)
     if option.key == _WATERMARK:
         return _at_watermark(context, option.number)
     if option.key == _VERSION:
@@ -178,55 +166,3 @@ def _at_watermark(context: TableContext, watermark: int) -> Snapshot:
             f"no snapshot of {context.url} with a watermark of {watermark} or more", "no snapshot has reached it yet"
         )
     return earliest
-
-
-def _as_of(context: TableContext, millis: int, text: str) -> Snapshot:
-    snapshot = context.snapshots.at_time(millis)
-    if snapshot is not None:
-        return snapshot
-    earliest = context.snapshots.earliest_id()
-    first = context.snapshots.find(earliest) if earliest is not None else None
-    why = (
-        "the table has no snapshots yet"
-        if first is None
-        else f"the oldest, {first.id}, was committed at {_iso_text(first.time_millis)}"
-    )
-    raise SnapshotNotFound(
-        f"no snapshot of {context.url} as old as {text}", why, f"paimon-cli snapshots ls {context.layout.argument}"
-    )
-
-
-def parse_moment(text: str) -> int:
-    """Epoch millis of RFC 3339 text (UTC without a zone) or of a whole number of millis. Raises `UsageError`."""
-    number = plain_number(text)
-    if number is not None:
-        return number
-    try:
-        return epoch_nanos(text.strip()) // 1_000_000
-    except ValueError as problem:
-        raise UsageError(
-            f"cannot read the time '{text}'", str(problem), "write 2024-01-31T12:00:00Z or epoch millis"
-        ) from problem
-
-
-def _iso_text(millis: int) -> str:
-    return (EPOCH + timedelta(milliseconds=millis)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def moment_of(text: str, now_millis: int) -> int:
-    """Epoch millis of an age (a duration with a unit, before `now_millis`), of RFC 3339 text, or of epoch millis.
-
-    Raises `UsageError`.
-    """
-    number = plain_number(text)
-    if number is None:
-        with suppress(UsageError):
-            return now_millis - parse_duration(text)
-        with suppress(UsageError):
-            return parse_moment(text)
-    if number is None or number < 0:
-        why = "it is neither an age nor a time" if number is None else "an age is not negative"
-        raise UsageError(
-            f"cannot read the time '{text}'", why, "write an age such as 1d or 12 h, or a time such as 2024-01-31T12:00:00Z"
-        )
-    return number

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from paimon_cli.errors import UsageError
 from paimon_cli.requests.conditions import BoundSql, Conditional
-from paimon_cli.requests.fields import Names, Option, Parsed, SourceFormat, check_limit
+from paimon_cli.requests.fields import Names, Option, Parsed, SourceFormat, VersionName, check_limit
 from paimon_cli.requests.reading import ColumnChoice
 
 
@@ -28,7 +28,7 @@ class ShownRows(Parsed[int, int]):
 class CompareOptions(Conditional):
     """Two sides, and which of their rows and columns to compare."""
 
-    here: Annotated[str, Option("A table, table@SNAPSHOT or table@TAG, or files.", metavar="A", is_argument=True)]
+    here: Annotated[str, Option("A table, table@SNAPSHOT, table@TAG or table@TIME, or files.", metavar="A", is_argument=True)]
     there: Annotated[str, Option("What to compare it with.", metavar="B", is_argument=True)]
     _: KW_ONLY
     key: Annotated[
@@ -58,8 +58,8 @@ class CompareOptions(Conditional):
             library="Show at most this many differences of each kind",
         ),
     ] = ShownRows(10)
-    snapshot_a: Annotated[int | None, Option("A at this snapshot.", metavar="ID")] = None
-    snapshot_b: Annotated[int | None, Option("B at this snapshot.", metavar="ID")] = None
+    snapshot_a: Annotated[VersionName, Option("A at this snapshot.")] = VersionName()
+    snapshot_b: Annotated[VersionName, Option("B at this snapshot.")] = VersionName()
     tag_a: Annotated[str | None, Option("A at this tag.", metavar="NAME")] = None
     tag_b: Annotated[str | None, Option("B at this tag.", metavar="NAME")] = None
     branch_a: Annotated[str | None, Option("This branch of A.", metavar="NAME")] = None

@@ -16,11 +16,12 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
+from datetime import date, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, overload
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.option_text import parse_duration, parse_size, split_buckets
+from paimon_cli.options.option_text import parse_duration, parse_size, plain_number, split_buckets
 from paimon_cli.requests.hints import hints_of
 from paimon_cli.requests.selections import bucket_list, partition_list, split_partitions
 
@@ -72,8 +73,9 @@ class Parsed(Generic[Given, Value]):
     unit: ClassVar[str] = ""
     """What the library takes, in words."""
 
-    def __init__(self, default: Given | None = None) -> None:
+    def __init__(self, default: Given | None = None, *, is_required: bool = False) -> None:
         self._default = default
+        self._is_required = is_required
         self._name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -84,7 +86,11 @@ class Parsed(Generic[Given, Value]):
     @overload
     def __get__(self, request: object, owner: type) -> Value: ...
     def __get__(self, request: object | None, owner: type) -> Any:
-        return self._default if request is None else vars(request)[self._name]
+        if request is None:
+            if self._is_required:
+                raise AttributeError(f"{self._name} has no default")  # so that a dataclass does not see one
+            return self._default
+        return vars(request)[self._name]
 
     def __set__(self, request: object, given: Given) -> None:
         vars(request)[self._name] = None if given is None else self.parse(given)
@@ -120,6 +126,52 @@ class Time(Parsed[str | int | None, int | None]):
 
     def parse(self, given: str | int | None) -> int | None:
         return parse_duration(given) if isinstance(given, str) else given
+
+
+Point = int | str | date | timedelta
+"""A point in time as the library takes it: a snapshot id, what the command line takes, a date or datetime, or an age."""
+
+
+MIN_MILLIS = 10**11
+"""Smaller numbers are ids of snapshots, others milliseconds since 1970."""
+
+
+class PointInTime(Parsed[int | str | date | timedelta | None, str | None]):
+    """A point in time as text, which `history/points_in_time` reads: a time, unless it only can be a snapshot or a tag."""
+
+    metavar = "TIME"
+    unit = "an age such as `1d` or a timedelta, a date or datetime (UTC if it has no zone), a snapshot id, or a tag"
+
+    def parse(self, given: Point | None) -> str | None:
+        return point_text(given)
+
+
+class VersionName(Parsed[int | str | date | timedelta | None, int | str | None]):
+    """The id of a snapshot, or a text that names one: `history/points_in_time` reads it."""
+
+    metavar, unit = "ID|TAG|TIME", "an id, a tag, or a time, for the newest snapshot at that time"
+
+    def parse(self, given: Point | None) -> int | str | None:
+        version = version_of(given)
+        if isinstance(version, int) and version < 1:
+            raise UsageError(f"{flag(self._name)} {version}", "the minimum is 1")
+        return version
+
+
+def point_text(given: Point | None) -> str | None:
+    """A point in time as it is written on the command line. A timedelta is an age, with or without a sign."""
+    if isinstance(given, timedelta):
+        return f"{abs(given) // timedelta(milliseconds=1)} ms ago"
+    if isinstance(given, date):
+        return given.isoformat()
+    return None if given is None else str(given)
+
+
+def version_of(given: Point | None) -> int | str | None:
+    """The id of a snapshot as a number, everything else as text."""
+    text = point_text(given)
+    number = None if text is None else plain_number(text)
+    return text if number is None or number >= MIN_MILLIS else number
 
 
 class Names(Parsed[str | Sequence[str] | None, tuple[str, ...] | None]):
@@ -217,7 +269,10 @@ def _declared(field: Any, hint: Any) -> Declared:
         notes = tuple(rest)
     option = next((note for note in notes if isinstance(note, Option)), None)
     parsed = hint if isinstance(hint, type) and issubclass(hint, Parsed) else None
-    return Declared(field.name, hint if parsed is None else parsed.given(), field.default, field.kw_only, option, parsed)
+    given = hint if parsed is None else parsed.given()
+    if parsed is not None and field.default is MISSING:
+        given = typing.Union[tuple(part for part in typing.get_args(given) if part is not type(None))]  # noqa: UP007
+    return Declared(field.name, given, field.default, field.kw_only, option, parsed)
 
 
 @cache

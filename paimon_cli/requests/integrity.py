@@ -1,11 +1,12 @@
 """The options of `verify`, `repair` and `health`."""
 
 from dataclasses import KW_ONLY
+from datetime import date, timedelta
 from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.option_text import parse_duration
-from paimon_cli.requests.fields import Names, Option, Parsed, Request, Texts
+from paimon_cli.options.option_text import plain_number
+from paimon_cli.requests.fields import Names, Option, Parsed, Point, Request, Texts, VersionName, point_text
 
 
 class VerifyOptions(Request):
@@ -17,9 +18,9 @@ class VerifyOptions(Request):
     ] = "files"
     _: KW_ONLY
     snapshot: Annotated[
-        int | None,
-        Option("Snapshot to use; default the latest.", metavar="ID", min=1, library="Check only the snapshot with this id"),
-    ] = None
+        VersionName,
+        Option("Snapshot to use; default the latest.", library="Check only this snapshot"),
+    ] = VersionName()
     all_snapshots: Annotated[bool, Option("Check the files of every snapshot.")] = False
     only: Annotated[
         Names, Option("Only these checks or codes, see --list.", metavar="CHECK,...", library="Only these checks or codes")
@@ -31,13 +32,14 @@ class VerifyOptions(Request):
             raise UsageError("--snapshot cannot be combined with --all-snapshots")
 
 
-class Age(Parsed[str | int, int]):
-    """A least age in milliseconds."""
+class Age(Parsed[int | str | date | timedelta, str]):
+    """A point in time as text, of which a number is an age in milliseconds."""
 
-    metavar, unit = "DURATION", "a time such as `10 min`, or milliseconds"
+    metavar, unit = "AGE|TIME", "an age such as `10 min`, a timedelta or milliseconds, or a time"
 
-    def parse(self, given: str | int) -> int:
-        return parse_duration(given) if isinstance(given, str) else given
+    def parse(self, given: Point) -> str:
+        text = str(point_text(given))
+        return text if plain_number(text) is None else f"{text} ms ago"
 
 
 class RepairOptions(Request):

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
-from paimon_cli.requests.fields import Option, Partitions, Request
+from paimon_cli.requests.fields import Option, Partitions, PointInTime, Request
 
 What = Literal["snapshots", "partitions", "changelogs", "tags", "consumers"]
 WHOLE_EXPIRY: tuple[What, ...] = ("consumers", "tags", "partitions", "snapshots", "changelogs")
@@ -18,9 +18,9 @@ class ExpireOptions(Request):
     retain_max: Annotated[int | None, Option("Keep at most the newest N, regardless of age.", metavar="N", min=1)] = None
     retain_min: Annotated[int | None, Option("Keep at least the newest N, regardless of age.", metavar="N", min=1)] = None
     older_than: Annotated[
-        str | None,
-        Option("Expire only items older than this, such as 1d, 12 h or 2024-01-31T12:00:00Z.", metavar="AGE|TIME"),
-    ] = None
+        PointInTime,
+        Option("Expire only items older than this, such as 1d, '12 hours ago' or 2024-01-31T12:00:00Z.", metavar="AGE|TIME"),
+    ] = PointInTime()
     limit: Annotated[int | None, Option("Expire at most N in this run.", metavar="N", min=1)] = None
 
 
@@ -28,7 +28,9 @@ class OrphanOptions(Request):
     """Which orphans to find."""
 
     _: KW_ONLY
-    older_than: Annotated[str, Option("Only files last modified before this: 1d, 12 h, 2024-01-31.", metavar="AGE|TIME")] = "1d"
+    older_than: Annotated[
+        PointInTime, Option("Only files last modified before this: 1d, '12 hours ago', 2024-01-31.", metavar="AGE|TIME")
+    ] = PointInTime("1d")
     force: Annotated[bool, Option("Allow --older-than to be less than a day; only safe while no job writes.")] = False
 
 

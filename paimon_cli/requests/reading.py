@@ -3,12 +3,11 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from datetime import datetime
 from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.requests.conditions import Conditional
-from paimon_cli.requests.fields import Option, Parsed, check_limit
+from paimon_cli.requests.fields import Option, Parsed, PointInTime, VersionName, check_limit
 
 IncrementMode = Literal["auto", "delta", "changelog", "diff"]
 _OF_COLUMNS = "Names, including nested fields (`a.b`); a name may be in quotes, unless a column of a list is called so"
@@ -21,15 +20,6 @@ class ColumnChoice(Parsed[str | Sequence[str] | None, str | tuple[str, ...] | No
 
     def parse(self, given: str | Sequence[str] | None) -> str | tuple[str, ...]:
         return given if isinstance(given, str) else tuple(() if given is None else given)
-
-
-class PointInTime(Parsed[str | int | datetime | None, str | None]):
-    """A time as text."""
-
-    metavar, unit = "TIME", "RFC 3339, epoch millis or a datetime; UTC if it has no zone"
-
-    def parse(self, given: str | int | datetime | None) -> str:
-        return given.isoformat() if isinstance(given, datetime) else str(given)
 
 
 class RowLimit(Parsed[int | None, int | None]):
@@ -63,15 +53,14 @@ class ReadOptions(Conditional):
         RowLimit()
     )
     order_by: Annotated[str | None, Option('Sort order, such as "dep_delay DESC, id"; nulls come last.', metavar="SQL")] = None
-    snapshot: Annotated[
-        int | None,
-        Option("Snapshot to use; default the latest.", metavar="ID", min=1, library="Read at the snapshot with this id"),
-    ] = None
+    snapshot: Annotated[VersionName, Option("Snapshot to use; default the latest.", library="Read at this snapshot")] = (
+        VersionName()
+    )
     tag: Annotated[str | None, Option("Read at this tag.", metavar="NAME")] = None
     as_of: Annotated[
         PointInTime,
         Option(
-            "Read at the newest snapshot made by this time (RFC 3339 or epoch millis).",
+            "Read at the newest snapshot made by this time, such as 1d, yesterday or 2026-11-21T14:30:00Z.",
             library="Read at the newest snapshot made by this time",
         ),
     ] = PointInTime()
@@ -117,14 +106,27 @@ class ScanCall(ReadOptions):
             )
 
 
+def check_range(begin: int, end: int) -> None:
+    """Raise `UsageError` if the first snapshot of a range comes after the last one."""
+    if begin > end:
+        what = f"snapshot {begin} is after snapshot {end}"
+        raise UsageError(what, "changes are read from the older to the newer", "swap them")
+
+
 class ChangelogCall(Conditional):
     """The changes of the snapshots `begin` to `end`; None for the latest, or for no end if they are followed."""
 
-    begin: Annotated[int, Option("The first snapshot.", metavar="N", min=1, flags=("--from",))]
+    begin: Annotated[VersionName, Option("The first snapshot, or the first one made after a time.", flags=("--from",))] = (
+        VersionName(is_required=True)
+    )
     end: Annotated[
-        int | None,
-        Option("The last snapshot; default the latest.", metavar="M", min=1, flags=("--to",), library="The last snapshot"),
-    ] = None
+        VersionName,
+        Option(
+            "The last snapshot, or the newest one at a time; default the latest.",
+            flags=("--to",),
+            library="The last snapshot, or the newest one at a time",
+        ),
+    ] = VersionName()
     _: KW_ONLY
     columns: Annotated[
         ColumnChoice, Option("Columns to show, such as id,name; default all.", flags=("-s", "--select"), library=_OF_COLUMNS)
@@ -136,9 +138,8 @@ class ChangelogCall(Conditional):
 
     def check(self) -> None:
         super().check()
-        if self.end is not None and self.begin > self.end:
-            what = f"snapshot {self.begin} is after snapshot {self.end}"
-            raise UsageError(what, "changes are read from the older to the newer", "swap them")
+        if isinstance(self.begin, int) and isinstance(self.end, int):
+            check_range(self.begin, self.end)
 
 
 class FollowedCall(ChangelogCall):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.requests.conditions import Conditional
-from paimon_cli.requests.fields import Option, Partitions, Request, Texts, Time
+from paimon_cli.requests.fields import Option, Partitions, Request, Texts, Time, VersionName
 
 
 class TagPlace(Request):
@@ -13,7 +13,7 @@ class TagPlace(Request):
 
     name: str
     _: KW_ONLY
-    snapshot: Annotated[int | None, Option("The snapshot; default the latest.", metavar="ID", min=1)] = None
+    snapshot: Annotated[VersionName, Option("The snapshot; default the latest.")] = VersionName()
     time_retained: Annotated[Time, Option("How long to keep the tag, such as 7d; default the table's option.", metavar="AGE")] = (
         Time()
     )
@@ -32,7 +32,7 @@ class BranchOptions(Request):
     name: str
     _: KW_ONLY
     tag: Annotated[str | None, Option("Start from this tag.", metavar="TAG")] = None
-    snapshot: Annotated[int | None, Option("Start from this snapshot.", metavar="ID", min=1)] = None
+    snapshot: Annotated[VersionName, Option("Start from this snapshot.")] = VersionName()
 
 
 class ConsumerOptions(Request):
@@ -41,23 +41,20 @@ class ConsumerOptions(Request):
     name: str
     _: KW_ONLY
     next_snapshot: Annotated[
-        int | None,
-        Option("The next snapshot to read; default the one after the latest.", metavar="ID", min=1, flags=("--next",)),
-    ] = None
+        VersionName,
+        Option(
+            "The next snapshot to read, or the first one made after a time; default the one after the latest.", flags=("--next",)
+        ),
+    ] = VersionName()
 
 
 class RollbackOptions(Request):
     """The snapshot to go back to, and how."""
 
     to: Annotated[
-        int | str,
-        Option(
-            "A snapshot, a tag, or a time, for the newest snapshot at that time.",
-            metavar="ID|TAG|TIME",
-            flags=("--to",),
-            written=str,
-        ),
-    ]
+        VersionName,
+        Option("A snapshot, a tag, or a time, for the newest snapshot at that time.", flags=("--to",), written=str),
+    ] = VersionName(is_required=True)
     _: KW_ONLY
     as_new: Annotated[bool, Option("Keep the history: commit the old state as a new snapshot.")] = False
     compact: Annotated[
@@ -79,8 +76,8 @@ class BisectOptions(Conditional):
     where: Annotated[str, Option("The condition, over the current columns.", metavar="SQL", flags=("-w", "--where"))]
     _: KW_ONLY
     expect: Annotated[Literal["some", "none"], Option("Find the first snapshot in which some row matches, or none.")] = "some"
-    first: Annotated[int | None, Option("The first snapshot to search.", metavar="ID", min=1, flags=("--from",))] = None
-    last: Annotated[int | None, Option("The last one, in which it must hold.", metavar="ID", min=1, flags=("--to",))] = None
+    first: Annotated[VersionName, Option("The first snapshot to search.", flags=("--from",))] = VersionName()
+    last: Annotated[VersionName, Option("The last one, in which it must hold.", flags=("--to",))] = VersionName()
 
 
 class MarkOptions(Request):

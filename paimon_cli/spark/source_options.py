@@ -53,7 +53,7 @@ OF_OTHER_FORMATS = {
 _KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, AT_VERSION, AT_TIME}
 _SHOWN = {"maxrowspertrigger": "maxRowsPerTrigger", AT_VERSION: "versionAsOf", AT_TIME: "timestampAsOf"}
 """Spelling of the options that are not in snake case."""
-_WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
+_WHOLE_NUMBERS = {"commit_id", "maxrowspertrigger"}
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,12 @@ from paimon_cli.api.scan import rows_of_changes
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.points_in_time import version_point
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.row_scan import ROW_KIND, RowScan
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.read.increments import changelog_level
-from paimon_cli.read.time_travel import POSITION_OPTIONS, parse_moment
+from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.spark.reading import check_types, planned, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
 
@@ -84,11 +85,13 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise NotFound(f"no snapshot {start} to start a stream at", why, hint)
             return max(int(start), _oldest(table)) - 1
         try:
-            return _at_time(table, parse_moment(start))
-        except UsageError as error:
-            raise UsageError(
-                f"option start is {start}", f"it must be {FULL}, {LATEST}, a snapshot id or a time", error.hint
-            ) from error
+            point = version_point(table.context, start)
+        except (NotFound, UsageError) as error:
+            why = f"it must be {FULL}, {LATEST}, a snapshot id, a tag or a time"
+            raise UsageError(f"option start is {start}", why, error.hint) from error
+        if point.millis is not None:
+            return _at_time(table, point.millis)
+        return max(point.snapshot(table.context).id, _oldest(table)) - 1
 
     @called_by_spark()
     def getDefaultReadLimit(self) -> ReadLimit:

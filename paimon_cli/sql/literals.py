@@ -27,14 +27,13 @@ from paimon_cli.datatypes.data_type import (
     TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.internal_values import Timestamp, decimal_of, parse_date, parse_time, parse_timestamp
+from paimon_cli.datatypes.internal_values import ZONED_TIME, Timestamp, decimal_of, epoch_nanos, parse_date, parse_time
 from paimon_cli.errors import UsageError
 
 BITS = {**INTEGER_BITS, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}
 NANOS_OF_DAY = 86_400 * 10**9
 ONE_DIGIT = re.compile(r"(?<=^\d{4}-)(?=\d-)|(?<=^\d{4}-\d-)(?=\d(?:[T ]|$))|(?<=^\d{4}-\d\d-)(?=\d(?:[T ]|$))")
 """Where a month or day of one digit, as CSV files have it, lacks its zero."""
-_ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
 
 
 @dataclass(frozen=True)
@@ -120,22 +119,9 @@ def _nanos(literal: Literal, t: DataType) -> int:
         return parse_time(text) * 10**6
     if literal.keyword == "DATE":
         return parse_date(text) * NANOS_OF_DAY
-    if _ZONE.match(text) and t.root != "TIMESTAMP_LTZ":
+    if ZONED_TIME.match(text) and t.root != "TIMESTAMP_LTZ":
         raise ValueError("a time zone, but the column has none")
     return epoch_nanos(text)
-
-
-def epoch_nanos(text: str) -> int:
-    """Parse `YYYY-MM-DD[THH:MM[:SS[.f]][Z|+HH:MM]]` to nanoseconds since the epoch; UTC is the default. Raises `ValueError`."""
-    zone = _ZONE.match(text)
-    moment = parse_timestamp(zone[1] if zone else text)
-    return moment.millis * 10**6 + moment.nano_of_milli - (_offset_minutes(zone[2]) * 60 * 10**9 if zone else 0)
-
-
-def _offset_minutes(zone: str) -> int:
-    if zone == "Z":
-        return 0
-    return (-1 if zone[0] == "-" else 1) * (int(zone[1:3]) * 60 + int(zone[-2:]))
 
 
 def value_of(literal: Literal, t: DataType) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -90,6 +91,20 @@ def test_explain_and_analyze(run: Run, table: Path) -> None:
     assert [stage["stage"] for stage in analyzed["item"]["stages"]] == ["plan", "fetch", "decode and merge", "filter"]
     assert "Stages" in run("read", table, "--analyze").out
     run("read", table, "--analyze", "--count", code=2)
+
+
+def test_explain_begins_with_what_matters(run: Run, table: Path) -> None:
+    sentence, command, empty, *figures = run("read", table, "--explain").out.splitlines()
+    assert sentence.startswith("reads 2 files of 2, ") and "1 is merged from up to 2 sorted runs per bucket" in sentence
+    assert command == f"run: paimon-cli compact {table} --strategy full" and empty == ""
+    assert not any(re.search(r"  +(0|-)$", line) for line in figures), "zeros are left out"
+    measured = run("read", table, "--analyze").out.splitlines()
+    assert re.match(r"\d+% of \d+ ms goes into ", measured[0])
+    assert re.search(r"fetch +[\d.]+ +- +\d+ +[\d.]+ k?B$", "\n".join(measured), re.MULTILINE), "sizes have one style"
+    assert "run:" not in run("read", table, "--explain", "--snapshot", "1").out, "a compaction does not change old snapshots"
+    run(*command.removeprefix("run: paimon-cli ").split())
+    assert "nothing has to be merged" in run("read", table, "--explain").out.splitlines()[0]
+    assert run("read", table, "--explain", "-w", "id = 99").out.startswith("reads nothing: no file can hold a matching row\n")
 
 
 def test_the_hint_of_bisect_names_the_table_as_the_call_did(run: Run, table: Path) -> None:

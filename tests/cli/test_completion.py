@@ -54,6 +54,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_profiles_and_their_tables(complete: Complete, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(f"profiles:\n  prod:\n    warehouse: {folder / 'wh'}\n  test: {{}}\n")
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    assert complete("paimon-cli read @") == ["@prod/", "@test/"]
+    assert complete("paimon-cli read @prod/sh") == ["@prod/shop.orders"]
+    assert complete("paimon-cli read @prod/shop.orders --tag ") == ["daily"]
+    assert complete("paimon-cli read shop.orders --profile p") == ["prod"]
+
+
+def test_points_in_time(complete: Complete) -> None:
+    assert complete("paimon-cli read wh/shop.db/orders --as-of ") == ["1h", "1d", "7d", "30d", "today", "yesterday", "daily"]
+    assert complete("paimon-cli expire wh/shop.db/orders --older-than y") == ["yesterday"]
+    assert complete("paimon-cli files ls wh/shop.db/orders --snapshot ") == ["3", "2", "1", "daily"]
+    assert complete("paimon-cli compact wh/shop.db/orders --if-snapshot ") == ["3", "2", "1"]
+
+
 @pytest.fixture
 def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
     """The words that complete a command line, as a shell asks for them; however long they take on a busy machine."""
@@ -81,10 +98,10 @@ ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
         (f"read '{ORDERS}$", [f"{ORDERS}$ro", f"{ORDERS}$branch_dev"]),
         ("read --warehouse wh sh", ["shop.orders"]),
         ("compact --warehouse wh --database s", ["shop"]),
-        (f"snapshots show {ORDERS} ", ["latest", "earliest", "3", "2", "1"]),
-        (f"read {ORDERS} --snapshot ", ["3", "2", "1"]),
+        (f"snapshots show {ORDERS} ", ["latest", "earliest", "3", "2", "1", "daily"]),
+        (f"read {ORDERS} --snapshot ", ["3", "2", "1", "daily"]),
         (f"read {ORDERS} --snapshot=2", ["2"]),
-        (f"rollback {ORDERS} --to ", ["daily", "3", "2", "1"]),
+        (f"rollback {ORDERS} --to ", ["3", "2", "1", "daily"]),
         (f"read {ORDERS} --tag d", ["daily"]),
         (f"tags rm {ORDERS} ", ["daily"]),
         (f"read {ORDERS} --branch ", ["dev"]),
@@ -208,3 +225,32 @@ def test_cases_of_the_lab(complete: Complete) -> None:
 
     assert complete("paimon-cli lab run ") == [case.name for case in CASES]
     assert complete("paimon-cli lab run topology-") == ["topology-1", "topology-2"]
+
+
+ASKS_FOR_MODULES = """
+import sys
+from paimon_cli.cli.app import app
+try:
+    app()
+except SystemExit:
+    print(*(name for name in ("rich", "pyarrow", "numpy") if name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("line", ["snap", "verify --level f", f"read {ORDERS} --profile "])
+def test_a_tab_does_not_load_what_only_output_needs(folder: Path, line: str) -> None:
+    asks = {COMPLETION_VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment = os.environ | asks | {"_TYPER_COMPLETE_ARGS": f"paimon-cli {line}"}
+    done = subprocess.run([sys.executable, "-c", ASKS_FOR_MODULES], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+
+
+def test_help_in_completions_is_as_rich_would_show_it() -> None:
+    from typer.rich_utils import rich_render_text
+
+    for text in (
+        "Only the newest N; default 1000.",
+        r"Needs `pip install 'paimon-cli\[sql]'`.",
+        "[bold]x[/bold] and [dim italic]y[/]",
+    ):
+        assert completion.without_markup(text) == rich_render_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -138,13 +139,18 @@ def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, n
     assert run(*shlex.split(hint.removeprefix("hint: paimon-cli "))).out.splitlines()[-1].startswith("run: paimon-cli ")
 
 
+def timeless(shown: str) -> str:
+    """The output without the time that an age means, which passes."""
+    return re.sub(r"T[\d:]{8}Z", "", shown)
+
+
 @pytest.mark.parametrize("name", ["orphans rm", "repair"])
 def test_a_dry_run_changes_nothing_even_with_apply(run: Run, table: Path, name: str) -> None:
     damage(run, table)
     words = [str(table) if word == "T" else word for word in PLANNED[name]]
     shown = run(*words, "--apply", "--dry-run", "--yes").out
     assert "nothing was changed (dry run)" in shown and shown.endswith(f"{shlex.join([*words, '--apply', '--yes'])}\n")
-    assert run(*words).out == shown, "there is as much to do as before"
+    assert timeless(run(*words).out) == timeless(shown), "there is as much to do as before"
     done = run(*words, "--apply", "--yes").out
     assert "1 orphan of 1 B deleted" in done or "1 repair made" in done
 

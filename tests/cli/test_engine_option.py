@@ -39,11 +39,12 @@ def test_each_job_reports_how_much_it_reads(monkeypatch: pytest.MonkeyPatch, tmp
         if "--stage" not in command:
             assert " spark (auto: " in answer, (command, answer)
             assert "file" in answer.split("(auto: ")[1], (command, answer)
-    assert "on local (auto: " in run("write", table, rows).out
+    assert "on local (auto: " in run("write", table, rows, "-v").out
+    assert run("write", table, rows).out.endswith(" s on local\n"), "only Spark is explained without being asked"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "paimon.yaml").write_text("engine.spark-threshold: 1 gb, 1\n")
     assert "on spark (auto: 1 file >= 1)" in run("write", table, rows).out
-    assert "on local (auto: " in run("write", table, rows, "--spark-threshold", "1 gb").out
+    assert "on local (auto: " in run("-v", "write", table, rows, "--spark-threshold", "1 gb").out
     (tmp_path / "paimon.yaml").write_text("profiles:\n  small:\n    engine.spark-threshold: 1 gb, 1\n")
     assert "on spark (auto: 1 file >= 1)" in run("write", table, rows, "--profile", "small").out
-    assert "on local (auto: " in run("write", table, rows).out
+    assert "on local (auto: " in run("write", table, rows, "-v").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -54,7 +55,32 @@ def test_retention_of_the_table_applies_and_ages_are_parsed(run: Run, table: str
         "(2)"
         in run("expire", table, "--option", "snapshot.num-retained.max=1", "--option", "snapshot.num-retained.min=1", "-y").out
     )
-    assert "neither an age nor a time" in run("expire", table, "--older-than", "soon", code=2).err
+    assert "it is no age, no time, no snapshot id and no tag" in run("expire", table, "--older-than", "soon", code=2).err
+
+
+@pytest.mark.parametrize(
+    "words", [("expire", "--older-than"), ("orphans", "rm", "--apply", "--older-than"), ("rollback", "--to")]
+)
+def test_what_discards_shows_the_time_that_is_meant(run: Run, table: str, words: tuple[str, ...]) -> None:
+    day = time.strftime("%Y-%m-%dT%H:", time.gmtime(time.time() - 86_400))
+    *command, option = words
+    if command[0] == "rollback":
+        assert re.search(
+            r"back to snapshot 3 of \d{4}-\d\d-\d\dT[\d:]{8}Z: ", run("rollback", table, "--to", "30 s ago", "-n").out
+        )
+        assert "as old as 1d" in run("rollback", table, "--to", "1d", code=3).err
+    else:
+        assert day in run(*command, table, option, "1 day ago", "-n").out
+    assert "is in the future" in run(*command, table, option, "2999-01-01", "-n", code=2).err
+    assert "is in the future" in run(*command, table, option, "2999-01-01", "-y", code=2).err
+
+
+def test_a_tag_is_a_version_before_it_is_an_age(run: Run, table: str) -> None:
+    run("tags", "create", table, "1d", "--snapshot", 1)
+    assert run("snapshots", "show", table, "1d", "-o", "json").json["item"]["id"] == 1
+    assert run("files", "ls", table, "--snapshot", "1d", "-o", "json").json["items"][0]["rows"] == 1
+    assert "as old as 1d ago" in run("snapshots", "diff", table, "1d ago", "latest", code=3).err
+    assert "no snapshot is due to expire: none is older than" in run("expire", table, "--older-than", "1d", "-n").out
 
 
 def test_partitions_have_their_time(run: Run, table: str) -> None:
@@ -82,7 +108,7 @@ def test_tags_and_consumers(run: Run, table: str) -> None:
     run("consumers", "reset", table, "reader", "--next", 2)
     assert run("consumers", "ls", table, "-o", "json").json["items"][0]["behind"] == 2
     assert "(1)" in run("expire", table, "--retain-max", 1, "-y").out, "the reader holds 2"
-    assert "1 consumer deleted" in run("expire", table, "--what", "consumers", "--older-than", "2999-01-01T00:00:00Z", "-y").out
+    assert "1 consumer deleted" in run("expire", table, "--what", "consumers", "--older-than", "now", "-y").out
     run("consumers", "rm", table, "reader", code=3)
 
 

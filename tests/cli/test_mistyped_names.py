@@ -40,6 +40,34 @@ def test_tables_that_nearly_match_are_named(run: Run, folder: Path, command: str
     assert f"did you mean {meant}?" in run(command, table, code=3).err
 
 
+@pytest.mark.parametrize(
+    ("table", "meant"),
+    [
+        ("wh/a.db/order", "wh/a.db/orders"),
+        ("wh/a/orders", "wh/a.db/orders"),
+        ("./wh/a/order", "./wh/a.db/orders"),
+        ("wh/a.orders", "wh/a.db/orders"),
+        ("wh/a.order", "wh/a.db/orders"),
+        ("wh/A.db/orders", "wh/a.db/orders"),
+        ("wh/a.db/orders/schema", "wh/a.db/orders"),
+        ("wh/a.db/orders/bucket-0/data-1.parquet", "wh/a.db/orders"),
+        ("a/orders --warehouse wh", "a.orders"),
+        ("a.db/orders --warehouse wh", "a.orders"),
+    ],
+)
+def test_paths_of_a_warehouse_that_nearly_match_are_named(run: Run, folder: Path, table: str, meant: str) -> None:
+    run("create", "wh/a.db/orders", "-C", "id INT")
+    assert f"did you mean {meant}?" in run("read", *table.split(), code=3).err
+
+
+@pytest.mark.parametrize("place", ["wh", "wh/a.db"])
+def test_a_place_of_tables_is_not_a_table(run: Run, folder: Path, place: str) -> None:
+    run("create", "wh/a.db/orders", "-C", "id INT")
+    answer = run("read", place, code=3)
+    hint = answer.err.splitlines()[-1]
+    assert "with the" in answer.err and ("wh/a.db/orders" in hint or f"paimon-cli ls {place}" in hint or "--warehouse wh" in hint)
+
+
 def test_columns_that_nearly_match_are_named(run: Run, folder: Path) -> None:
     assert "did you mean 'item'?" in run("read", "shop/orders", "-w", "itm = 'tea'", code=2).err
     assert "write strings in single quotes: 'tea'" in run("read", "shop/orders", "-w", "item = tea", code=2).err

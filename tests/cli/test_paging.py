@@ -55,6 +55,12 @@ def test_pagers_can_be_turned_off(table: str, environment: dict[str, str]) -> No
     assert lines and not any(line.startswith("page:") for line in lines)
 
 
+@pytest.mark.parametrize("words", [("--no-pager", "files", "ls"), ("files", "ls", "--no-pager")])
+def test_one_call_can_do_without(table: str, words: tuple[str, ...]) -> None:
+    lines = shown(*words, table, rows=2, PAGER=PAGER)
+    assert lines and not any(line.startswith("page:") for line in lines)
+
+
 def test_a_short_list_is_not_paged(table: str) -> None:
     assert not any(line.startswith("page:") for line in shown("files", "ls", table, rows=60, PAGER=PAGER))
 

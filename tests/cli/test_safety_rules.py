@@ -57,6 +57,22 @@ def spellings(name: str) -> set[str]:
     return {spelling for parameter in SHOWN[name].params for spelling in parameter.opts}
 
 
+OF_ONE_SNAPSHOT = {"compact --if-snapshot", "write --read-snapshot", "update --read-snapshot", "delete --read-snapshot"}
+"""Options that repeat the number of a snapshot that was read, so that another one is a conflict."""
+
+
+def test_points_in_time_are_named_alike_everywhere() -> None:
+    of_ids = {
+        f"{name} {parameter.opts[-1]}"
+        for name, command in SHOWN.items()
+        for parameter in command.params
+        if parameter.param_type_name == "option" and parameter.metavar == "ID" and "commit_id" not in parameter.name
+    }
+    assert of_ids <= OF_ONE_SNAPSHOT
+    takes = {parameter.metavar for command in SHOWN.values() for parameter in command.params if parameter.name == "snapshot"}
+    assert takes <= {"ID|TAG|TIME", "ID|TAG|TIME|latest|earliest", "ID|latest", "ID", None}
+
+
 def test_whatever_deletes_or_mends_asks() -> None:
     asking = {name for name in SHOWN if {"-y", "--yes"} <= spellings(name)}
     assert asking == (ASKS & set(SHOWN)) | TAKES_YES

@@ -50,6 +50,11 @@ def test_an_unknown_column_is_answered_with_the_nearest_one(run: Run, query: str
 
 def test_descriptions_and_refusals(run: Run) -> None:
     assert "DECIMAL(10,2)" in run("sql", "DESCRIBE shop.orders").out
+    columns = {row["column_name"]: row for row in run("sql", "DESCRIBE shop.orders", "-o", "ndjson").lines}
+    assert (columns["id"]["null"], columns["id"]["key"]) == ("NO", "PRI"), "keys are never null"
+    assert {row["null"] for name, row in columns.items() if name != "id"} == {"YES"}
+    (computed,) = run("sql", "DESCRIBE SELECT id FROM shop.orders", "-o", "ndjson").lines
+    assert (computed["null"], computed["key"]) == ("YES", None), "DuckDB knows no keys of a query"
     assert "is not a query" in run("sql", "DROP TABLE shop.orders", code=2).err
     assert "no table" in run("sql", "FROM shop.nothing", code=3).err
     assert run("sql", "FROM shop.orders", "--fields", "nope", code=2).out == ""

@@ -107,8 +107,8 @@ def test_no_line_is_wider_than_the_terminal(columns: int, capsys: pytest.Capture
 def test_heads_are_bold_where_colours_are_wanted(
     capsys: pytest.CaptureFixture[str], terminal: Width, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
     print_table(HEADERS, [])
     assert lines(capsys) == ["\x1b[1mName  Rows\x1b[0m"]
     monkeypatch.setenv("NO_COLOR", "1")

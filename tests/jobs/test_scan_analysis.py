@@ -64,6 +64,21 @@ def test_row_groups_that_a_condition_rules_out(tmp_path: Path) -> None:
     assert everything.requests == sum(stage.requests or 0 for stage in everything.stages)
 
 
+def test_what_a_compaction_would_save_is_derived_from_measured_parts(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    for _ in range(6):
+        table.write(rows(0, 40_000))
+    found = table.scan().analyze()
+    assert found.most_runs_merged == 6 and found.rows == 240_000
+    assert found.merge_seconds is not None and 0 <= found.merge_seconds < found.seconds
+    assert found.seconds_if_compacted is not None and found.seconds_if_compacted < found.seconds / 2
+    assert table.scan(limit=1).analyze().seconds_if_compacted is None
+    assert table.scan(order_by="v").analyze().seconds_if_compacted is None
+    table.compact(strategy="full")
+    found = table.scan().analyze()
+    assert (found.most_runs_merged, found.merge_seconds, found.seconds_if_compacted) == (0, None, None)
+
+
 def test_a_limit_stops_the_measured_read(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t")
     table.write(rows(0, 1000))

@@ -55,7 +55,7 @@ def test_to_each_snapshot(tmp_path: Path, target: int) -> None:
 
 
 def test_an_unknown_name_may_be_a_tag_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no snapshot, tag or time 'nightly' to roll back to"):
+    with pytest.raises(NotFound, match="no snapshot, tag or time 'nightly' of"):
         back(table_of_five(tmp_path), "nightly")
 
 

@@ -13,7 +13,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.read.time_travel import moment_of, parse_moment, travel
+from paimon_cli.read.time_travel import travel
 from tests.goldens import golden_table
 from tests.tables import make_table, write
 
@@ -97,31 +97,3 @@ def test_a_table_without_snapshots(tmp_path: Path) -> None:
     for choice in ({"snapshot_id": 1}, {"as_of": "2024-01-01"}, {"tag": "a"}):
         with pytest.raises(NotFound):
             travel(context, **choice)
-
-
-@pytest.mark.parametrize(
-    ("text", "millis"),
-    [
-        ("1700000000000", 1_700_000_000_000),
-        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
-        ("2023-11-14 22:13:20.5", 1_700_000_000_500),
-        ("2023-11-15T03:43:20+05:30", 1_700_000_000_000),
-        ("2023-11-14", 1_699_920_000_000),
-        ("1969-12-31T23:59:59.9999Z", -1),
-    ],
-)
-def test_forms_of_a_time(text: str, millis: int) -> None:
-    assert parse_moment(text) == millis
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "-5", " -5", "-5d", "-1700000000000", "1_0"])
-def test_texts_that_are_neither_an_age_nor_a_time(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot read the time") as refused:
-        moment_of(text, 1_700_000_000_000)
-    assert "1d" in refused.value.hint
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "2023-13-01", "2023-11-14T25:00:00Z", "1.5", "²", "--5", "9" * 5000, "٣"])
-def test_texts_that_are_not_a_time(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot read the time"):
-        parse_moment(text)

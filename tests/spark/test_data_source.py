@@ -77,7 +77,7 @@ def test_a_data_frame_keeps_its_rows_for_all_its_filters(session: SparkSession, 
         ("rowKind", "true", r"unknown option rowkind: (.|\n)*did you mean row_kind\?"),
         ("readChangeFeed", "true", r"unknown option readchangefeed: (.|\n)*use the options incremental and row_kind"),
         ("commit_id", "3", "option commit_id has no meaning for reading"),
-        ("snapshot", "first", "a whole number is expected"),
+        ("snapshot", "first", "no snapshot, tag or time 'first'"),
         ("snapshot", "77", "snapshot 77"),
     ],
 )

@@ -249,6 +249,9 @@ def test_starts_row_kinds_and_limits(batches: Batches, table: Table, tmp_path: P
     assert batches(table, tmp_path / "d", start=str(made)) == [[(2, 22)]], "the snapshot of that very moment is read"
     assert batches(table, tmp_path / "f", start=str(made + 1)) == []
     assert batches(table, tmp_path / "e", start="2020-01-01T00:00:00Z") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
+    assert batches(table, tmp_path / "g", start="365 days ago") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
+    table.tags.create("second", snapshot=2)
+    assert batches(table, tmp_path / "h", start="second") == [[(2, 22)]], "the snapshot of the tag is read"
 
 
 @ON_SPARK
@@ -260,7 +263,7 @@ def test_starts_row_kinds_and_limits(batches: Batches, table: Table, tmp_path: P
         ("scan.snapshot-id", "1", r"scan.snapshot-id has no meaning for a stream(.|\n)*the options start and consumer"),
         ("changelog-producer", "lookup", r"changelog-producer has no meaning for a stream"),
         ("scan.bounded.watermark", "1", r"scan.bounded.watermark has no meaning for a stream(.|\n)*availableNow"),
-        ("start", "earliest", "it must be full, latest, a snapshot id or a time"),
+        ("start", "earliest", "it must be full, latest, a snapshot id, a tag or a time"),
         ("start", "99", r"no snapshot 99 to start a stream at: the latest snapshot of (.|\n)* is 2\nhint: start=latest"),
         ("maxRowsPerTrigger", "x", "getDefaultReadLimit: paimon_cli.errors.UsageError: option maxRowsPerTrigger is x"),
         ("maxRowsPerTrigger", "0", "option maxRowsPerTrigger is 0: the minimum is 1"),

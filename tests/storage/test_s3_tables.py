@@ -90,7 +90,7 @@ class TestCommands:
         assert run("read", table, "--count", *options).out.strip() == "21"
         run("rollback", table, "--to", "one", "-y", *options)
         run("branches", "rm", table, "try", "-y", *options)
-        force = ("--older-than", "2999-01-01T00:00:00Z", "--force", *options)
+        force = ("--older-than", "now", "--force", *options)
         assert run("orphans", "ls", table, "-o", "json", *force).json["items"]
         run("orphans", "rm", table, "--apply", "-y", *force)
         assert not run("orphans", "ls", table, "-o", "json", *force).json["items"]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.catalog.metastore.settings import catalog_setting, find_metastore, read_settings, user_file_of
+from paimon_cli.catalog.metastore.configuration_files import user_file_of
+from paimon_cli.catalog.metastore.settings import catalog_setting, find_metastore, read_settings, split_profile
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.installation import install_command
 from tests.cli.calling import Run
@@ -164,13 +165,111 @@ def test_the_file_of_a_checkout_permits_nothing(directory: str, run: Run, conten
     assert f"'{HOSTS}' is not taken from" in answer.err and "config/paimon-cli/config.yaml" in answer.err
 
 
+OWN = """
+warehouse: /own
+s3.region: eu-central-1
+s3.access-key: id
+s3.secret-key: hunter9
+profiles:
+  prod:
+    warehouse: s3://prod/wh
+    s3.endpoint: http://own
+    token: hunter8
+  home:
+    warehouse: /home
+"""
+
+
+def test_the_nearer_file_wins_key_by_key(directory: str, run: Run) -> None:
+    path = own_file(directory, OWN)
+    Path("paimon.yaml").write_text("warehouse: ./near\ntable-timeout: 2 min\n")
+    found = read_settings()
+    assert found.values["warehouse"] == "./near" and found.sources["warehouse"] == ("file", "paimon.yaml")
+    assert found.values["s3.secret-key"] == "hunter9" and found.sources["s3.region"] == ("user", str(path))
+    Path("paimon.yaml").unlink()
+    assert read_settings().warehouse == "/own"
+    items = {item["key"]: (item["origin"], item["source"]) for item in run("config", "show", "-o", "json").json["items"]}
+    assert items["s3.secret-key"] == ("user", str(path)) and items["metastore"] == ("default", None)
+
+
+def test_profiles_of_both_files_are_one(directory: str) -> None:
+    path = own_file(directory, OWN)
+    found = read_settings(options={"profile": "prod"})
+    assert found.values["s3.endpoint"] == "http://prod" and found.warehouse == "/prod", "the nearer profile wins"
+    assert found.sources["s3.region"] == ("user", str(path))
+    found = read_settings(options={"profile": "home"})
+    assert found.warehouse == "/home" and found.sources["warehouse"] == ("profile", f"{path}, profiles.home")
+    with pytest.raises(UsageError, match="there is no profile 'hone'") as unknown:
+        read_settings(options={"profile": "hone"})
+    assert "did you mean 'home'?" in unknown.value.hint and str(path) in unknown.value.why
+
+
+def test_the_own_file_may_choose_a_profile_below_the_nearer_file(directory: str) -> None:
+    own_file(directory, f"profile: home\n{OWN}")
+    assert read_settings().warehouse == "/file"
+    Path("paimon.yaml").unlink()
+    assert read_settings().warehouse == "/home"
+
+
+def test_the_file_of_a_checkout_chooses_no_profile_of_the_own_file(directory: str) -> None:
+    own_file(directory, OWN)
+    Path("paimon.yaml").write_text("profile: home\n")
+    with pytest.raises(UsageError, match="there is no profile 'home'"):
+        read_settings()
+
+
 @pytest.mark.parametrize(
-    "content", ["token: hunter2\n", "warehouse: /wh\n", "profiles:\n  p:\n    engine.spark-threshold: 1 gb\n"]
+    "near",
+    [
+        *("s3.endpoint: http://evil", "warehouse: s3://evil/wh", "metastore: rest\nuri: http://evil", "allow-plain-http: true"),
+        *("profiles:\n  prod:\n    uri: http://evil", "fs.s3a.endpoint: http://evil", "header.Host: evil"),
+    ],
 )
-def test_the_own_file_holds_nothing_of_a_catalog(directory: str, run: Run, content: str) -> None:
-    own_file(directory, content)
-    answer = run("config", "show", code=2)
-    assert "does not belong into" in answer.err and "hunter2" not in answer.err
+def test_secrets_of_the_own_file_never_meet_addresses_of_a_checkout(directory: str, run: Run, near: str) -> None:
+    own_file(directory, OWN)
+    Path("paimon.yaml").write_text(f"{near}\n")
+    found = read_settings(options={"profile": "prod"})
+    assert "hunter" not in str(dict(found.values)) and set(found.withheld) == {"s3.access-key", "s3.secret-key", "token"}
+    assert found.values["s3.region"] == "eu-central-1"
+    shown = {item["key"]: item["origin"] for item in run("config", "show", "--profile", "prod", "-o", "json").json["items"]}
+    assert shown["s3.secret-key"] == shown["token"] == "withheld"
+
+
+def test_secrets_that_the_nearer_file_has_itself_are_its_own(directory: str) -> None:
+    own_file(directory, OWN)
+    found = read_settings()
+    assert found.values["s3.secret-key"] == "hunter2" and "s3.access-key" not in found.values
+    assert found.withheld == ("s3.access-key",)
+
+
+def test_a_table_may_name_its_profile(directory: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_file(directory, f"profiles:\n  mine:\n    warehouse: {directory}/wh\n  other: {{}}\n")
+    Path("paimon.yaml").unlink()
+    Path("rows.csv").write_text("id\n1\n")
+    run("db", "create", "shop", "--profile", "mine")
+    assert "created" in run("create", "@mine/shop.orders", "-C", "id INT").out
+    run("write", "@mine/shop.orders", "rows.csv")
+    assert run("read", "@mine/shop.orders", "--count").out.strip() == "1"
+    assert Path("wh/shop.db/orders/schema").is_dir()
+    assert "shop.orders" in run("ls", "@mine").out and "shop.orders" in run("tables", "ls", "@mine/shop").out
+    run("tables", "rename", "@mine/shop.orders", "@mine/shop.sales")
+    run("tables", "clone", "@mine/shop.sales", "@mine/shop.copy")
+    assert run("compare", "@mine/shop.sales", "@mine/shop.copy").code == 0
+    assert run("write", "@mine/shop.copy", "--from-table", "@mine/shop.sales").code == 0
+    hint = run("snapshots", "show", "@mine/shop.sales", "9", code=3).err
+    assert "paimon-cli snapshots ls @mine/shop.sales" in hint
+    assert "there is no profile 'mime'" in run("read", "@mime/shop.sales", code=2).err
+    assert "different profiles" in run("read", "@mine/shop.sales", "--profile", "other", code=2).err
+    assert "names no table" in run("read", "@mine", code=2).err
+    assert "another profile" in run("tables", "rename", "@mine/shop.sales", "@other/shop.x", code=2).err
+
+
+def test_a_directory_may_begin_with_the_same_sign(directory: str, run: Run) -> None:
+    own_file(directory, "profiles:\n  mine: {}\n")
+    run("create", "./@lab/t", "-C", "id INT")
+    assert run("read", "@lab/t", "--count").out.strip() == "0"
+    run("create", "./@mine/t", "-C", "id INT")
+    assert split_profile("@mine/t") == ("mine", "t") and split_profile("./@mine/t") == (None, "./@mine/t")
 
 
 def test_a_relative_directory_of_the_environment_is_ignored(directory: str) -> None:

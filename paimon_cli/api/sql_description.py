@@ -1,0 +1,38 @@
+"""`DESCRIBE table`: DuckDB sees the columns of a table, but not its keys, and calls every column nullable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_cli.metadata.table_schema import TableSchema
+
+_NULL, _KEY = "null", "key"
+
+
+def describes_a_table(statement: Mapping[str, Any]) -> bool:
+    """Whether a parsed statement is a DESCRIBE of one table, with all of its columns."""
+    shown = statement["node"].get("from_table") or {}
+    query = shown.get("query") or {}
+    columns = query.get("select_list") or [{}]
+    is_whole = len(columns) == 1 and columns[0].get("type") == "STAR" and query["from_table"].get("type") == "BASE_TABLE"
+    return shown.get("type") == "SHOW_REF" and shown.get("show_type") == "DESCRIBE" and is_whole
+
+
+def with_constraints(rows: pa.RecordBatchReader, schema: TableSchema) -> pa.RecordBatchReader:
+    """The description with what the schema of the table knows: columns that are never null, and the primary key."""
+    described = rows.read_all()
+    names = described.column("column_name").to_pylist()
+    required = {field.name for field in schema.fields if not field.type.nullable} | set(schema.primary_keys)
+    texts = {
+        _NULL: ["NO" if name in required else "YES" for name in names],
+        _KEY: ["PRI" if name in schema.primary_keys else None for name in names],
+    }
+    for name, values in texts.items():
+        place = described.schema.get_field_index(name)
+        described = described.set_column(
+            place, described.schema.field(place), pa.array(values, described.schema.field(place).type)
+        )
+    return described.to_reader()
