@@ -22,6 +22,7 @@ from paimon_cli.errors import (
 )
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
+from tests import tables
 from tests.commit.commit_tables import data_file, make_table
 
 PACKAGE = Path(paimon_cli.__file__).parent
@@ -82,3 +83,19 @@ def written(context: TableContext, messages: list[CommitMessage]) -> list[str]:
     for path in paths:
         context.storage.write_new(path, b"data")
     return paths
+
+
+def test_a_failure_after_the_first_of_two_snapshots_names_it(tmp_path: Path) -> None:
+    context = tables.make_table(tmp_path / "t", {"k": "INT"}, [], bucket=-1)
+    tables.write(context, [{"k": 1}])
+    first, failure = context.snapshots.get(1), FilesConflict("a", "b")
+    failure.committed = (first,)
+
+    def commit() -> CommitResult:
+        raise failure
+
+    result = CommitResult.of(commit)
+    assert (result.snapshots, result.attempts, result.lost_compactions) == ((first,), 1, True)
+    with pytest.raises(FilesConflict) as raised:
+        result.or_raise()
+    assert raised.value.details["published_snapshots"] == [1]

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import AddColumn
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import NotSupported
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.maintain.branches import create_branch
@@ -112,3 +114,23 @@ def test_an_option_that_is_not_understood_stops_what_needs_the_schema(tmp_path: 
         context.schema  # noqa: B018
     with pytest.raises(NotSupported, match=r"manifest\.format=orc"):
         context.check("scan")
+
+
+def test_views_with_another_name_for_null_have_paths_of_their_own(tmp_path: Path) -> None:
+    context = tables.make_table(tmp_path / "t", {"p": "STRING", "n": "INT"}, [], ["p"], bucket=-1)
+    tables.write(context, [{"p": None, "n": 1}])
+    ((null, _),) = bucket_files(context, context.snapshots.latest())
+    other = context.with_options({"partition.default-name": "nothing"})
+    assert (context.partition_path_of(null), other.partition_path_of(null)) == ("p=__DEFAULT_PARTITION__/", "p=nothing/")
+    assert context.partition_path_of(null) == "p=__DEFAULT_PARTITION__/"
+
+
+def test_a_view_at_an_older_schema_has_its_deletion_vectors(tmp_path: Path) -> None:
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    Table.open(context.url).alter.set({"deletion-vectors.enabled": "true", "read.batch-size": "7"})
+    context = TableContext.open(context.url)
+    older = context.at_schema(0)
+    assert context.options.deletion_vectors_enabled and not older.options.deletion_vectors_enabled
+    assert older.options.raw["read.batch-size"] == "7"
+    asked = TableContext.open(context.url, {"deletion-vectors.enabled": "false"})
+    assert not asked.at_schema(0).options.deletion_vectors_enabled

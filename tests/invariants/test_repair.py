@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import hashes_of
+from paimon_cli.invariants.lost_commits import _entries
 from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.invariants.repair_steps import RepairKind, RepairPlan
 from paimon_cli.invariants.violation import ERROR
@@ -250,16 +252,43 @@ def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
     assert {77, 88} <= {row["k"] for row in tables.rows(context)}
 
 
-def test_base_lists_are_no_lost_commits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("oldest", ["as written", "base lists"])
+def test_base_lists_are_no_lost_commits(tmp_path: Path, oldest: str) -> None:
     """A history was begun again over lost snapshots: older commits are made again once, though base lists repeat their files."""
     context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
     for number in range(4):
         tables.write(context, [{"n": number}])
     shutil.rmtree(context.layout.snapshot_directory)
     tables.write(context, [{"n": 4}])
+    if oldest == "base lists":
+        lists = Path(context.layout.manifest_directory).glob("manifest-list-*")
+        for age, path in enumerate(sorted(lists, key=lambda path: -len(_entries(context, path.name)))):
+            os.utime(path, (1e9 + age, 1e9 + age))
     plan = repaired(context, "lost-commits")
     assert len(plan.steps) == 4
     assert sorted(row["n"] for row in tables.rows(context)) == [0, 1, 2, 3, 4]
+
+
+def test_a_lost_commit_with_a_file_that_was_cut_off_is_not_made_again(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    newest = max(tables.live_files(context), key=lambda name: (Path(context.url) / name).stat().st_mtime_ns)
+    Path(context.layout.snapshot(4)).unlink()
+    cut(Path(context.url) / newest)
+    assert plan_repair(context, ("lost-commits",)).steps == []
+
+
+def test_commits_whose_rows_were_compacted_before_they_expired_are_not_lost(tmp_path: Path) -> None:
+    """An expiry was killed between the snapshots and their files, which only manifests of compactions still name."""
+    columns = {"p": "INT NOT NULL", "k": "INT NOT NULL"}
+    context = tables.make_table(tmp_path / "t", columns, ["p", "k"], ["p"], options={"write-only": "true"})
+    for partition in (0, 1):
+        for number in range(2):
+            tables.write(context, [{"p": partition, "k": number}])
+    for partition in (0, 1):
+        Table.open(context.url).compact(strategy="full", partition={"p": partition})
+    for number in range(1, 5):
+        Path(context.layout.snapshot(number)).unlink()
+    assert plan_repair(context, ("lost-commits",)).steps == []
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from paimon_cli.requests.integrity import HealthOfTables, RepairOptions, VerifyO
 from paimon_cli.requests.lab import CheckOptions, GranularityOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
+from paimon_cli.requests.selections import partition_list, split_partitions
 from paimon_cli.requests.upkeep import Allowance, MaintainRounds, MaintainTables
 from paimon_cli.requests.versions import (
     BisectOptions,
@@ -222,3 +223,20 @@ def test_what_cannot_be_is_refused_when_a_request_is_built(given: dict[str, Any]
         CompactOptions(**given)
     assert refused.value.message.startswith(message)
     assert str(refused.value).startswith(in_python(message))
+
+
+def test_what_a_job_adds_counts_more_than_what_was_given() -> None:
+    given = CompactOptions("full")
+    assert CompactRequest.of(given).strategy == "full"
+    assert CompactRequest.of(given, strategy="minor").strategy == "minor" and given.strategy == "full"
+
+
+def test_a_repeated_key_begins_a_partition_after_any_other() -> None:
+    texts = ["dt=1", "hr=2", "dt=3", "hr=4", "dt=5,hr=6"]
+    assert split_partitions(texts) == [{"dt": "1", "hr": "2"}, {"dt": "3", "hr": "4"}, {"dt": "5", "hr": "6"}]
+
+
+@pytest.mark.parametrize("given", [{}, [], [{}], [{"dt": "1"}, {}]])
+def test_an_empty_partition_does_not_mean_all(given: Any) -> None:
+    with pytest.raises(UsageError, match="no partition is named"):
+        partition_list(given)
