@@ -142,6 +142,13 @@ def test_a_hint_that_shows_a_lost_commit_is_not_corrected_alone(tmp_path: Path) 
     assert found.command == "paimon-cli repair T" and "a commit was lost" in found.message
 
 
+def test_a_hint_alone_is_not_corrected_where_it_cannot_be_told_whether_a_commit_was_lost(tmp_path: Path) -> None:
+    """Lists that are left may be about changelog files or data files."""
+    context = made(tmp_path, 3, **{"changelog-producer": "input", "changelog-file.prefix": "data-"})
+    Path(context.layout.snapshot(3)).unlink()
+    assert findings(TableContext.open(context.url))["PD021"].command == "paimon-cli repair T"
+
+
 def test_a_snapshot_number_that_does_not_follow(run: Run, tmp_path: Path) -> None:
     context = made(tmp_path, 3)
     folder = Path(context.layout.snapshot_directory)

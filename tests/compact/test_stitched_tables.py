@@ -126,6 +126,17 @@ def test_small_row_groups_are_decoded_together(copied: list[int], monkeypatch: p
     assert groups(context) == [60] and copied == []
 
 
+def test_rows_that_are_decoded_in_many_batches_are_numbered_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    context = written(tmp_path / "t", bucket=1)
+    before = in_order(context)
+    monkeypatch.setattr(PIECES, "min_group_bytes", 1 << 40)
+    monkeypatch.setattr(PIECES, "batch_rows", 7)
+    compact(context)
+    (file,) = files(context)
+    assert (file.row_count, file.min_sequence_number, file.max_sequence_number) == (60, 0, 59)
+    assert in_order(context) == before
+
+
 def test_files_of_an_older_schema_are_decoded(copied: list[int], tmp_path: Path) -> None:
     context = written(tmp_path / "t", 2)
     newer = replace(context.schema, id=1, fields=context.schema.fields[:-1])
