@@ -79,9 +79,9 @@ def a_copy_with_all_rows() -> Patch:
 def a_sort_that_overwrites_what_others_have_appended() -> Patch:
     """As Paimon's Spark procedure commits it (apache/paimon #7595)."""
 
-    def commit(self: Committer, messages: Sequence[CommitMessage], identity: Any, **named: Any) -> CommitResult:
+    def commit(self: Committer, messages: Sequence[CommitMessage], identity: Any, *others: Any, **named: Any) -> CommitResult:
         if not any(message.compact.added for message in messages):
-            return real(self, messages, identity, **named)
+            return real(self, messages, identity, *others, **named)
         sorted_files = [
             replace(m, append=replace(m.append, added=m.compact.added), compact=replace(m.compact, removed=(), added=()))
             for m in messages

@@ -280,8 +280,8 @@ def base_of_the_old_latest_on_retry() -> Patch:
 def delta_of_the_latest_lost_in_the_base() -> Patch:
     real = prepared_snapshot.merge_manifests
 
-    def merge(context: TableContext, manifests: Sequence[Any], writer: Any) -> Any:
-        return real(context, manifests[:-1] if len(manifests) > 1 else manifests, writer)
+    def merge(context: TableContext, manifests: Sequence[Any], *others: Any) -> Any:
+        return real(context, manifests[:-1] if len(manifests) > 1 else manifests, *others)
 
     return patch.object(prepared_snapshot, "merge_manifests", merge)
 

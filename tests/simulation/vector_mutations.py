@@ -103,7 +103,9 @@ def a_write_drops_the_index_manifest() -> Patch:
 @planted_in("vectors-overwriter-compactor")
 def an_overwrite_keeps_the_vectors_of_replaced_files() -> Patch:
     real = commit_messages.overwrite_changes
-    keeping: Patch = patch.object(committer, "overwrite_changes", lambda *given: replace(real(*given), deleted_indexes=()))
+    keeping: Patch = patch.object(
+        committer, "overwrite_changes", lambda *given, **named: replace(real(*given, **named), deleted_indexes=())
+    )
     return both(keeping, patch.object(files_conflict, "_check_vectors", nothing))
 
 

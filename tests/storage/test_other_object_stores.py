@@ -249,7 +249,7 @@ class TestTables:
         run("compact", table, "--engine", "local", *options)
         rows = run("read", table, "-o", "ndjson", *options).lines
         assert sorted((row["k"], row["v"]) for row in rows) == [(1, "c"), (2, "b")]
-        run("drop", table, "-y", *options)
+        run("drop", table, "--purge", "-y", *options)
         assert store.blobs == {}
 
     @pytest.mark.parametrize(("fate", "times"), [(Fate.LOSE_ANSWER, 1), (Fate.LOSE_REQUEST, 3), (Answer(500, "Error"), 2)])

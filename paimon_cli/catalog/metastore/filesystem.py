@@ -161,8 +161,10 @@ def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | Non
         schemas = SchemaHistory(storage, layout)
         if schemas.ids():
             return True
-        is_left = schemas.left_without_schema() is not None
-        return is_left and not SnapshotHistory(storage, layout).is_ended()  # otherwise it was dropped
+        if schemas.left_without_schema() is None:
+            return False
+        # Where directories cannot be moved, an ended history is what a table in the trash leaves; elsewhere its drop was killed.
+        return directories_of(storage) is not None or not SnapshotHistory(storage, layout).is_ended()
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)
