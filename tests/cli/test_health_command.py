@@ -71,6 +71,12 @@ def test_nothing_is_written(run: Run, warehouse: str) -> None:
     assert everything() == before
 
 
+def test_an_unknown_field_is_an_error_unless_something_was_mended(run: Run, warehouse: str) -> None:
+    asked = ("health", "shop.crowded", "--warehouse", warehouse, "--fields", "mood")
+    assert "error: --fields: there is no field 'mood'" in run(*asked, code=2).err
+    assert "warning: --fields: there is no field 'mood'" in run(*asked, "--fix", "--yes").err
+
+
 def test_a_table_that_is_not_there(run: Run, warehouse: str) -> None:
     run("health", "shop.none", "--warehouse", warehouse, code=3)
     run("health", "shop.sound", "--database", "shop", "--warehouse", warehouse, code=2)
