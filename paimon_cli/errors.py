@@ -56,7 +56,7 @@ def _setting(setting: re.Match[str]) -> str:
     if setting["master"]:
         return f"master={setting['url']!r}"
     if setting["parameter"]:
-        return f"params={ {setting['parameter']: ...}!r}".replace("Ellipsis", "...")
+        return f"params={{{setting['parameter']!r}: ...}}"
     return f"spark_conf={ {setting['key']: setting['value']}!r}"
 
 

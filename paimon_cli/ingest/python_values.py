@@ -61,7 +61,7 @@ def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
 
 
 def _are_finite_as_floats(numbers: pa.Array) -> bool:
-    """Whether no number gets infinite as a FLOAT. Python has no FLOAT, so that 0.1 becomes the nearest one."""
+    """Whether no number becomes infinite as a FLOAT. Python has no FLOAT, so that 0.1 becomes the nearest one."""
     narrow, wide = (part.to_numpy(zero_copy_only=False) for part in (numbers.cast(pa.float32()), numbers))
     return bool((np.isfinite(narrow) | ~np.isfinite(wide)).all())
 
