@@ -259,6 +259,10 @@ def test_advice_is_mended_on_request(run: Run, tmp_path: Path, monkeypatch: pyte
         write(table, [{"id": 1, "n": number}])
     run("compact", table.url)
     Table.open(table.url).alter.set({"manifest.merge-min-count": "2"})
+    sarif = tmp_path / "advice.sarif"
+    run("health", table.url, "--advice", "--report", "sarif", sarif)
+    (result,) = json.loads(sarif.read_text())["runs"]
+    assert {found["level"] for found in result["results"]} == {"note"}, "SARIF has no level for advice"
     assert run("health", table.url, "--fix", "-y", "-o", "json").json["fixes"] == []
     (fixed,) = run("health", table.url, "--fix", "--advice", "-y", "-o", "json").json["fixes"]
     assert (fixed["codes"], fixed["state"]) == (["PA004"], "done")

@@ -88,6 +88,8 @@ def test_colours_are_for_terminals_unless_the_environment_decides(monkeypatch: p
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR")
     assert has_colours(Screen()) and not has_colours(io.StringIO())
+    monkeypatch.setenv("TERM", "dumb")
+    assert not has_colours(Screen())
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert has_colours(io.StringIO())
     monkeypatch.setenv("NO_COLOR", "1")
