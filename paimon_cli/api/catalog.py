@@ -28,6 +28,7 @@ from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.comparison import CompareOptions
+from paimon_cli.requests.fields import Point
 from paimon_cli.storage.catalog_options import trash_millis
 from paimon_cli.storage.storage import link_target
 
@@ -286,9 +287,9 @@ def restore(
     backup: str | os.PathLike[str],
     table: str | os.PathLike[str],
     *,
-    snapshot: int | None = None,
+    snapshot: Point | None = None,
     tag: str | None = None,
-    as_of: str | None = None,
+    as_of: Point | None = None,
     history: bool = False,
     warehouse: str | None = None,
     options: Mapping[str, Any] | None = None,

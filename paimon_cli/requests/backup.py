@@ -6,7 +6,7 @@ from typing import Annotated
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import parse_duration, parse_size
-from paimon_cli.requests.fields import Option, Parsed, Request
+from paimon_cli.requests.fields import Option, Parsed, PointInTime, Request, VersionName
 
 
 class Bandwidth(Parsed[str | int | None, int | None]):
@@ -55,9 +55,9 @@ class RestoreOptions(Request):
     """Which version to restore; without one, the latest snapshot. With `history`, all versions up to it."""
 
     _: KW_ONLY
-    snapshot: Annotated[int | None, Option("Restore this snapshot.", metavar="ID", min=1)] = None
+    snapshot: Annotated[VersionName, Option("Restore this snapshot.")] = VersionName()
     tag: Annotated[str | None, Option("Restore the snapshot of this tag.", metavar="NAME")] = None
-    as_of: Annotated[str | None, Option("Restore the newest snapshot at this time.", metavar="TIME")] = None
+    as_of: Annotated[PointInTime, Option("Restore the newest snapshot at this time.")] = PointInTime()
     history: Annotated[
         bool,
         Option("Restore the whole history with tags, branches, changelogs and consumers, up to the version if one is given."),
