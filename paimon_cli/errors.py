@@ -24,7 +24,7 @@ _SETTING = re.compile(
     r"|spark-conf (?P<key>spark\.[\w.]+)=(?P<value>\w+)"
     r"|param (?P<parameter>\w+)=VALUE)"
 )
-"""Settings of Spark with a value, which the library takes as arguments of `Table.open` and of a `Catalog`, and of parameters."""
+"""Options with a value: settings of Spark (in the library arguments of `Table.open` and `Catalog`), and parameters of SQL."""
 _COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quote)")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
@@ -56,7 +56,7 @@ def _setting(setting: re.Match[str]) -> str:
     if setting["master"]:
         return f"master={setting['url']!r}"
     if setting["parameter"]:
-        return f"params={ {setting['parameter']: ...}!r}".replace("Ellipsis", "...")
+        return f"params={{{setting['parameter']!r}: ...}}"
     return f"spark_conf={ {setting['key']: setting['value']}!r}"
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
@@ -28,6 +28,8 @@ from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.comparison import CompareOptions
+from paimon_cli.requests.fields import Point
+from paimon_cli.storage.catalog_options import trash_millis
 from paimon_cli.storage.storage import link_target
 
 if TYPE_CHECKING:
@@ -42,10 +44,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DatabaseDrop:
-    """A database to be dropped, and the tables that are dropped with it."""
+    """A database to be dropped, and the tables that are dropped with it. `for_good`: some of them do not go to a trash."""
 
     database: str
     table_names: tuple[str, ...]
+    for_good: bool = field(default=False, metadata={"shown": False})
 
 
 class NewInCatalog(NewTable):
@@ -125,6 +128,8 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
 
         Its tables go to the trash, unless `purge`, or where the server of the catalog deletes files by itself.
         """
+        from paimon_cli.catalog.warehouse_trash import trash_of_table
+
         metastore = self._metastore
         url = metastore.database(name).url
         target = None if url is None else link_target(*metastore.open_directory(url))
@@ -146,7 +151,9 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
             metastore.drop_database(name)
             return plan
 
-        plan = DatabaseDrop(name, tuple(location.name for location in tables))
+        is_kept = not purge and metastore.takes_files and trash_millis(metastore.storage_options) > 0
+        for_good = not all(is_kept and trash_of_table(location, location.url) for location in tables)
+        plan = DatabaseDrop(name, tuple(location.name for location in tables), for_good)
         return Planned(plan, run)
 
     def drop_database(self, name: str, *, cascade: bool = False, purge: bool = False) -> DatabaseDrop:
@@ -280,9 +287,9 @@ def restore(
     backup: str | os.PathLike[str],
     table: str | os.PathLike[str],
     *,
-    snapshot: int | None = None,
+    snapshot: Point | None = None,
     tag: str | None = None,
-    as_of: str | None = None,
+    as_of: Point | None = None,
     history: bool = False,
     warehouse: str | None = None,
     options: Mapping[str, Any] | None = None,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paimon_cli.errors import NotFound, TableNotFound, UsageError
 from paimon_cli.ingest.text_form import given_form
@@ -54,18 +54,22 @@ class ComparedVersions:
         return file_changes(self.table.context, self.before, self.after)
 
     def changelog(
-        self, *, columns: str | Sequence[str] | None = None, where: str | None = None, limit: int | None = None
+        self,
+        *,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        limit: int | None = None,
     ) -> Scan:
         """The row changes after the first version, up to the second, as `changelog read` has them.
 
         Raises `UsageError` if the first version is the newer one.
         """
-        if self.before.id == self.after.id:
-            return self.table.changelog(self.after.id, self.after.id, columns=columns, where=where, limit=0)
         if self.before.id > self.after.id:
             what = f"snapshot {self.before.id} is newer than snapshot {self.after.id}"
             raise UsageError(what, "a changelog goes from the older to the newer", "swap the two sides")
-        return self.table.changelog(self.before.id + 1, self.after.id, columns=columns, where=where, limit=limit)
+        begin, limit = (self.after.id, 0) if self.before.id == self.after.id else (self.before.id + 1, limit)
+        return self.table.changelog(begin, self.after.id, columns=columns, where=where, params=params, limit=limit)
 
 
 def compared_versions(catalog: Tables, call: CompareOptions) -> ComparedVersions:

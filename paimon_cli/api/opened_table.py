@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="OpenedTable")
 _PLUMBING = frozenset({"at", "check_call", "check_commit", "context", "orphan_rows", "supported"})
-"""What other modules of paimon_cli need of a table, and nobody else."""
+"""What only other modules of paimon_cli need of a table."""
 
 
 @checks_arguments

@@ -125,7 +125,7 @@ def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
     """A table of what Python collects: a dict of columns, rows as dicts, batches or tables, lazy frames and datasets."""
     import pyarrow as pa
 
-    from paimon_cli.api.python_rows import table_of_columns, table_of_rows
+    from paimon_cli.ingest.python_values import table_of_columns, table_of_rows
 
     if isinstance(data, Mapping):
         return table_of_columns(data, schema)

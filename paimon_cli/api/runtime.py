@@ -113,7 +113,7 @@ class ProgressLine:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._description, self._total, self._done, self._shown_at = "", 0, 0, 0
+        self._description, self._total, self._done, self._shown_at, self._width = "", 0, 0, 0, 0
 
     def start(self, description: str, total: int | None) -> None:
         self._description, self._total, self._done = description, total or 0, 0
@@ -128,12 +128,14 @@ class ProgressLine:
         if self._description:
             self._show()
             print(file=sys.stderr, flush=True)
-        self._description = ""
+        self._description, self._width = "", 0
 
     def _show(self) -> None:
         self._shown_at = self._clock.now_millis()
         count = f" {self._done:,} of {self._total:,}" if self._total else f" {self._done:,}" if self._done else ""
-        print(f"\r{printable(self._description)}{count}", end="", file=sys.stderr, flush=True)
+        text = f"{printable(self._description)}{count}"
+        print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)  # spaces cover what was longer
+        self._width = len(text)
 
 
 def check_session(given: object) -> None:

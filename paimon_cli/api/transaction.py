@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,13 +76,13 @@ class Transaction:
         from paimon_cli.jobs.table_change import identity_of
 
         runtime, asked = self._table.runtime, self._identity
-        try:
-            identity = identity_of(opened.context, asked.commit_user, asked.commit_id, asked.assume_new)
-            engine_running = runtime.engine_running()
-        except BaseException:
-            opened.discard()
-            raise
-        with engine_running as engine:
+        with ExitStack() as running:
+            try:
+                identity = identity_of(opened.context, asked.commit_user, asked.commit_id, asked.assume_new)
+                engine = running.enter_context(runtime.engine_running())
+            except BaseException:
+                opened.discard()
+                raise
             summary = opened.commit(identity, engine, runtime.new_progress())
         self._table._mark_partitions(summary, asked.commit_user, asked.commit_id)
         return summary

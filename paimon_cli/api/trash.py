@@ -94,14 +94,14 @@ class TrashCan:
 
     @takes(EmptyOptions)
     def plan_empty(self, options: EmptyOptions) -> Planned[list[TrashRow], EmptiedTrash]:
-        """Plan to delete all dropped tables for good, or with `expired` some of them."""
+        """Plan to delete all dropped tables for good, or with `expired` some of them. A table that is dropped later stays."""
         from paimon_cli.maintain.trash import empty_trash
 
-        trash, expired = self._trash, options.expired
-        planned = [_row(entry) for entry in trash.overdue(everything=not expired)]
+        trash = self._trash
+        planned = trash.overdue(everything=not options.expired)
 
         def run() -> EmptiedTrash:
-            deleted, failed = empty_trash(trash, everything=not expired)
+            deleted, failed = empty_trash(trash, planned)
             if failed:
                 shown = "; ".join(f"{entry.table}: {error.what}" for entry, error in failed[:MAX_NAMED])
                 raise PartialSuccess(
@@ -112,7 +112,7 @@ class TrashCan:
                 )
             return _emptied(deleted)
 
-        return Planned(planned, run)
+        return Planned([_row(entry) for entry in planned], run)
 
     @takes(EmptyOptions)
     def empty(self, options: EmptyOptions) -> EmptiedTrash:

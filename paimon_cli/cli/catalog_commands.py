@@ -145,7 +145,7 @@ def drop_database(
     if dry_run:
         call.show(Item("DatabaseDropPlan", None, planned.plan), f"{what} would be dropped; nothing was changed (dry run)")
         return
-    confirm(f"{what} will be dropped", yes)
+    confirm(f"{what} will be {'deleted for good' if planned.plan.for_good else 'dropped'}", yes)
     call.show(Item("DatabaseDropSummary", None, planned.run()), f"dropped {what}")
 
 

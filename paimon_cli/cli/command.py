@@ -235,8 +235,7 @@ def _with_shared_options(
                 around.enter_context(context_of_call)
             trace = around.enter_context(trace_on_stderr(given["trace"] or is_traced(), given["output"]))
             prints_only = given.pop("print_spark_submit", False)
-            will_change = changes_tables and values.get("options", {}).get("fix", True)
-            call = _call({**given, "trace": trace, "changes_tables": will_change, "keeps_options": keeps_options})
+            call = _call({**given, "trace": trace, "changes_tables": changes_tables, "keeps_options": keeps_options})
             if call.options and not keeps_options:
                 from paimon_cli.api.table import check_table_options
 

@@ -260,6 +260,7 @@ class GroupWithDefault(HelpfulGroup):
     """A group whose command `run` is meant where none is named: `backup TABLE DEST` beside `backup ls DEST`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args = _take_flags(ctx, args)
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
             args = ["run", *args]
         return super().parse_args(ctx, args)

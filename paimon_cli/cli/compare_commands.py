@@ -16,7 +16,7 @@ from paimon_cli.cli.parameters import Given, TableName
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 from paimon_cli.requests.comparison import CompareOptions
-from paimon_cli.requests.fields import flag
+from paimon_cli.requests.fields import declared
 from paimon_cli.requests.versions import BisectOptions
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def compare(
 
 
 OF_FILES = ("here", "there", "snapshot_a", "snapshot_b", "tag_a", "tag_b", "branch_a", "branch_b", "limit")
-OF_CHANGELOG = (*OF_FILES, "columns", "where")
+OF_CHANGELOG = (*OF_FILES, "columns", "where", "params")
 """The options of `compare` that mean something with --files, and with --changelog."""
 
 
@@ -72,9 +72,9 @@ def _show_between(call: Call, options: Given, files: bool, changelog: bool) -> b
     if files and changelog:
         raise UsageError("--files cannot be combined with --changelog", "each shows something else", "leave one of them out")
     shown = "--files" if files else "--changelog"
-    for name in options:
-        if name not in (OF_FILES if files else OF_CHANGELOG):
-            spelled = "--select" if name == "columns" else flag(name)
+    for field in declared(CompareOptions):
+        if field.name in options and field.name not in (OF_FILES if files else OF_CHANGELOG):
+            spelled = field.flags[-1]
             raise UsageError(f"{spelled} cannot be combined with {shown}", "it is about pairs of rows", f"leave out {spelled}")
     versions = call.catalog().versions(**options)
     name, limit = versions.table.name, options.get("limit")
@@ -82,7 +82,8 @@ def _show_between(call: Call, options: Given, files: bool, changelog: bool) -> b
         return _show_files(call, name, versions, limit)
     from paimon_cli.cli.row_output import CountedRows, print_rows
 
-    rows = CountedRows(versions.changelog(columns=options.get("columns"), where=options.get("where"), limit=limit).rows)
+    chosen = {name: options.get(name) for name in ("columns", "where", "params")}
+    rows = CountedRows(versions.changelog(**chosen, limit=limit).rows)
     print_rows(rows, name, call)
     return rows.count > 0
 

@@ -6,7 +6,7 @@ import os
 import platform
 from importlib import metadata
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,9 +17,6 @@ from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import SnapshotId, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 commands = top_level()
 

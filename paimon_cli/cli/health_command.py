@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -60,6 +61,7 @@ def health(
             raise UsageError(f"{flag} needs --fix", "without it, nothing is changed anyway", f"leave out {flag}, or add --fix")
     catalog = call.catalog(allow_unsafe_commit)
     if not is_fixed:
+        call = replace(call, changes_tables=False)
         rows = catalog.health(**options, argument=call.pasted)
         _show(call, options, rows)
         _end(options, rows, report)

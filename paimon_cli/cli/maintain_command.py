@@ -13,7 +13,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.compact_command import Monitoring
 from paimon_cli.cli.output import Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, say
+from paimon_cli.cli.results import confirm, counted, human_size, note, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, NotSupported, PaimonError, UsageError
 from paimon_cli.requests.compaction import SERVICE
 from paimon_cli.requests.upkeep import MaintainRounds, MaintainTables
@@ -70,7 +70,7 @@ def maintain(
         )
         if dry_run:
             if overdue := _overdue(catalog, options):
-                say(f"{_overdue_text(overdue)} to delete from the trash")
+                _say_of_trash(call, f"{_overdue_text(overdue)} to delete from the trash")
             return bool(overdue) or any(row.has_work for row in planned)
         confirm(f"{_consequence(planned, _overdue(catalog, options))} will be deleted", yes)
     _run(call, catalog, options, monitoring)
@@ -101,9 +101,13 @@ def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -
     """Maintain once, and show one summary. Raises the failures, or exits with 4 if findings are left."""
     from paimon_cli.cli.compact_watch import Outlook, single_run
 
+    def on_emptied(emptied: EmptiedTrash) -> None:
+        what = f"{counted(emptied.tables, 'dropped table')} of {human_size(emptied.size)}"
+        _say_of_trash(call, f"{what} deleted from the trash")
+
     outlook = Outlook(monitoring.log_format, None, monitoring.metrics_file)
     with single_run(outlook, catalog) as (shield, watcher):
-        given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": _say_emptied}
+        given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": on_emptied}
         rows = _collected(partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False))
     if any(row.findings for row in rows):
         raise typer.Exit(FINDINGS_EXIT_CODE)
@@ -119,8 +123,9 @@ def _overdue(catalog: Catalog, options: Given) -> Sequence[TrashRow]:
         return ()
 
 
-def _say_emptied(emptied: EmptiedTrash) -> None:
-    say(f"{counted(emptied.tables, 'dropped table')} of {human_size(emptied.size)} deleted from the trash")
+def _say_of_trash(call: Call, text: str) -> None:
+    """Say something about the trash, on stderr if the rows on stdout are data."""
+    (say if call.is_for_people else note)(text)
 
 
 def _collected(

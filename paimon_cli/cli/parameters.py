@@ -14,7 +14,7 @@ import typer
 
 from paimon_cli.cli.output import OutputFormat
 from paimon_cli.options.option_text import plain_number
-from paimon_cli.requests.fields import Declared, Option, Request, VersionName, declared, flag
+from paimon_cli.requests.fields import Declared, Option, Request, VersionName, declared
 
 COMMON_PANEL, COMMIT_PANEL = "Common", "Commit"
 _common = partial(typer.Option, rich_help_panel=COMMON_PANEL)
@@ -232,8 +232,7 @@ def _option_of(field: Declared, told: Option) -> inspect.Parameter:
     if told.is_argument:
         note: Any = typer.Argument(**shown, show_default=False)
     else:
-        flags = told.flags or (flag(field.name),)
-        note = typer.Option(*flags, **shown, rich_help_panel=told.panel, show_default=default is not None)
+        note = typer.Option(*field.flags, **shown, rich_help_panel=told.panel, show_default=default is not None)
     if field.is_required:
         return option(field.name, Annotated[written, note], inspect.Parameter.empty)
     return option(field.name, Annotated[written if default is not None else written | None, note], default)

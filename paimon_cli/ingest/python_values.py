@@ -46,6 +46,30 @@ def _misfit(field: DataField, value: Any, why: str) -> BadInput:
     return BadInput(what, why, column=field.name)
 
 
+def table_of_rows(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
+    """Rows with values by column; a column that a row lacks is null in it. Raises `BadInput`, which names the column."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return table_of_columns({name: [row.get(name) for row in rows] for name in names}, schema)
+
+
+def table_of_columns(columns: Mapping[str, Any], schema: TableSchema) -> pa.Table:
+    """Columns of values by name, such as lists or arrays. Raises `BadInput`, which names the column."""
+    return pa.table({name: _column(str(name), values, schema) for name, values in columns.items()})
+
+
+def _column(name: str, values: Any, schema: TableSchema) -> pa.Array:
+    field = schema.find(name)
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+        what = f"column '{name}' is a {type(values).__name__}"
+        raise BadInput(what, "a column is a list of values", "for one row: [{...}]", column=name)
+    try:
+        return python_array(values if hasattr(values, "dtype") else list(values), None if field is None else field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise BadInput(f"column '{name}' cannot be converted", str(error), column=name) from error
+
+
 def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
     """The values as Arrow infers them, for a column of this type (None: not of the table). Nested values have the type already.
 
@@ -61,7 +85,7 @@ def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
 
 
 def _are_finite_as_floats(numbers: pa.Array) -> bool:
-    """Whether no number gets infinite as a FLOAT. Python has no FLOAT, so that 0.1 becomes the nearest one."""
+    """Whether no number becomes infinite as a FLOAT. Python has no FLOAT, so that 0.1 becomes the nearest one."""
     narrow, wide = (part.to_numpy(zero_copy_only=False) for part in (numbers.cast(pa.float32()), numbers))
     return bool((np.isfinite(narrow) | ~np.isfinite(wide)).all())
 

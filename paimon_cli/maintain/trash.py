@@ -236,11 +236,11 @@ class Trash:
             remove_empty_directory(self.storage, path)
 
 
-def empty_trash(trash: Trash, *, everything: bool = False) -> tuple[list[TrashEntry], list[tuple[TrashEntry, PaimonError]]]:
-    """Delete the tables whose time is over, or all; returns those that were deleted, and those that could not be, with why."""
+def empty_trash(trash: Trash, planned: Iterable[TrashEntry]) -> tuple[list[TrashEntry], list[tuple[TrashEntry, PaimonError]]]:
+    """Delete these dropped tables for good; returns the tables that were deleted, and the others with the error of each."""
     deleted: list[TrashEntry] = []
     failed: list[tuple[TrashEntry, PaimonError]] = []
-    for entry in trash.overdue(everything=everything):
+    for entry in planned:
         try:
             trash.delete(entry)
             deleted.append(entry)

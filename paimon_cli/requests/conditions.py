@@ -1,4 +1,4 @@
-"""Values for the parameters of conditions: `id = :id` with `{"id": 7}`, so that nobody builds SQL out of data."""
+"""Values for the parameters of conditions: `id = :id` with `{"id": 7}`, so that SQL is never built out of data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY

@@ -241,6 +241,11 @@ class Declared:
         return otherwise if self.is_required else self.default
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """The names of the option on the command line."""
+        return self.option.flags if self.option is not None and self.option.flags else (flag(self.name),)
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The texts of a `Literal`."""
         parts = (self.type, *typing.get_args(self.type))

@@ -1,8 +1,8 @@
 """Tables as Spark DataFrames, in the session of the caller: classic or Spark Connect.
 
 `configure` prepares a session before it starts. `read`, `write` and `merge` are functions.
-`spark.read.format("paimon")`,
-`df.write.format("paimon")` and streams go through `PaimonDataSource`, which Spark finds by itself by the name `paimon`.
+`spark.read.format("paimon")`, `df.write.format("paimon")` and streams go through `PaimonDataSource`, which Spark finds by itself
+by the name `paimon`.
 
     import paimon_cli.spark as paimon
 

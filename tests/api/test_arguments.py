@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli import Catalog, Runtime, Table, TextForm
-from paimon_cli.api.arguments import checks_call
+from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
+from paimon_cli.requests.dropping import EmptyOptions
 from tests.api.test_examples import example_table
 
 if TYPE_CHECKING:
@@ -210,3 +211,13 @@ def test_a_class_for_type_checkers_only_is_any_that_is_not_plain() -> None:
         call(takes, 1)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'first'"):
         call(takes)
+
+
+def test_what_precedes_a_request_may_be_named_as_well() -> None:
+    @takes(EmptyOptions)
+    def emptied(first: str, second: int, options: EmptyOptions) -> tuple[str, int, bool]:
+        """Empty."""
+        return first, second, options.expired
+
+    named: Any = emptied  # type checkers know what precedes by its place only
+    assert emptied("a", 2, expired=True) == named("a", second=2, expired=True) == named(first="a", second=2, expired=True)

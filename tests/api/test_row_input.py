@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli import Runtime, Table
+from paimon_cli.api.runtime import ProgressLine
 from paimon_cli.errors import BadInput, UsageError
 
 COLUMNS = [
@@ -94,3 +95,11 @@ def test_progress_true_shows_the_phases(tmp_path: Path, capsys: pytest.CaptureFi
     table.delete("true")
     shown = capsys.readouterr()
     assert "Writing rows" in shown.err and "Changing rows 1 of 1" in shown.err and not shown.out
+
+
+def test_a_shorter_phase_covers_the_one_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ProgressLine()
+    line.start("Reading and routing", None)
+    line.start("Sorting", None)
+    line.finish()
+    assert capsys.readouterr().err.split("\r")[1:] == ["Reading and routing", f"{'Sorting':<19}", "Sorting\n"]

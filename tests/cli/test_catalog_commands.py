@@ -25,6 +25,26 @@ def warehouse(tmp_path: Path, run: Run) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    "words, end",
+    [
+        ((), "will be dropped"),
+        (("--purge",), "will be deleted for good"),
+        (("--option", "trash-retention=0"), "will be deleted for good"),
+    ],
+)
+def test_dropping_a_database_asks_whether_its_tables_may_be_lost(
+    tmp_path: Path, run: Run, words: tuple[str, ...], end: str
+) -> None:
+    there = ("--warehouse", tmp_path / "wh")
+    run("create", "shop.orders", "-C", "id INT NOT NULL", "--primary-key", "id", *there)
+    asked = run("db", "drop", "shop", "--cascade", *words, *there, code=7).err
+    assert f"database shop with 1 table (shop.orders) {end}" in asked
+    dropped = run("db", "drop", "shop", "--cascade", *words, "-y", "-o", "json", *there).json["item"]
+    assert dropped == {"database": "shop", "table_names": ["shop.orders"]}
+    assert len(run("trash", "ls", *there, "-o", "json").json["items"]) == (end == "will be dropped")
+
+
 def test_hints_about_tables_and_databases_work_when_pasted(tmp_path: Path, run: Run) -> None:
     there = ("--warehouse", tmp_path / "my lake")
     run("create", "the shop.orders", "-C", "id INT NOT NULL", "--primary-key", "id", *there)

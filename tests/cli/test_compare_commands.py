@@ -132,6 +132,8 @@ def test_the_changelog_between_two_versions(run: Run, table: Path) -> None:
     assert changes == run("changelog", "read", table, "--from", 2, "--to", 2, "-o", "ndjson").out and '"rowkind":"+I"' in changes
     narrow = run("compare", table, table, "--snapshot-a", 1, "--changelog", "-s", "id", "-w", "id = 3", "-o", "ndjson", code=4)
     assert narrow.lines == [{"rowkind": "+I", "id": 3}]
+    bound = ("-w", "id = :id", "--param", "id=3", "-s", "id", "-o", "ndjson")
+    assert run("compare", f"{table}@1", table, "--changelog", *bound, code=4).lines == narrow.lines
     assert "0 rows" in run("compare", f"{table}@2", table, "--changelog").out
     assert run("compare", f"{table}@2", table, "--changelog", "-o", "json").json["items"] == []
     assert "snapshot 2 is newer than snapshot 1" in run("compare", table, f"{table}@1", "--changelog", code=2).err
@@ -147,6 +149,7 @@ def test_what_lies_between_versions_needs_one_table(run: Run, table: Path, tmp_p
     assert "--files cannot be combined with --changelog" in run("compare", table, table, "--files", "--changelog", code=2).err
     assert "--key cannot be combined with --files" in run("compare", table, table, "--files", "--key", "id", code=2).err
     assert "--select cannot be combined with --files" in run("compare", table, table, "--files", "-s", "id", code=2).err
+    assert "--param cannot be combined with --files" in run("compare", table, table, "--files", "--param", "a=1", code=2).err
     assert "--key cannot be combined with --changelog" in run("compare", table, table, "--changelog", "--key", "id", code=2).err
 
 

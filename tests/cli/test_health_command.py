@@ -71,6 +71,12 @@ def test_nothing_is_written(run: Run, warehouse: str) -> None:
     assert everything() == before
 
 
+def test_an_unknown_field_is_an_error_unless_something_was_mended(run: Run, warehouse: str) -> None:
+    asked = ("health", "shop.crowded", "--warehouse", warehouse, "--fields", "mood")
+    assert "error: --fields: there is no field 'mood'" in run(*asked, code=2).err
+    assert "warning: --fields: there is no field 'mood'" in run(*asked, "--fix", "--yes").err
+
+
 def test_a_table_that_is_not_there(run: Run, warehouse: str) -> None:
     run("health", "shop.none", "--warehouse", warehouse, code=3)
     run("health", "shop.sound", "--database", "shop", "--warehouse", warehouse, code=2)
@@ -253,6 +259,10 @@ def test_advice_is_mended_on_request(run: Run, tmp_path: Path, monkeypatch: pyte
         write(table, [{"id": 1, "n": number}])
     run("compact", table.url)
     Table.open(table.url).alter.set({"manifest.merge-min-count": "2"})
+    sarif = tmp_path / "advice.sarif"
+    run("health", table.url, "--advice", "--report", "sarif", sarif)
+    (result,) = json.loads(sarif.read_text())["runs"]
+    assert {found["level"] for found in result["results"]} == {"note"}, "SARIF has no level for advice"
     assert run("health", table.url, "--fix", "-y", "-o", "json").json["fixes"] == []
     (fixed,) = run("health", table.url, "--fix", "--advice", "-y", "-o", "json").json["fixes"]
     assert (fixed["codes"], fixed["state"]) == (["PA004"], "done")

@@ -57,6 +57,18 @@ def test_nothing_is_deleted_without_a_confirmation(run: Run, warehouse: str) -> 
     assert len(ids(warehouse)) == 6
 
 
+def test_dropped_tables_whose_time_is_over_are_work_and_no_part_of_the_data(run: Run, warehouse: str) -> None:
+    where = ("--database", "shop", "--warehouse", warehouse, *LOCAL)
+    run("maintain", *where, "-y")
+    run("drop", "shop.returns", "--warehouse", warehouse, "--option", "trash-retention=1ms", "-y")
+    dry = run("maintain", *where, "-n").out.splitlines()
+    assert re.match(r"1 dropped table of .* to delete from the trash", dry[-2]) and dry[-1].startswith("run: paimon-cli maintain")
+    for flag, said in (("-n", "to delete"), ("-y", "deleted")):
+        answer = run("maintain", *where, flag, "-o", "json")
+        assert [item["state"] for item in answer.json["items"]] == ["nothing to do"]
+        assert re.match(rf"1 dropped table of .* {said} from the trash", answer.err)
+
+
 def test_findings_that_are_left_are_shown_and_the_exit_code_is_4(run: Run, warehouse: str) -> None:
     answer = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1 kb", "-y", *LOCAL, code=4)
     assert "left for the next run" in answer.out and "PD027" in answer.out

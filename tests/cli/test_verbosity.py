@@ -30,6 +30,11 @@ def test_verbose_says_the_cost_after_the_result(run: Run, table: str, words: tup
     assert re.search(r"files read: [1-9]", asked) and "directories listed" in asked and ": 0" not in asked
 
 
+def test_flags_may_precede_a_command_of_a_group_with_a_default(run: Run, table: str, tmp_path: Path) -> None:
+    run("backup", "-q", table, tmp_path / "copy")
+    assert run("backup", "-v", "ls", tmp_path / "copy").out == run("backup", "ls", tmp_path / "copy").out
+
+
 def test_verbose_says_the_cost_of_a_failure(run: Run, table: str) -> None:
     assert COST.search(run("read", table, "--snapshot", "9", "-v", code=3).err)
 
@@ -83,6 +88,8 @@ def test_colours_are_for_terminals_unless_the_environment_decides(monkeypatch: p
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR")
     assert has_colours(Screen()) and not has_colours(io.StringIO())
+    monkeypatch.setenv("TERM", "dumb")
+    assert not has_colours(Screen())
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert has_colours(io.StringIO())
     monkeypatch.setenv("NO_COLOR", "1")

@@ -54,12 +54,15 @@ def test_half_of_the_files_are_lost(tmp_path: Path, copied: TableContext) -> Non
 def test_one_version(tmp_path: Path, copied: TableContext) -> None:
     first = copied.snapshots.ids()[0]
     moment = str(copied.snapshots.get(first).time_millis)
-    for name, version in (("id", {"snapshot": first}), ("tag", {"tag": "old"}), ("time", {"as_of": moment}), ("latest", {})):
+    of_old = {"tag": "old"}, {"snapshot": "old"}
+    versions: list[dict[str, Any]] = [{"snapshot": first}, *of_old, {"as_of": moment}, {"snapshot": moment}, {}]
+    for number, version in enumerate(versions):
+        name = f"restored_{number}"
         done = restore(tmp_path / "copy", tmp_path / name, **version)
         new = opened(tmp_path / name)
-        wanted = copied.tags.get("old").snapshot.id if "tag" in version else done.restored
+        wanted = copied.tags.get("old").snapshot.id if version in of_old else done.restored
         assert new.snapshots.ids() == [wanted] and done.restored == wanted
-        if "tag" not in version:
+        if version not in of_old:
             assert rows(new) == rows(copied, snapshot_id=wanted)
         check_whole(new)
     with pytest.raises(NotFound):

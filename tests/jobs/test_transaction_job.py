@@ -155,6 +155,14 @@ def test_a_failed_publication_leaves_no_file(table: Table) -> None:
     assert files_of(table.context) == before
 
 
+def test_an_engine_that_cannot_be_opened_for_the_commit_leaves_no_file(table: Table) -> None:
+    before = files_of(table.context)
+    with pytest.raises(UsageError, match="soon"), table.transaction() as t:
+        t.write(table_of([a_row(8)]))
+        table.runtime = replace(table.runtime, spark_threshold="soon")
+    assert files_of(table.context) == before
+
+
 def test_a_step_that_fails_leaves_the_transaction_as_it_was(table: Table) -> None:
     with table.transaction() as t:
         t.write(table_of([a_row(8)]))

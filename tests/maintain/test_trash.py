@@ -164,6 +164,15 @@ class TestEmpty:
         assert planned.run().tables == 1
         assert not (tmp_path / "wh/.paimon-cli").exists()
 
+    def test_a_table_that_is_dropped_after_the_plan_stays(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            new_table(tmp_path, name)
+        catalog(tmp_path).drop_table("shop.a")
+        planned = catalog(tmp_path).trash.plan_empty()
+        catalog(tmp_path).drop_table("shop.b")
+        assert planned.run().table_names == ("shop.a",)
+        assert [row.table for row in catalog(tmp_path).trash] == ["shop.b"]
+
     def test_what_an_interrupted_drop_has_left(self, tmp_path: Path) -> None:
         left = tmp_path / "wh/.paimon-cli/trash/1000-abcdef12"
         left.mkdir(parents=True)
@@ -173,7 +182,7 @@ class TestEmpty:
         with pytest.raises(DamagedFile):
             trash_of(tmp_path).entries()
         (left / "entry").unlink()
-        empty_trash(trash_of(tmp_path))
+        empty_trash(trash_of(tmp_path), [])
         assert not left.exists() and young.exists()
 
 

@@ -23,6 +23,7 @@ from paimon_cli.cli.app import app
 from paimon_cli.errors import UsageError, in_python
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.verify_job import VerifyRequest
+from paimon_cli.requests.backup import BackupOptions
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
 from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
@@ -239,3 +240,12 @@ def test_a_repeated_key_begins_a_partition_after_any_other() -> None:
 def test_an_empty_partition_does_not_mean_all(given: Any) -> None:
     with pytest.raises(UsageError, match="no partition is named"):
         partition_list(given)
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [({"keep": "0 s"}, "keep nothing"), ({"keep": -1}, "keep nothing"), ({"bandwidth": 0}, "nothing could be copied")],
+)
+def test_a_backup_that_would_keep_nothing_or_never_end_is_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        BackupOptions(**given)

@@ -213,6 +213,13 @@ def test_bad_rows_do_not_hide_the_good_ones(call: Call, tmp_path: Path) -> None:
     assert f"{len(bad)} of " in compacted.err and "entry '..'" in compacted.err
 
 
+def test_a_backup_names_the_entries_that_it_has_not_copied(call: Call, tmp_path: Path) -> None:
+    query(tmp_path, "INSERT INTO paimon_tables VALUES ('jdbc', 'shop', '..')")
+    failed = call("backup", "--database", "shop", tmp_path / "copy", "--engine", "local", code=9)
+    assert "1 table of shop could not be backed up" in failed.err and "entry '..'" in failed.err
+    assert (tmp_path / "copy/shop.db/orders/snapshot").parent.exists()
+
+
 def test_a_dropped_database_leaves_no_directory_of_its_own_and_no_file_of_others_is_deleted(call: Call, tmp_path: Path) -> None:
     place = tmp_path / "wh" / "shop.db"
     assert place.is_dir()
