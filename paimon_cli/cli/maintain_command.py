@@ -50,8 +50,8 @@ def maintain(
     Limits are the tables' own options: the triggers of compaction, as with `compact --strategy minor`, and the retention of
     snapshots, changelogs, tags, partitions and consumers. Orphans are deleted from an age of one day on. A table that another
     service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is over are deleted
-    from the trash. Exits with 0 if all is well, with 4 if findings are left, otherwise with the code of what failed; the other
-    tables are maintained all the same.
+    from the trash. Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
+    otherwise with the code of what failed; the other tables are maintained all the same.
 
     paimon-cli maintain ./wh/shop.db/orders --yes
 
@@ -98,7 +98,7 @@ def _serve(
 
 
 def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -> None:
-    """Maintain once, and show one summary. Raises the failures, or exits with 4 if findings are left."""
+    """Maintain once, and show one summary. Raises the failures, or exits with 4 if findings, work or checks are left."""
     from paimon_cli.cli.compact_watch import Outlook, single_run
 
     def on_emptied(emptied: EmptiedTrash) -> None:
@@ -109,7 +109,7 @@ def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -
     with single_run(outlook, catalog) as (shield, watcher):
         given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": on_emptied}
         rows = _collected(partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False))
-    if any(row.findings for row in rows):
+    if any(row.findings or row.is_unfinished for row in rows):
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
@@ -182,14 +182,18 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
 def _total(rows: Sequence[MaintainedTable], is_plan: bool) -> str:
     """One line about all tables."""
     compacted, expired, deleted = ("to compact", "to expire", "to delete") if is_plan else ("compacted", "expired", "deleted")
+    unchecked = sum(row.is_unchecked for row in rows)
     items = sum(sum(row.upkeep.expired.values()) for row in rows)
     parts = [
         f"{counted(sum(row.buckets for row in rows), 'bucket')} {compacted}",
         f"{counted(items, 'item')} {expired}",
         f"{counted(sum(row.orphans for row in rows), 'orphan')} {deleted}",
-        f"{counted(sum(len(row.findings or ()) for row in rows), 'finding')} {'now' if is_plan else 'left'}",
     ]
-    if unfinished := sum(bool(row.left_buckets or row.left) for row in rows):
+    if unchecked < len(rows):
+        parts.append(f"{counted(sum(len(row.findings or ()) for row in rows), 'finding')} {'now' if is_plan else 'left'}")
+    if unchecked:
+        parts.append(f"{counted(unchecked, 'table')} not checked")
+    if unfinished := sum(row.is_unfinished for row in rows):
         parts.append(f"{counted(unfinished, 'table')} not finished")
     return f"{counted(len(rows), 'table')}: {', '.join(parts)}{'; nothing was changed (dry run)' if is_plan else ''}"
 

@@ -78,6 +78,13 @@ def test_findings_that_are_left_are_shown_and_the_exit_code_is_4(run: Run, wareh
     assert item["left_bytes"] > 1024
 
 
+def test_what_was_not_checked_for_its_budget_is_not_well(run: Run, warehouse: str) -> None:
+    answer = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1ms", "-y", *LOCAL, code=4)
+    assert "no time for compaction, expiry, orphans, check" in answer.out
+    total = answer.out.splitlines()[-1]
+    assert total.endswith("1 table not checked, 1 table not finished") and "finding" not in total
+
+
 def test_the_exit_code_is_that_of_the_failure_and_other_tables_are_maintained(run: Run, warehouse: str) -> None:
     tables = (f"{warehouse}/shop.db/orders", f"{warehouse}/shop.db/none")
     answer = run("maintain", *tables, "-y", "-o", "json", *LOCAL, code=3)

@@ -122,6 +122,15 @@ class MaintainedTable:
         return bool(self.upkeep.expired) or bool(self.orphans)
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether the budget did not suffice for all work, or for the check."""
+        return bool(self.left_buckets or self.left)
+
+    @property
+    def is_unchecked(self) -> bool:
+        return CHECK in self.left
+
+    @property
     def has_work(self) -> bool:
         return bool(self.buckets) or self.deletes
 
