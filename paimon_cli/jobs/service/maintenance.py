@@ -243,7 +243,8 @@ def _both(before: TableRound, done: TableRound) -> TableRound:
     names = ("buckets", "files_before", "files_after", "bytes_before", "bytes_after", "bytes_read", "bytes_written", "conflicts")
     sums = {name: getattr(before.summary, name) + getattr(done.summary, name) for name in (*names, "snapshots", "seconds")}
     summary: CompactSummary = replace(done.summary, **sums)
-    state = before.state if before.state == RoundState.COMPACTED and done.error is None else done.state
+    is_kept = before.state == RoundState.COMPACTED or (before.state == RoundState.CLEANED and done.state == RoundState.NOTHING)
+    state = before.state if is_kept and done.error is None else done.state
     return replace(done, state=state, summary=summary, upkeep=before.upkeep + done.upkeep)
 
 
