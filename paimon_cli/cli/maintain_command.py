@@ -161,6 +161,7 @@ def _show(call: Call, rows: Sequence[MaintainedTable], *, is_plan: bool) -> None
 
 def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     """What was done with a table, or would be, in words."""
+    from paimon_cli.cli.compact_view import dropped_rows_text
     from paimon_cli.cli.compact_watch import upkeep_texts
 
     parts = []
@@ -171,6 +172,8 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     elif row.buckets:
         files, read = f"{counted(row.files_before, 'file')} -> {row.files_after}", human_size(row.bytes_read)
         parts.append(f"{counted(row.buckets, 'bucket')} compacted, {files}, {read} read, {human_size(row.bytes_written)} written")
+    if row.rows_dropped_after is not None:
+        parts.append(dropped_rows_text(row.rows_dropped_after))
     parts += upkeep_texts(row.upkeep, *(("to expire", "to delete") if is_plan else ("expired", "deleted")))
     if row.left_buckets:
         parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
@@ -209,5 +212,7 @@ def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -
 
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)
     texts = [*upkeep_texts(total, "past their retention", "older than a day"), *([_overdue_text(overdue)] if overdue else [])]
+    ages = sorted({row.rows_dropped_after for row in rows if row.rows_dropped_after is not None})
+    texts += [f"rows older than {age} (record-level.expire-time), which the compaction drops," for age in ages]
     known = " and ".join(texts)
     return f"{known}, and what becomes due meanwhile," if known else "what becomes due meanwhile"

@@ -78,6 +78,17 @@ def test_findings_that_are_left_are_shown_and_the_exit_code_is_4(run: Run, wareh
     assert item["left_bytes"] > 1024
 
 
+def test_rows_that_a_compaction_drops_are_told_before(run: Run, tmp_path: Path) -> None:
+    options = {**KEEPS_TWO, "record-level.expire-time": "1 d", "record-level.time-field": "n"}
+    table = make_table(tmp_path / "old", COLUMNS, ["id"], options=options)
+    for number in range(6):
+        write(table, [{"id": number, "n": 1}])
+    told = "rows older than 1 d (record-level.expire-time)"
+    for name in ("maintain", "compact"):
+        assert f"{told} are dropped by the compaction" in run(name, table.url, "-n", *LOCAL).out
+    assert f"{told}, which the compaction drops" in run("maintain", table.url, *LOCAL, code=7).err
+
+
 def test_what_was_not_checked_for_its_budget_is_not_well(run: Run, warehouse: str) -> None:
     answer = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1ms", "-y", *LOCAL, code=4)
     assert "no time for compaction, expiry, orphans, check" in answer.out
