@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.maintenance import MaintainedTable
 
 commands = top_level()
+_PLAN_NOTE = "; its own commits push out more snapshots; nothing was changed (dry run)"
 
 
 @command(commands, "maintain", runs_jobs=True)
@@ -48,7 +49,8 @@ def maintain(
     """Keep tables in shape: compact what is due, expire what is past its retention, delete orphans, then check their health.
 
     Limits are the tables' own options: the triggers of compaction, as with `compact --strategy minor`, and the retention of
-    snapshots, changelogs, tags, partitions and consumers. Orphans are deleted from an age of one day on. A table that another
+    snapshots, changelogs, tags, partitions and consumers. Without options of its own, a table loses snapshots by the defaults of
+    Paimon: those older than 1 h, except the latest 10. Orphans are deleted from an age of one day on. A table that another
     service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is over are deleted
     from the trash. Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
     otherwise with the code of what failed; the other tables are maintained all the same.
@@ -198,7 +200,7 @@ def _total(rows: Sequence[MaintainedTable], is_plan: bool) -> str:
         parts.append(f"{counted(unchecked, 'table')} not checked")
     if unfinished := sum(row.is_unfinished for row in rows):
         parts.append(f"{counted(unfinished, 'table')} not finished")
-    return f"{counted(len(rows), 'table')}: {', '.join(parts)}{'; nothing was changed (dry run)' if is_plan else ''}"
+    return f"{counted(len(rows), 'table')}: {', '.join(parts)}{_PLAN_NOTE if is_plan else ''}"
 
 
 def _overdue_text(overdue: Sequence[TrashRow]) -> str:
