@@ -50,12 +50,18 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
     what = "Dedicated compaction plan" if dedicated else "Compaction plan"
     at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
     heading = f"{what} for {table.name} {at}   strategy {strategy}   engine {_engine(call, plan)}"
-    footer = "\n".join((_work(rows), _guards(table), _closing_note(plan)))
+    age = table.context.options.raw.get("record-level.expire-time") if plan.has_work else None
+    dropped = () if age is None else (dropped_rows_text(age),)
+    footer = "\n".join((_work(rows), *dropped, _guards(table), _closing_note(plan)))
     columns = columns_of(PlanLine)
     if not table.context.mode.has_keys:
         by_name = {column.name: column for column in columns}
         columns = [by_name[name] for name in COLUMNS_WITHOUT_KEYS]
     call.show(Listing("CompactionPlan", table.name, columns, list(_lines(rows)), heading, footer))
+
+
+def dropped_rows_text(age: str) -> str:
+    return f"rows older than {age} (record-level.expire-time) are dropped by the compaction"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.maintenance import MaintainedTable
 
 commands = top_level()
+_PLAN_NOTE = "; its own commits push out more snapshots; nothing was changed (dry run)"
 
 
 @command(commands, "maintain", runs_jobs=True)
@@ -48,10 +49,11 @@ def maintain(
     """Keep tables in shape: compact what is due, expire what is past its retention, delete orphans, then check their health.
 
     Limits are the tables' own options: the triggers of compaction, as with `compact --strategy minor`, and the retention of
-    snapshots, changelogs, tags, partitions and consumers. Orphans are deleted from an age of one day on. A table that another
+    snapshots, changelogs, tags, partitions and consumers. Without options of its own, a table loses snapshots by the defaults of
+    Paimon: those older than 1 h, except the latest 10. Orphans are deleted from an age of one day on. A table that another
     service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is over are deleted
-    from the trash. Exits with 0 if all is well, with 4 if findings are left, otherwise with the code of what failed; the other
-    tables are maintained all the same.
+    from the trash. Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
+    otherwise with the code of what failed; the other tables are maintained all the same.
 
     paimon-cli maintain ./wh/shop.db/orders --yes
 
@@ -98,7 +100,7 @@ def _serve(
 
 
 def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -> None:
-    """Maintain once, and show one summary. Raises the failures, or exits with 4 if findings are left."""
+    """Maintain once, and show one summary. Raises the failures, or exits with 4 if findings, work or checks are left."""
     from paimon_cli.cli.compact_watch import Outlook, single_run
 
     def on_emptied(emptied: EmptiedTrash) -> None:
@@ -109,7 +111,7 @@ def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -
     with single_run(outlook, catalog) as (shield, watcher):
         given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": on_emptied}
         rows = _collected(partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False))
-    if any(row.findings for row in rows):
+    if any(row.findings or row.is_unfinished for row in rows):
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
@@ -161,6 +163,7 @@ def _show(call: Call, rows: Sequence[MaintainedTable], *, is_plan: bool) -> None
 
 def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     """What was done with a table, or would be, in words."""
+    from paimon_cli.cli.compact_view import dropped_rows_text
     from paimon_cli.cli.compact_watch import upkeep_texts
 
     parts = []
@@ -171,6 +174,8 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     elif row.buckets:
         files, read = f"{counted(row.files_before, 'file')} -> {row.files_after}", human_size(row.bytes_read)
         parts.append(f"{counted(row.buckets, 'bucket')} compacted, {files}, {read} read, {human_size(row.bytes_written)} written")
+    if row.rows_dropped_after is not None:
+        parts.append(dropped_rows_text(row.rows_dropped_after))
     parts += upkeep_texts(row.upkeep, *(("to expire", "to delete") if is_plan else ("expired", "deleted")))
     if row.left_buckets:
         parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
@@ -182,16 +187,20 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
 def _total(rows: Sequence[MaintainedTable], is_plan: bool) -> str:
     """One line about all tables."""
     compacted, expired, deleted = ("to compact", "to expire", "to delete") if is_plan else ("compacted", "expired", "deleted")
+    unchecked = sum(row.is_unchecked for row in rows)
     items = sum(sum(row.upkeep.expired.values()) for row in rows)
     parts = [
         f"{counted(sum(row.buckets for row in rows), 'bucket')} {compacted}",
         f"{counted(items, 'item')} {expired}",
         f"{counted(sum(row.orphans for row in rows), 'orphan')} {deleted}",
-        f"{counted(sum(len(row.findings or ()) for row in rows), 'finding')} {'now' if is_plan else 'left'}",
     ]
-    if unfinished := sum(bool(row.left_buckets or row.left) for row in rows):
+    if unchecked < len(rows):
+        parts.append(f"{counted(sum(len(row.findings or ()) for row in rows), 'finding')} {'now' if is_plan else 'left'}")
+    if unchecked:
+        parts.append(f"{counted(unchecked, 'table')} not checked")
+    if unfinished := sum(row.is_unfinished for row in rows):
         parts.append(f"{counted(unfinished, 'table')} not finished")
-    return f"{counted(len(rows), 'table')}: {', '.join(parts)}{'; nothing was changed (dry run)' if is_plan else ''}"
+    return f"{counted(len(rows), 'table')}: {', '.join(parts)}{_PLAN_NOTE if is_plan else ''}"
 
 
 def _overdue_text(overdue: Sequence[TrashRow]) -> str:
@@ -205,5 +214,7 @@ def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -
 
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)
     texts = [*upkeep_texts(total, "past their retention", "older than a day"), *([_overdue_text(overdue)] if overdue else [])]
+    ages = sorted({row.rows_dropped_after for row in rows if row.rows_dropped_after is not None})
+    texts += [f"rows older than {age} (record-level.expire-time), which the compaction drops," for age in ages]
     known = " and ".join(texts)
     return f"{known}, and what becomes due meanwhile," if known else "what becomes due meanwhile"

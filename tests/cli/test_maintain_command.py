@@ -38,7 +38,8 @@ def test_one_summary_and_exit_code_0_where_all_is_well(run: Run, warehouse: str)
         "4 snapshots to expire with 12 files"
     )
     assert dry[2] == (
-        "2 tables: 2 buckets to compact, 8 items to expire, 0 orphans to delete, 4 findings now; nothing was changed (dry run)"
+        "2 tables: 2 buckets to compact, 8 items to expire, 0 orphans to delete, 4 findings now; "
+        "its own commits push out more snapshots; nothing was changed (dry run)"
     )
     assert dry[3].startswith("run: paimon-cli maintain --database shop") and dry[3].endswith("--yes")
     assert len(ids(warehouse)) == 6
@@ -76,6 +77,24 @@ def test_findings_that_are_left_are_shown_and_the_exit_code_is_4(run: Run, wareh
     (item,) = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1 kb", "-y", "-o", "json", *LOCAL, code=4).json["items"]
     assert (item["left_buckets"], item["findings"][0]["code"], item["left"]) == (1, "PD027", [])
     assert item["left_bytes"] > 1024
+
+
+def test_rows_that_a_compaction_drops_are_told_before(run: Run, tmp_path: Path) -> None:
+    options = {**KEEPS_TWO, "record-level.expire-time": "1 d", "record-level.time-field": "n"}
+    table = make_table(tmp_path / "old", COLUMNS, ["id"], options=options)
+    for number in range(6):
+        write(table, [{"id": number, "n": 1}])
+    told = "rows older than 1 d (record-level.expire-time)"
+    for name in ("maintain", "compact"):
+        assert f"{told} are dropped by the compaction" in run(name, table.url, "-n", *LOCAL).out
+    assert f"{told}, which the compaction drops" in run("maintain", table.url, *LOCAL, code=7).err
+
+
+def test_what_was_not_checked_for_its_budget_is_not_well(run: Run, warehouse: str) -> None:
+    answer = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1ms", "-y", *LOCAL, code=4)
+    assert "no time for compaction, expiry, orphans, check" in answer.out
+    total = answer.out.splitlines()[-1]
+    assert total.endswith("1 table not checked, 1 table not finished") and "finding" not in total
 
 
 def test_the_exit_code_is_that_of_the_failure_and_other_tables_are_maintained(run: Run, warehouse: str) -> None:

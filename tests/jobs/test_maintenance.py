@@ -100,6 +100,14 @@ def test_a_run_does_all_that_is_due_and_finds_the_table_well(shop: Shop) -> None
     assert (again.state, again.has_work, again.findings) == ("nothing to do", False, ())
 
 
+def test_a_table_without_a_compaction_is_not_idle_if_something_was_deleted(shop: Shop) -> None:
+    shop.add("a", 1)
+    shop.litter("a")
+    done = shop.run()["a"]
+    assert (done.state, done.buckets, done.orphans) == ("cleaned up", 0, 1)
+    assert shop.run()["a"].state == "nothing to do"
+
+
 def test_everything_expires_that_has_a_retention(shop: Shop) -> None:
     options = {"consumer.expiration-time": "1 d", "changelog-producer": "input", "changelog.num-retained.max": "3"}
     context = shop.add("a", options={**options, "changelog.num-retained.min": "1", "write-only": "true"})

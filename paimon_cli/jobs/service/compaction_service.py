@@ -50,6 +50,7 @@ class RoundState:
     """What became of a table in a round."""
 
     COMPACTED = "compacted"
+    CLEANED = "cleaned up"
     NOTHING = "nothing to do"
     TRY_AGAIN = "try again"
     GONE = "gone"
@@ -337,7 +338,8 @@ class CompactionService:
         if done.error is not None:
             failed = _failed(turn.table, done.error, turn.figures)
             return replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left)
-        state = RoundState.COMPACTED if done.summary.buckets else RoundState.NOTHING
+        idle = RoundState.NOTHING if done.upkeep == NOT_KEPT_UP else RoundState.CLEANED
+        state = RoundState.COMPACTED if done.summary.buckets else idle
         return TableRound(
             turn.table,
             state,

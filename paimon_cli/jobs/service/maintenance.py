@@ -37,6 +37,7 @@ from paimon_cli.storage.time_bounds import look_at_each
 
 _ASKS_EVERY_SECONDS = 1.0
 """How often a table is asked for that another service holds."""
+RECORD_EXPIRY = "record-level.expire-time"
 CHECK = "check"
 """The last step of a run."""
 
@@ -66,7 +67,8 @@ class MaintainedTable:
     """What a run has done with a table, or in a dry run would do.
 
     `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time. `findings`: what
-    `health` still finds; None if the table was not examined.
+    `health` still finds; None if the table was not examined. `rows_dropped_after`: in a dry run, `record-level.expire-time` if a
+    compaction is due, which drops the rows that are older.
     """
 
     table: str
@@ -91,6 +93,7 @@ class MaintainedTable:
     findings: tuple[Finding, ...] | None = None
     error: str | None = None
     error_code: str | None = None
+    rows_dropped_after: str | None = None
 
     @classmethod
     def of(cls, done: TableRound, findings: tuple[Finding, ...] | None) -> MaintainedTable:
@@ -120,6 +123,15 @@ class MaintainedTable:
     @property
     def deletes(self) -> bool:
         return bool(self.upkeep.expired) or bool(self.orphans)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the budget did not suffice for all work, or for the check."""
+        return bool(self.left_buckets or self.left)
+
+    @property
+    def is_unchecked(self) -> bool:
+        return CHECK in self.left
 
     @property
     def has_work(self) -> bool:
@@ -234,7 +246,8 @@ def _both(before: TableRound, done: TableRound) -> TableRound:
     names = ("buckets", "files_before", "files_after", "bytes_before", "bytes_after", "bytes_read", "bytes_written", "conflicts")
     sums = {name: getattr(before.summary, name) + getattr(done.summary, name) for name in (*names, "snapshots", "seconds")}
     summary: CompactSummary = replace(done.summary, **sums)
-    state = before.state if before.state == RoundState.COMPACTED and done.error is None else done.state
+    is_kept = before.state == RoundState.COMPACTED or (before.state == RoundState.CLEANED and done.state == RoundState.NOTHING)
+    state = before.state if is_kept and done.error is None else done.state
     return replace(done, state=state, summary=summary, upkeep=before.upkeep + done.upkeep)
 
 
@@ -290,4 +303,5 @@ def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -
     done = TableRound(table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left)
     row = MaintainedTable.of(done, findings)
     state = PlannedState.FAILED if turn.problem else PlannedState.DUE if row.has_work else PlannedState.NOTHING
-    return replace(row, state=state), turn.problem
+    dropped_after = context.options.raw.get(RECORD_EXPIRY) if fitting.has_work else None
+    return replace(row, state=state, rows_dropped_after=dropped_after), turn.problem
