@@ -110,7 +110,7 @@ def _show(call: Call, asked: Given, rows: Sequence[HealthRow], steps: Sequence[F
         say("--fix runs these commands, which discard nothing:")
         for step in steps:
             say(f"  {step.command}    # {', '.join(step.codes)}")
-        left = sum(bool(f.command) and f.remedy is None for row in rows for f in row.findings)
+        left = sum(bool(f.command) and (f.remedy is None or f.remedy.discards) for row in rows for f in row.findings)
         if left:
             one = left == 1
             needs = "discards something, or needs a decision" if one else "discard something, or need a decision"

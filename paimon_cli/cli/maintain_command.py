@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.maintenance import MaintainedTable
 
 commands = top_level()
-_PLAN_NOTE = "; its own commits push out more snapshots; nothing was changed (dry run)"
+_PLAN_NOTE, _OF_ITS_COMMITS = "; nothing was changed (dry run)", "; the commits of its compactions push out more snapshots"
 
 
 @command(commands, "maintain", runs_jobs=True)
@@ -200,7 +200,8 @@ def _total(rows: Sequence[MaintainedTable], is_plan: bool) -> str:
         parts.append(f"{counted(unchecked, 'table')} not checked")
     if unfinished := sum(row.is_unfinished for row in rows):
         parts.append(f"{counted(unfinished, 'table')} not finished")
-    return f"{counted(len(rows), 'table')}: {', '.join(parts)}{_PLAN_NOTE if is_plan else ''}"
+    note = (_OF_ITS_COMMITS if any(row.buckets for row in rows) else "") + _PLAN_NOTE if is_plan else ""
+    return f"{counted(len(rows), 'table')}: {', '.join(parts)}{note}"
 
 
 def _overdue_text(overdue: Sequence[TrashRow]) -> str:
@@ -215,6 +216,6 @@ def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)
     texts = [*upkeep_texts(total, "past their retention", "older than a day"), *([_overdue_text(overdue)] if overdue else [])]
     ages = sorted({row.rows_dropped_after for row in rows if row.rows_dropped_after is not None})
-    texts += [f"rows older than {age} (record-level.expire-time), which the compaction drops," for age in ages]
+    texts += [f"rows older than {age} (record-level.expire-time)" for age in ages]
     known = " and ".join(texts)
     return f"{known}, and what becomes due meanwhile," if known else "what becomes due meanwhile"

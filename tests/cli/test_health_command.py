@@ -175,6 +175,14 @@ def test_fix_runs_what_discards_nothing_and_shows_the_rest(run: Run, tmp_path: P
     assert [found["code"] for found in left["items"][0]["findings"]] == ["PD015"] and left["fixes"] == []
 
 
+def test_fix_does_not_compact_a_table_whose_old_rows_would_go(run: Run, tmp_path: Path) -> None:
+    url = due(tmp_path, options={"record-level.expire-time": "1 d", "record-level.time-field": "n"})
+    before = run("read", url, "-o", "ndjson").out
+    answer = run("health", url, "--fix", "--yes", code=4)
+    assert "--fix has nothing to do: what the findings propose discards something" in answer.out
+    assert before and run("read", url, "-o", "ndjson").out == before
+
+
 def test_fix_ends_with_0_if_nothing_is_left(run: Run, tmp_path: Path) -> None:
     url = due(tmp_path)
     answer = run("health", url, "--fix", "-y", "-o", "json").json

@@ -39,7 +39,7 @@ def test_one_summary_and_exit_code_0_where_all_is_well(run: Run, warehouse: str)
     )
     assert dry[2] == (
         "2 tables: 2 buckets to compact, 8 items to expire, 0 orphans to delete, 4 findings now; "
-        "its own commits push out more snapshots; nothing was changed (dry run)"
+        "the commits of its compactions push out more snapshots; nothing was changed (dry run)"
     )
     assert dry[3].startswith("run: paimon-cli maintain --database shop") and dry[3].endswith("--yes")
     assert len(ids(warehouse)) == 6
@@ -87,7 +87,7 @@ def test_rows_that_a_compaction_drops_are_told_before(run: Run, tmp_path: Path) 
     told = "rows older than 1 d (record-level.expire-time)"
     for name in ("maintain", "compact"):
         assert f"{told} are dropped by the compaction" in run(name, table.url, "-n", *LOCAL).out
-    assert f"{told}, which the compaction drops" in run("maintain", table.url, *LOCAL, code=7).err
+    assert f"{told}, and what becomes due meanwhile, will be deleted" in run("maintain", table.url, *LOCAL, code=7).err
 
 
 def test_what_was_not_checked_for_its_budget_is_not_well(run: Run, warehouse: str) -> None:

@@ -68,7 +68,8 @@ class ExaminedTable:
     def compaction(self, strategy: StrategyName | None = None) -> Remedy:
         """A compaction of the table, by default in full."""
         words = () if strategy is None else (f"--strategy {strategy}",)
-        return Remedy(self.compacted(*words), strategy=strategy or "full")
+        drops_rows = self.context.options.record_level_expire_time is not None
+        return Remedy(self.compacted(*words), strategy=strategy or "full", discards=drops_rows)
 
     def compacted(self, *options: str) -> str:
         """The command that compacts the table. With `--watch` it is the dedicated job to which writers of a write-only table

@@ -61,16 +61,18 @@ NOT_SHOWN = {"shown": False}
 
 @dataclass(frozen=True)
 class Remedy:
-    """What mends a finding and discards nothing, so that `health --fix` may do it: exactly what `command` does.
+    """What mends a finding, as `health --fix` does it: exactly what `command` does.
 
     A compaction by a `strategy`, `options` to set, or manifests that are rewritten. What needs a decision is none: a new job, a
-    value that somebody chose, a rewrite of all rows.
+    value that somebody chose, a rewrite of all rows. What `discards` rows that a read shows is left to the user: a compaction
+    drops those that are older than `record-level.expire-time`.
     """
 
     command: str
     strategy: StrategyName | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     rewrites_manifests: bool = False
+    discards: bool = False
 
 
 @dataclass(frozen=True)

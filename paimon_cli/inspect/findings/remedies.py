@@ -31,9 +31,9 @@ class FixStep:
 def steps_of(table: str, findings: Sequence[Finding]) -> list[FixStep]:
     """The steps for a table, in order: options, which decide what is compacted; one compaction; manifests.
 
-    One compaction mends all findings that call for one: in full if any of them needs that.
+    One compaction mends all findings that call for one: in full if any of them needs that. What discards something is no step.
     """
-    remedies = [(found.remedy, found.code) for found in findings if found.remedy is not None]
+    remedies = [(found.remedy, found.code) for found in findings if found.remedy is not None and not found.remedy.discards]
     compactions = [remedy for remedy, _ in remedies if remedy.strategy is not None]
     compaction = next((remedy for remedy in compactions if remedy.strategy == "full"), next(iter(compactions), None))
     chosen: dict[str, Remedy] = {}
