@@ -27,6 +27,7 @@ from paimon_cli.maintain.needed_files import (
 )
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.file_copy import FileToCopy
 from paimon_cli.storage.storage import Storage
@@ -91,12 +92,13 @@ class CopyPlan:
 
         A snapshot that has expired, or is not `wanted`, is left out.
         """
-        portion, is_unknown = CopyPortion(), bool(held) and not self._knows
+        portion, is_branch = CopyPortion(), self._history.branch != MAIN_BRANCH  # whose files other branches and tags may share
+        may_exist = is_branch or (bool(held) and not self._knows)
         for version in self._read(numbers):
             if wanted is not None and not wanted(version):
                 continue
             if version.snapshot.id - 1 in held:
-                self._add(portion, version, self._changes(version.snapshot), may_exist=is_unknown)
+                self._add(portion, version, self._changes(version.snapshot), may_exist=may_exist)
             else:
                 self.add_state(portion, version)
             held.add(version.snapshot.id)

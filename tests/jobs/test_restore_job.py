@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -49,6 +50,25 @@ def test_half_of_the_files_are_lost(tmp_path: Path, copied: TableContext) -> Non
     assert done.is_new and done.snapshot == max(expected)
     write(new, [{"k": 1, "v": "goes on"}])
     check_whole(new)
+
+
+@pytest.mark.parametrize("made_from", ["tag", "branch"])
+def test_histories_that_share_files(tmp_path: Path, made_from: str) -> None:
+    """A rollback sets the undone snapshots of the copy aside as a branch; a tag or another branch names their files, too."""
+    table = Table.open(make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"]).url)
+    for number in (1, 2, 3):
+        write(table.context, [{"k": number, "v": "first"}])
+    table.tags.create("kept", snapshot=2)
+    if made_from == "branch":
+        table.branches.create("try", tag="kept")
+        write(table.context.seen_from("try"), [{"k": 9, "v": "on the branch"}])
+    backup(table.context, tmp_path / "copy")
+    table.rollback(1)
+    write(opened(tmp_path / "t"), [{"k": 77, "v": "later"}])
+    backup(opened(tmp_path / "t"), tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "new", history=True)
+    check_same(opened(tmp_path / "copy"), opened(tmp_path / "new"))
+    check_whole(opened(tmp_path / "new"))
 
 
 def test_one_version(tmp_path: Path, copied: TableContext) -> None:
