@@ -110,6 +110,7 @@ class TrashCan:
                     "run it again once that is mended",
                     tables=[entry.table for entry, _ in failed],
                 )
+            trash.entries()  # raises the error of an entry that cannot be read, after the others are deleted
             return _emptied(deleted)
 
         return Planned([_row(entry) for entry in planned], run)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
@@ -28,12 +28,11 @@ from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, SNAPSHOT_PREFIX, TableLayout, is_plain_name, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
-from paimon_cli.storage.storage import Storage, directories_of, link_target, remove_empty_directory
+from paimon_cli.storage.storage import MovesDirectories, Storage, directories_of, link_target, remove_empty_directory
 
 KEPT_DIRECTORY = ".paimon-cli"
 """What is kept for a warehouse lies in this directory of it."""
 _VERSION = 1
-_MAX_SHOWN = 500
 _ODD_PARTS = frozenset(("", ".", ".."))
 _LEFTOVERS_MILLIS = 86_400_000
 """For how long an entry without a table may belong to a drop that is about to move it."""
@@ -43,7 +42,8 @@ _LEFTOVERS_MILLIS = 86_400_000
 class TrashEntry:
     """A dropped table: its name, where it was, and until when it is kept. Times are epoch millis.
 
-    `is_moved`: its directory is in the trash; otherwise only its version files are, and the data is where it was.
+    `is_moved`: its directory is in the trash; otherwise only its version files are, and the data is where it was. `is_going`: it
+    is being deleted for good, so that some of its files may be gone.
     """
 
     id: str
@@ -55,6 +55,7 @@ class TrashEntry:
     files: int
     size: int
     is_moved: bool
+    is_going: bool = False
 
     def to_json(self) -> str:
         return json.dumps({"version": _VERSION, **asdict(self)}, indent=2)
@@ -64,16 +65,17 @@ class TrashEntry:
         """Parse an entry. Raises `DamagedFile` for anything that no drop would write."""
         try:
             found = json.loads(content)
-            if found["version"] != _VERSION or not isinstance(found["is_moved"], bool):
+            is_going = found.get("is_going", False)
+            if found["version"] != _VERSION or not isinstance(found["is_moved"], bool) or not isinstance(is_going, bool):
                 raise ValueError("it is of another version")
             name, table, url = (_text(found[key]) for key in ("id", "table", "url"))
             if not is_plain_name(name):
                 raise ValueError("its id is no name of a directory")
             times = _number(found["dropped"]), _number(found["until"])
             counts = _number(found["snapshots"]), _number(found["files"]), _number(found["size"])
-            return TrashEntry(name, table, url, *times, *counts, is_moved=found["is_moved"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            why = f"{type(error).__name__}: {str(error)[:_MAX_SHOWN]}"
+            return TrashEntry(name, table, url, *times, *counts, is_moved=found["is_moved"], is_going=is_going)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            why = "it is not what a drop writes"
             raise DamagedFile(f"cannot read {path}", why, "delete its directory if it is of no use", path=path) from error
 
 
@@ -107,13 +109,31 @@ class Trash:
 
     # ---- entries ------------------------------------------------------------------------------------------------------------
 
-    def entries(self) -> list[TrashEntry]:
-        """The dropped tables, the last one first. Raises `DamagedFile` for an entry that cannot be read."""
-        found = (self._entry(name) for name in self._ids())
-        return sorted((entry for entry in found if entry is not None), key=lambda entry: -entry.dropped)
+    def entries(self, on_damage: Callable[[DamagedFile], object] | None = None) -> list[TrashEntry]:
+        """The dropped tables, the last one first. `on_damage`: receives the error of each entry that cannot be read; without it,
+        the first of them is raised.
+        """
+        found: list[TrashEntry] = []
+        for name in self._ids():
+            try:
+                entry = self._entry(name)
+            except DamagedFile as error:
+                if on_damage is None:
+                    raise
+                on_damage(error)
+            else:
+                found += [] if entry is None else [entry]
+        return sorted(found, key=lambda entry: -entry.dropped)
 
     def _ids(self) -> list[str]:
+        self._refuse_links()
         return [status.name for status in self.storage.list_directory(self.directory) if status.is_directory]
+
+    def _refuse_links(self) -> None:
+        """Raise `DamagedFile` if the trash is a link: what is deleted from it would be elsewhere."""
+        for path in (self.directory.rpartition("/")[0], self.directory):
+            if link_target(self.storage, path) is not None:
+                raise DamagedFile(f"{path} is a link", "the trash is a directory of its own", "delete the link", path=path)
 
     def _entry(self, name: str) -> TrashEntry | None:
         """An entry with a table; None if its drop was interrupted, or has been undone."""
@@ -125,26 +145,45 @@ class Trash:
         if entry.id != name:
             raise DamagedFile(f"cannot read {path}", "it is the entry of another directory", path=path)
         below = entry.url.removeprefix(f"{self.root.rstrip('/')}/")
-        if not entry.is_moved and (below == entry.url or _ODD_PARTS.intersection(below.split("/"))):
+        if below == entry.url or _ODD_PARTS.intersection(below.split("/")):
             raise DamagedFile(f"cannot read {path}", "the table that it names is outside of the warehouse", path=path)
         if link_target(self.storage, self.table_directory(entry)) is not None:
             raise DamagedFile(f"{self.table_directory(entry)} is a link", "no drop makes one", "delete the link", path=path)
-        return entry if self.storage.list_directory(f"{self.table_directory(entry)}/schema") else None
+        return entry if entry.is_going or self.storage.list_directory(f"{self.table_directory(entry)}/schema") else None
 
     def table_directory(self, entry: TrashEntry) -> str:
         return f"{self.directory}/{entry.id}/table"
 
     def find(self, table: str, url: str) -> TrashEntry:
-        """The last dropped table of this name, or at this place. Raises `NotFound`."""
-        for entry in self.entries():
+        """The last dropped table of this name, or at this place. Raises `NotFound`, also if it is being deleted; `DamagedFile` if
+        it may be an entry that cannot be read.
+        """
+        damaged: list[DamagedFile] = []
+        for entry in self.entries(damaged.append):
             if entry.table == table or entry.url == url:
-                return entry
+                return self._still_whole(entry)
+        if damaged:
+            raise damaged[0]
         why = f"{self.directory} has none of this name"
         raise NotFound(f"there is no table {table} in the trash", why, "paimon-cli trash ls")
 
     def at(self, url: str) -> TrashEntry | None:
         """The dropped table whose data is still at this place; None if there is none."""
-        return next((entry for entry in self.entries() if entry.url == url and not entry.is_moved), None)
+        return next((entry for entry in self.entries(lambda _: None) if entry.url == url and not entry.is_moved), None)
+
+    def _still_whole(self, entry: TrashEntry) -> TrashEntry:
+        """The entry, as it is now. Raises `NotFound` if its table is being deleted."""
+        try:
+            now = TrashEntry.from_json(self.storage.read_bytes(self._path(entry)), self._path(entry))
+        except FileNotFoundError:
+            return entry
+        if now.is_going:
+            why = "the trash is being emptied, or was until a command was killed, so files of it are gone"
+            raise NotFound(f"{entry.table} is being deleted for good", why, "paimon-cli trash empty finishes it")
+        return entry
+
+    def _path(self, entry: TrashEntry) -> str:
+        return f"{self.directory}/{entry.id}/entry"
 
     # ---- drop ---------------------------------------------------------------------------------------------------------------
 
@@ -152,7 +191,8 @@ class Trash:
         """Move a table into the trash. `storage`: of the table. `stays`: paths in its directory that do not belong to it, and
         remain there.
         """
-        self.storage.overwrite(f"{self.directory}/{entry.id}/entry", entry.to_json().encode())
+        self._refuse_links()
+        self.storage.overwrite(self._path(entry), entry.to_json().encode())
         directories = directories_of(self.storage)
         if directories is None:
             _move_versions(storage, layout, TableLayout(self.table_directory(entry)), self.clock, self.random)
@@ -199,23 +239,41 @@ class Trash:
                 raise _in_use(entry, root)
             try:
                 directories.move_directory(self.table_directory(entry), root)
+                self._undo_if_going(entry, root, directories)
             except FileNotFoundError as error:
                 raise NotFound(f"{entry.table} is not in the trash any more", "another job has brought it back") from error
             except (StorageUnavailable, OSError) as error:
                 raise _in_use(entry, root) from error
         self._forget(entry)
 
+    def _undo_if_going(self, entry: TrashEntry, root: str, directories: MovesDirectories) -> None:
+        """Move the table into the trash again if its deletion began in the meantime."""
+        try:
+            self._still_whole(entry)
+        except NotFound:
+            directories.move_directory(root, self.table_directory(entry))
+            raise
+
     # ---- empty --------------------------------------------------------------------------------------------------------------
 
     def overdue(self, *, everything: bool = False) -> list[TrashEntry]:
-        """The tables whose time is over, or all."""
+        """The tables whose time is over, or all, without entries that cannot be read."""
         now = self.clock.now_millis()
-        return [entry for entry in self.entries() if everything or entry.until <= now]
+        return [entry for entry in self.entries(lambda _: None) if everything or entry.until <= now]
 
     def delete(self, entry: TrashEntry) -> None:
-        """Delete a dropped table for good. Files that do not belong to it remain. Can be repeated."""
+        """Delete a dropped table for good. Files that do not belong to it remain.
+
+        Can be repeated: the entry is marked first, so that a table of which files are gone is not brought back, and goes last.
+        """
         here = TableLayout(self.table_directory(entry))
-        schema = SchemaHistory(self.storage, here).latest()
+        schemas = SchemaHistory(self.storage, here)
+        if entry.is_going and not schemas.ids():  # all else is deleted before the last schema, or lies beside it in the trash
+            self.storage.delete_directory(here.root)
+            self._forget(entry)
+            return
+        schema = schemas.latest()
+        self.storage.overwrite(self._path(entry), replace(entry, is_going=True).to_json().encode())
         for layout in (here,) if entry.is_moved else (TableLayout(entry.url), here):
             drop_table(self.open_table(layout.root), layout, schema, self.clock, self.random)
         self._forget(entry)
@@ -229,7 +287,7 @@ class Trash:
                 self.storage.delete_directory(f"{self.directory}/{name}")
 
     def _forget(self, entry: TrashEntry) -> None:
-        self.storage.delete(f"{self.directory}/{entry.id}/entry")
+        self.storage.delete(self._path(entry))
         for path in (f"{self.directory}/{entry.id}", self.directory, self.directory.rpartition("/")[0]):
             if self.storage.list_directory(path):
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.trash import Trash, empty_trash
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 from tests.commit.commit_tables import data_file
 from tests.maintain.versions import check_versions
 from tests.tables import make_table, rows, write
@@ -319,3 +320,77 @@ def test_undrop_outside_of_the_warehouse(tmp_path: Path) -> None:
         catalog(tmp_path).undrop("shop.t", new_name=str(tmp_path / "elsewhere"))
     with pytest.raises(Refused):
         catalog(tmp_path).undrop("shop.t", new_name=str(tmp_path / "other/shop.db/t"))
+
+
+class Dying(WrappedStorage):
+    """Dies at the deletion with this number."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(LocalStorage())
+        self.left = left
+
+    def before(self, call: str, path: str) -> None:
+        if call in ("overwrite", "delete", "delete_directory"):
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+
+def _always(storage: Storage, url: str) -> Storage:
+    return storage
+
+
+def test_a_table_of_which_files_are_gone_does_not_come_back(tmp_path: Path) -> None:
+    """Emptying the trash dies at each step: the table is whole and comes back, or cannot, and is deleted the next time."""
+    number, died, outcomes = 0, True, set[str]()
+    while died:
+        number += 1
+        folder = tmp_path / str(number)
+        table = new_table(folder)
+        expected = rows(table)
+        catalog(folder).drop_table("shop.t")
+        dying = Dying(number)
+        trash = Trash(dying, str(folder / "wh"), functools.partial(_always, dying))
+        try:
+            empty_trash(trash, trash.overdue(everything=True))
+            died = False
+        except KeyboardInterrupt:
+            try:
+                catalog(folder).undrop("shop.t")
+            except NotFound as error:
+                outcomes.add(error.what.split(" is ")[-1])
+                catalog(folder).trash.empty()
+            else:
+                outcomes.add("back")
+                assert rows(TableContext.open(table.url)) == expected
+                continue
+        assert not (folder / "wh/.paimon-cli").exists() and not Path(table.url).exists()
+    assert number > 8 and outcomes == {"back", "being deleted for good"}
+
+
+def test_an_entry_that_cannot_be_read_stands_in_nobodys_way(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        new_table(tmp_path, name)
+        catalog(tmp_path).drop_table(f"shop.{name}")
+    (bad,) = (row.id for row in catalog(tmp_path).trash if row.table == "shop.a")
+    (tmp_path / "wh/.paimon-cli/trash" / bad / "entry").write_text("{")
+    catalog(tmp_path).undrop("shop.b")
+    with pytest.raises(DamagedFile, match="it is not what a drop writes"):
+        catalog(tmp_path).undrop("shop.a")
+    with pytest.raises(DamagedFile, match=bad):
+        catalog(tmp_path).trash.empty()
+    assert [path.name for path in (tmp_path / "wh/.paimon-cli/trash").iterdir()] == [bad], "the others are deleted"
+
+
+@pytest.mark.parametrize("at", [".paimon-cli", ".paimon-cli/trash"])
+def test_a_trash_that_is_elsewhere_is_not_used(tmp_path: Path, at: str) -> None:
+    table = new_table(tmp_path)
+    (tmp_path / "elsewhere/trash").mkdir(parents=True)
+    (tmp_path / "wh/.paimon-cli").parent.mkdir(exist_ok=True)
+    if at != ".paimon-cli":
+        (tmp_path / "wh/.paimon-cli").mkdir()
+    (tmp_path / "wh" / at).symlink_to(tmp_path / "elsewhere")
+    for use in (lambda: catalog(tmp_path).drop_table("shop.t"), catalog(tmp_path).trash.empty, catalog(tmp_path).trash.ls):
+        with pytest.raises(DamagedFile, match="is a link"):
+            use()
+    assert rows(table) and [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["trash"]
