@@ -145,7 +145,7 @@ class Trash:
         if entry.id != name:
             raise DamagedFile(f"cannot read {path}", "it is the entry of another directory", path=path)
         below = entry.url.removeprefix(f"{self.root.rstrip('/')}/")
-        if below == entry.url or _ODD_PARTS.intersection(below.split("/")):
+        if not entry.is_moved and (below == entry.url or _ODD_PARTS.intersection(below.split("/"))):
             raise DamagedFile(f"cannot read {path}", "the table that it names is outside of the warehouse", path=path)
         if link_target(self.storage, self.table_directory(entry)) is not None:
             raise DamagedFile(f"{self.table_directory(entry)} is a link", "no drop makes one", "delete the link", path=path)
