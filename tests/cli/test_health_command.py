@@ -307,3 +307,19 @@ def test_reports_for_ci_servers(run: Run, warehouse: str, tmp_path: Path) -> Non
     run("health", "--warehouse", warehouse, "--report", "html", junit, code=2)
     run("health", "shop.crowded", "--warehouse", warehouse, "--fix", "-y", "--report", "junit", junit)
     assert ElementTree.parse(junit).getroot()[0].get("failures") == "0", "it is about what is left"
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_a_fix(run: Run, tmp_path: Path) -> None:
+    url = due(tmp_path)
+    before = len(run("snapshots", "ls", url, "-o", "json").json["items"])
+    for path in (tmp_path / "no" / "where.xml", tmp_path):
+        assert f"cannot write {path}" in run("health", url, "--fix", "--yes", "--report", "junit", path, code=2).err
+    assert len(run("snapshots", "ls", url, "-o", "json").json["items"]) == before
+    run("health", url, "--fix", "--dry-run", "--report", "junit", tmp_path / "health.xml", code=4)
+
+
+@pytest.mark.parametrize("command", ["health", "verify"])
+def test_a_second_report_is_refused(run: Run, tmp_path: Path, command: str) -> None:
+    first, second = tmp_path / "a.xml", tmp_path / "b.json"
+    answer = run(command, due(tmp_path), "--report", "junit", first, "--report", "sarif", second, code=2)
+    assert "give --report once" in answer.err and not first.exists() and not second.exists()
