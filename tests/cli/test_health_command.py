@@ -252,6 +252,24 @@ def test_a_fix_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path, mon
     run("health", due(tmp_path / "third", options=CROSSED), "--fix", "--yes", code=11)
 
 
+@pytest.mark.parametrize("of_catalog", [False, True])
+def test_damage_that_a_fix_meets_is_a_finding(tmp_path: Path, of_catalog: bool) -> None:
+    """The rules read no data files, so the compaction is the first to miss one; to propose it again would help nobody."""
+    url = due(tmp_path, 12, {"snapshot.num-retained.max": "3"})
+    lost = min(Path(url).glob("bucket-0/data-*"))
+    lost.unlink()
+    planned = Catalog().plan_fixes([url]) if of_catalog else Table.open(url).plan_fix(argument=url)
+    assert "PD030" not in {found.code for found in planned.plan.rows[0].findings}
+    fixed = planned.run()
+    (row,) = fixed.rows
+    assert [step.state for step in fixed.steps] == ["failed"] and row.verdict == "critical"
+    (damage,) = (found for found in row.findings if found.code == "PD030")
+    assert lost.name in damage.message and damage.severity == "error"
+    assert damage.command == f"paimon-cli verify {url} --level files"
+    due_or_crowded = [found for found in row.findings if found.code in ("PD011", "PD027")]
+    assert len(due_or_crowded) == 2 and not any(found.command or found.remedy for found in due_or_crowded)
+
+
 def test_advice_is_mended_on_request(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_rules, "MANY_MANIFESTS", 4)
     table = make_table(tmp_path / "t", COLUMNS, ["id"], options={"write-only": "true", "manifest.merge-min-count": "99"})
