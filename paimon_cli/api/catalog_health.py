@@ -77,7 +77,7 @@ class Examination(OpenedCatalog):
                     continue
                 tried, failures = each.table._carried_out(steps)
                 done, errors = [*done, *tried], [*errors, *failures]
-                left.append(each.table._health(_asked(call, each.argument), each.row.table))
+                left.append(each.table._health(_asked(call, each.argument), each.row.table, failures))
             return Fixed(by_urgency(left), done, errors)
 
         return Planned(FixPlan([each.row for each in found], [step for steps in planned for step in steps]), run)

@@ -108,7 +108,7 @@ class Care(Maintenance, Inspection):
 
         def run() -> Fixed:
             done, errors = self._carried_out(steps)
-            return Fixed([self._health(call, self.name)], done, errors)
+            return Fixed([self._health(call, self.name, errors)], done, errors)
 
         return Planned(FixPlan([row], steps), run)
 
@@ -134,11 +134,12 @@ class Care(Maintenance, Inspection):
         finally:
             progress.finish()
 
-    def _health(self, asked: FixCall, name: str) -> HealthRow:
+    def _health(self, asked: FixCall, name: str, failures: Sequence[PaimonError] = ()) -> HealthRow:
+        """`failures`: of steps that were just tried, whose damage is a finding."""
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
         from paimon_cli.inspect.health_report import health_of
 
-        table = ExaminedTable(self.supported, asked.argument or self.context.layout.argument)
+        table = ExaminedTable(self.supported, asked.argument or self.context.layout.argument, failures=failures)
         return health_of(table, name, with_advice=asked.advice, with_topology=asked.topology)
 
     def _carried_out(self, steps: Sequence[FixStep]) -> tuple[list[FixStep], list[PaimonError]]:

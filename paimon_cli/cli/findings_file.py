@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import quote
 import typer
 
 from paimon_cli import __version__
+from paimon_cli.cli.command_groups import RAW_ARGUMENTS
 from paimon_cli.errors import UsageError
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -23,9 +25,20 @@ SARIF_LEVELS = {"advice": "note"}
 SIGNS_OF_PATHS = "/:@$=,+"
 """What a URI need not escape in the path of a file or the name of a table."""
 
+
+def _given_once(context: typer.Context, parameter: typer.CallbackParam, report: Any) -> Any:
+    """Refuse a second `--report`, of which the parser would keep only the last without a word."""
+    _, _, order = context.command.make_parser(context).parse_args(list(context.meta[RAW_ARGUMENTS]))
+    if sum(given.name == parameter.name for given in order) > 1:
+        raise UsageError("--report was given several times", "a run writes one report", "give --report once")
+    return report
+
+
 ReportFile = Annotated[
     tuple[str, Path] | None,
-    typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE, for CI servers."),
+    typer.Option(
+        "--report", metavar="junit|sarif FILE", help="Also write the findings to FILE, for CI servers.", callback=_given_once
+    ),
 ]
 
 
@@ -42,9 +55,22 @@ class ReportedFinding:
 
 
 def check_form(report: tuple[str, Path] | None) -> None:
-    """Raise `UsageError` for another form than these two, before anything is examined."""
-    if report is not None and report[0] not in FORMS:
-        raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
+    """Raise `UsageError` for another form than these two, or a file that cannot be written, before anything is done.
+
+    The file is not made yet: an empty one would look like a report of a run that fails.
+    """
+    if report is None:
+        return
+    form, path = report
+    if form not in FORMS:
+        raise UsageError(f"--report {form} is neither junit nor sarif", hint="--report junit FILE")
+    hint = "name a file in a directory that exists and can be written"
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}", "it is a directory", hint)
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write {path}", f"there is no directory {path.parent}", hint)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"cannot write {path}", "permission denied", hint)
 
 
 def write_report(

@@ -26,7 +26,7 @@ from paimon_cli.metadata.table_layout import (
     parse_numbered,
 )
 from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, Throttle, tasks_at_most, tasks_of
-from paimon_cli.storage.storage import PutOutcome, Storage, Verified, delete_all, put_and_verify
+from paimon_cli.storage.storage import PutOutcome, Storage, Verified, delete_all, put_and_verify, remove_empty_directory
 
 _TRIES = 5
 COPIES_PER_READ = 30
@@ -78,8 +78,12 @@ class TableCopy:
     _has_files: bool = False
 
     def undo(self) -> None:
-        """Delete what was written, the last first, so that an incomplete copy is never taken for a table."""
+        """Delete what was written, the last first, so that an incomplete copy is never taken for a table, and its directories."""
         delete_all(self.storage, reversed(self.written))
+        below = (path.removeprefix(f"{self.layout.root}/").split("/")[:-1] for path in self.written)
+        parents = {"/".join((self.layout.root, *parts[:depth])) for parts in below for depth in range(len(parts) + 1)}
+        for directory in sorted(parents, key=len, reverse=True):
+            remove_empty_directory(self.storage, directory)
 
     # ---- versions -----------------------------------------------------------------------------------------------------------
 
@@ -297,6 +301,8 @@ class TableCopy:
         self.tally.files += 1
         self.tally.size += len(content)
         if replaces:
+            if self.is_new:
+                self.written.append(path)
             self.storage.overwrite(path, content)
         elif self.is_new:
             self._put_new(path, content)

@@ -260,6 +260,24 @@ def test_a_fix_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path, mon
     run("health", due(tmp_path / "third", options=CROSSED), "--fix", "--yes", code=11)
 
 
+@pytest.mark.parametrize("of_catalog", [False, True])
+def test_damage_that_a_fix_meets_is_a_finding(tmp_path: Path, of_catalog: bool) -> None:
+    """The rules read no data files, so the compaction is the first to miss one; to propose it again would help nobody."""
+    url = due(tmp_path, 12, {"snapshot.num-retained.max": "3"})
+    lost = min(Path(url).glob("bucket-0/data-*"))
+    lost.unlink()
+    planned = Catalog().plan_fixes([url]) if of_catalog else Table.open(url).plan_fix(argument=url)
+    assert "PD030" not in {found.code for found in planned.plan.rows[0].findings}
+    fixed = planned.run()
+    (row,) = fixed.rows
+    assert [step.state for step in fixed.steps] == ["failed"] and row.verdict == "critical"
+    (damage,) = (found for found in row.findings if found.code == "PD030")
+    assert lost.name in damage.message and damage.severity == "error"
+    assert damage.command == f"paimon-cli verify {url} --level files"
+    due_or_crowded = [found for found in row.findings if found.code in ("PD011", "PD027")]
+    assert len(due_or_crowded) == 2 and not any(found.command or found.remedy for found in due_or_crowded)
+
+
 def test_advice_is_mended_on_request(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_rules, "MANY_MANIFESTS", 4)
     table = make_table(tmp_path / "t", COLUMNS, ["id"], options={"write-only": "true", "manifest.merge-min-count": "99"})
@@ -315,3 +333,19 @@ def test_reports_for_ci_servers(run: Run, warehouse: str, tmp_path: Path) -> Non
     run("health", "--warehouse", warehouse, "--report", "html", junit, code=2)
     run("health", "shop.crowded", "--warehouse", warehouse, "--fix", "-y", "--report", "junit", junit)
     assert ElementTree.parse(junit).getroot()[0].get("failures") == "0", "it is about what is left"
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_a_fix(run: Run, tmp_path: Path) -> None:
+    url = due(tmp_path)
+    before = len(run("snapshots", "ls", url, "-o", "json").json["items"])
+    for path in (tmp_path / "no" / "where.xml", tmp_path):
+        assert f"cannot write {path}" in run("health", url, "--fix", "--yes", "--report", "junit", path, code=2).err
+    assert len(run("snapshots", "ls", url, "-o", "json").json["items"]) == before
+    run("health", url, "--fix", "--dry-run", "--report", "junit", tmp_path / "health.xml", code=4)
+
+
+@pytest.mark.parametrize("command", ["health", "verify"])
+def test_a_second_report_is_refused(run: Run, tmp_path: Path, command: str) -> None:
+    first, second = tmp_path / "a.xml", tmp_path / "b.json"
+    answer = run(command, due(tmp_path), "--report", "junit", first, "--report", "sarif", second, code=2)
+    assert "give --report once" in answer.err and not first.exists() and not second.exists()

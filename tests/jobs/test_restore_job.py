@@ -71,6 +71,17 @@ def test_histories_that_share_files(tmp_path: Path, made_from: str) -> None:
     check_whole(opened(tmp_path / "new"))
 
 
+def test_a_restore_that_fails_leaves_no_directory(tmp_path: Path, copied: TableContext) -> None:
+    newest = max((tmp_path / "copy").glob("bucket-*/*"), key=lambda path: path.stat().st_mtime_ns)
+    content = newest.read_bytes()
+    newest.unlink()
+    with pytest.raises(PaimonError):
+        restore(tmp_path / "copy", tmp_path / "new", history=True)
+    assert not (tmp_path / "new").exists()
+    newest.write_bytes(content)
+    restore(tmp_path / "copy", tmp_path / "new", history=True)
+
+
 def test_one_version(tmp_path: Path, copied: TableContext) -> None:
     first = copied.snapshots.ids()[0]
     moment = str(copied.snapshots.get(first).time_millis)

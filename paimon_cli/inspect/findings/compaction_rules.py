@@ -23,6 +23,7 @@ from paimon_cli.inspect.findings.finding import (
     Finding,
     Remedy,
     Topic,
+    command_of,
     rule,
     well,
 )
@@ -48,7 +49,7 @@ def writers_need_not_wait(table: ExaminedTable) -> Iterator[Finding]:
         threshold = f"{stop} sorted runs (num-sorted-run.stop-trigger)"
         remedy = table.compaction("minor")
         yield Finding(
-            Code.STALLED, WARNING, "sorted runs", message, remedy.command, figures=figures, threshold=threshold, remedy=remedy
+            Code.STALLED, WARNING, "sorted runs", message, command_of(remedy), figures=figures, threshold=threshold, remedy=remedy
         )
 
 
@@ -74,7 +75,9 @@ def no_compaction_is_due(table: ExaminedTable) -> Iterator[Finding]:
     message = f"due in {len(due)} of {counted(len(table.buckets), 'bucket')}, by {reasons}; {held}"
     threshold = f"{trigger} {unit}s ({'num-sorted-run.compaction-trigger' if has_keys else 'compaction.min.file-num'})"
     remedy = table.compaction("minor")
-    yield Finding(Code.DUE, WARNING, "compaction", message, remedy.command, figures=figures, threshold=threshold, remedy=remedy)
+    yield Finding(
+        Code.DUE, WARNING, "compaction", message, command_of(remedy), figures=figures, threshold=threshold, remedy=remedy
+    )
 
 
 @rule(Topic.OPTIONS, "PD013")
@@ -142,7 +145,7 @@ def no_flushed_row_waits(table: ExaminedTable) -> Iterator[Finding]:
 def _waiting(table: ExaminedTable, code: str, subject: str, message: str, rows: int, files: int) -> Finding:
     figures = {"waiting_records": rows, "files": files}
     remedy = table.compaction()
-    return Finding(code, WARNING, subject, message, remedy.command, figures=figures, threshold="0 records", remedy=remedy)
+    return Finding(code, WARNING, subject, message, command_of(remedy), figures=figures, threshold="0 records", remedy=remedy)
 
 
 @rule(Topic.SMALL_FILES, Code.CROWDED)
@@ -175,7 +178,7 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
     remedy, all_figures = table.compaction("full"), figures | per_commit
     threshold = f"{MANY_SMALL_FILES} files of a tenth of target-file-size on average"
     yield Finding(
-        Code.CROWDED, WARNING, "small files", message, remedy.command, figures=all_figures, threshold=threshold, remedy=remedy
+        Code.CROWDED, WARNING, "small files", message, command_of(remedy), figures=all_figures, threshold=threshold, remedy=remedy
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, plan_bucket, why_not_compactable
 from paimon_cli.compact.compaction_task import Decision, SkippedBucket
-from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.errors import DamagedFile, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
@@ -30,7 +30,8 @@ class ExaminedTable:
     """A table under examination at its latest snapshot. `argument`: the name of the table in commands.
 
     `wanted`: only these files. `on_scenario`: receives the progress of the simulation. An older snapshot that cannot be read is
-    left out of what depends on several; `damage` holds the reason.
+    left out of what depends on several; `damage` holds the reason. `failures`: errors of steps that `health --fix` has just
+    tried. Damage that they met is a finding, although no rule reads data files (`met`), and no compaction is proposed again.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class ExaminedTable:
         argument: str,
         wanted: FileFilter = ALL_FILES,
         on_scenario: Callable[[int, int], OnCommit] | None = None,
+        failures: Iterable[PaimonError] = (),
     ) -> None:
         self.context = context
         self.argument = argument
         self.wanted = wanted
         self.on_scenario = on_scenario
         self.damage: dict[str, PaimonError] = {}
+        self.met = {self.note_damage(error) for error in failures if isinstance(error, DamagedFile)}
 
     @classmethod
     def as_planned(cls, context: TableContext, argument: str, latest: Snapshot, state: LazyBuckets) -> ExaminedTable:
@@ -65,16 +68,19 @@ class ExaminedTable:
         command = self.altered(key, value)
         return Remedy(command, options={key: value}) if command else None
 
-    def compaction(self, strategy: StrategyName | None = None) -> Remedy:
-        """A compaction of the table, by default in full."""
-        words = () if strategy is None else (f"--strategy {strategy}",)
+    def compaction(self, strategy: StrategyName | None = None) -> Remedy | None:
+        """A compaction of the table, by default in full; None if one has just met damage."""
+        command = self.compacted(*(() if strategy is None else (f"--strategy {strategy}",)))
         drops_rows = self.context.options.record_level_expire_time is not None
-        return Remedy(self.compacted(*words), strategy=strategy or "full", discards=drops_rows)
+        return Remedy(command, strategy=strategy or "full", discards=drops_rows) if command else None
 
     def compacted(self, *options: str) -> str:
         """The command that compacts the table. With `--watch` it is the dedicated job to which writers of a write-only table
-        leave compaction; a single run needs no `--dedicated`, which only warns where writers compact, too.
+        leave compaction; a single run needs no `--dedicated`, which only warns where writers compact, too. Empty if a compaction
+        has just met damage: the next one would fail as well.
         """
+        if self.met:
+            return ""
         dedicated = ("--dedicated",) if "--watch" in options and self.context.options.write_only else ()
         return " ".join(("paimon-cli compact", self.argument, *dedicated, *options))
 

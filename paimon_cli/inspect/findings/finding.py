@@ -103,6 +103,11 @@ def well(subject: str, message: str, **figures: Figure) -> Finding:
     return Finding("", OK, subject, message, figures=figures)
 
 
+def command_of(remedy: Remedy | None) -> str:
+    """The command of a finding that this mends; empty if nothing does."""
+    return "" if remedy is None else remedy.command
+
+
 def is_at_least(finding: Finding, severity: str) -> bool:
     return SEVERITIES.index(finding.severity) >= SEVERITIES.index(severity)
 

@@ -99,8 +99,10 @@ def _of_damage(table: ExaminedTable, damage: Iterable[tuple[PaimonError, list[st
         left = f" and {len(names) - NAMED_CHECKS} more" if len(names) > NAMED_CHECKS else ""
         lost = f"; {counted(len(names), 'check')} could not run: {', '.join(names[:NAMED_CHECKS])}{left}" if names else ""
         figures = {"checks": len(names)}
-        message, command = _named(error), _looked_into(error, table.argument)
-        yield Finding(Code.UNREADABLE, ERROR, "metadata", f"{message}{lost}", command, figures=figures)
+        is_met = any(error is table.damage[cause] for cause in table.met)
+        subject = "files" if is_met else "metadata"
+        command = f"paimon-cli verify {table.argument} --level files" if is_met else _looked_into(error, table.argument)
+        yield Finding(Code.UNREADABLE, ERROR, subject, f"{_named(error)}{lost}", command, figures=figures)
 
 
 def _named(error: PaimonError) -> str:
