@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.tags_and_branches import BranchList
@@ -117,6 +117,13 @@ class Trash:
 
     def _entry(self, name: str) -> TrashEntry | None:
         """An entry with a table; None if its drop was interrupted, or has been undone."""
+        entry = self._read(name)
+        return entry if entry is not None and self._holds_table(entry) else None
+
+    def _holds_table(self, entry: TrashEntry) -> bool:
+        return bool(self.storage.list_directory(f"{self.table_directory(entry)}/schema"))
+
+    def _read(self, name: str) -> TrashEntry | None:
         path = f"{self.directory}/{name}/entry"
         try:
             entry = TrashEntry.from_json(self.storage.read_bytes(path), path)
@@ -129,7 +136,7 @@ class Trash:
             raise DamagedFile(f"cannot read {path}", "the table that it names is outside of the warehouse", path=path)
         if link_target(self.storage, self.table_directory(entry)) is not None:
             raise DamagedFile(f"{self.table_directory(entry)} is a link", "no drop makes one", "delete the link", path=path)
-        return entry if self.storage.list_directory(f"{self.table_directory(entry)}/schema") else None
+        return entry
 
     def table_directory(self, entry: TrashEntry) -> str:
         return f"{self.directory}/{entry.id}/table"
@@ -146,6 +153,19 @@ class Trash:
         """The dropped table whose data is still at this place; None if there is none."""
         return next((entry for entry in self.entries() if entry.url == url and not entry.is_moved), None)
 
+    def begun(self, url: str) -> TrashEntry | None:
+        """The entry of a drop that has ended the history at this place and was interrupted before all version files were copied;
+        None if there is none. Nothing of the table has been deleted then.
+        """
+        found = (self._read(name) for name in self._ids())
+        return next((entry for entry in found if entry and self._was_ended(entry) and entry.url == url), None)
+
+    def _was_ended(self, entry: TrashEntry) -> bool:
+        """Whether the drop of this entry was interrupted after it had ended the history: its first step without renames."""
+        if entry.is_moved or self._holds_table(entry):
+            return False
+        return SnapshotHistory(self.open_table(entry.url), TableLayout(entry.url)).is_ended()
+
     # ---- drop ---------------------------------------------------------------------------------------------------------------
 
     def take(self, storage: Storage, layout: TableLayout, entry: TrashEntry, stays: Iterable[str]) -> None:
@@ -160,6 +180,12 @@ class Trash:
         try:
             directories.move_directory(layout.root, self.table_directory(entry))
         except (StorageUnavailable, OSError) as error:
+            if self.storage.list_directory(self.table_directory(entry)):
+                raise CommitUnknown(
+                    f"{layout.root} is in the trash, but the storage did not confirm the move",
+                    str(error),
+                    "paimon-cli trash ls; if the table is not there, run the drop again",
+                ) from error
             self._forget(entry)
             if isinstance(error, FileNotFoundError):
                 raise NotFound(f"there is no table at {layout.root}", "another job has dropped it") from error
@@ -213,10 +239,15 @@ class Trash:
         return [entry for entry in self.entries() if everything or entry.until <= now]
 
     def delete(self, entry: TrashEntry) -> None:
-        """Delete a dropped table for good. Files that do not belong to it remain. Can be repeated."""
-        here = TableLayout(self.table_directory(entry))
+        """Delete a dropped table for good. Files that do not belong to it remain. Can be repeated.
+
+        Data that stayed in its place belongs to the entry only while its history is ended. If not, the table has been brought
+        back, or another one is there, and only what the trash holds is deleted.
+        """
+        here, there = TableLayout(self.table_directory(entry)), TableLayout(entry.url)
         schema = SchemaHistory(self.storage, here).latest()
-        for layout in (here,) if entry.is_moved else (TableLayout(entry.url), here):
+        in_place = not entry.is_moved and SnapshotHistory(self.open_table(entry.url), there).is_ended()
+        for layout in (there, here) if in_place else (here,):
             drop_table(self.open_table(layout.root), layout, schema, self.clock, self.random)
         self._forget(entry)
 
@@ -225,7 +256,10 @@ class Trash:
         for name in self._ids():
             digits = name.partition("-")[0]
             is_old = digits.isdigit() and int(digits) < self.clock.now_millis() - _LEFTOVERS_MILLIS
-            if is_old and self._entry(name) is None and not self.storage.list_directory(f"{self.directory}/{name}/table"):
+            if not is_old or self.storage.list_directory(f"{self.directory}/{name}/table"):
+                continue
+            entry = self._read(name)
+            if entry is None or not self._was_ended(entry):
                 self.storage.delete_directory(f"{self.directory}/{name}")
 
     def _forget(self, entry: TrashEntry) -> None:
@@ -282,12 +316,15 @@ def _histories(storage: Storage, layout: TableLayout) -> list[str]:
 
 
 def _version_files(storage: Storage, layout: TableLayout) -> Iterator[str]:
-    """The paths of the version files of all branches: snapshots oldest first, tags, changelogs, hints, the schemas last."""
+    """The paths of the version files of all branches: snapshots oldest first, their hints, tags, changelogs, the schemas last.
+
+    A hint that is out of date would hide the end from those who look while the snapshots after it are still missing.
+    """
     for branch in reversed(_histories(storage, layout)):
         own = layout.of_branch(branch)
         snapshots = storage.list_directory(own.snapshot_directory)
-        for status in sorted(snapshots, key=lambda status: parse_numbered(SNAPSHOT_PREFIX, status.name) or 0):
-            yield status.path
+        numbers = {status.path: parse_numbered(SNAPSHOT_PREFIX, status.name) for status in snapshots}
+        yield from sorted(numbers, key=lambda path: (numbers[path] is None, numbers[path] or 0))
         for directory in (own.tag_directory, own.changelog_directory, own.schema_directory):
             yield from (status.path for status in storage.list_directory(directory) if not status.is_directory)
 
@@ -306,18 +343,31 @@ def _move_versions(storage: Storage, layout: TableLayout, kept: TableLayout, clo
 
 
 def _return_versions(storage: Storage, kept: TableLayout, layout: TableLayout) -> None:
-    """Copy the version files back, the schemas last, and remove the ends before these: then it is a table again."""
-    ends = {branch: EndOfHistory(storage, layout.of_branch(branch)) for branch in _histories(storage, layout)}
-    for branch, end in ends.items():
-        if not SnapshotHistory(storage, layout.of_branch(branch)).is_ended():
+    """Copy the version files back, the schemas last, then remove the ends, that of the table last: then it is a table again.
+
+    Can be repeated until then. Later, what the trash still holds is only a copy.
+    """
+    if not SnapshotHistory(storage, layout).is_ended():
+        if not _has_schemas(storage, kept, layout):
             raise Refused(f"{layout.root} cannot be brought back", "its data is not kept any more, or another table is there")
+        storage.delete_directory(kept.root)  # an earlier attempt was killed when all was back
+        return
+    ends = [EndOfHistory(storage, layout.of_branch(branch)) for branch in _histories(storage, layout)]
+    for end in ends:
         end.begin()
-    paths = list(_version_files(storage, kept))
-    schemas = [path for path in paths if "/schema/" in path.removeprefix(kept.root)]
-    for path in (path for path in paths if path not in schemas):
+    for path in _version_files(storage, kept):
         storage.overwrite(layout.root + path.removeprefix(kept.root), storage.read_bytes(path))
-    for end in ends.values():
+    for end in reversed(ends):
         end.retract()
-    for path in schemas:
-        storage.overwrite(layout.root + path.removeprefix(kept.root), storage.read_bytes(path))
     storage.delete_directory(kept.root)
+
+
+def _has_schemas(storage: Storage, kept: TableLayout, layout: TableLayout) -> bool:
+    """Whether the table at `layout` has the schemas that are kept; a new table at the same place has others."""
+    try:
+        return all(
+            storage.read_bytes(layout.schema(number)) == storage.read_bytes(kept.schema(number))
+            for number in SchemaHistory(storage, kept).ids()
+        )
+    except FileNotFoundError:
+        return False
