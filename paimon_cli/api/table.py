@@ -195,9 +195,9 @@ class Table(Reading, Writing, Integrity, Care, History):
     def plan_drop(self, options: DropOptions) -> Planned[TableDropped, TableDropped]:
         """Plan to move the table to the trash of its warehouse, or with `purge` to delete it at once.
 
-        A table outside of a warehouse is deleted, and so is one whose deletion was interrupted. The plan names the files in its
-        directory that would remain. If the table was named by a symbolic link, only the link is deleted. Raises `Refused` in a
-        catalog whose server deletes files by itself, without `purge`.
+        A table outside of a warehouse is deleted, and so is one whose deletion was interrupted; an interrupted move goes on. The
+        plan names the files in its directory that would remain. If the table was named by a symbolic link, only the link is
+        deleted. Raises `Refused` in a catalog whose server deletes files by itself, without `purge`.
         """
         from paimon_cli.catalog.warehouse_trash import trash_of_table
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
@@ -226,12 +226,14 @@ class Table(Reading, Writing, Integrity, Care, History):
         if not purge and named is not None and not named[0].takes_files:
             why = f"the server of the {named[0].kind} catalog deletes the files, so that nothing could be brought back"
             raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
-        trash = None if purge or is_repeated or not kept_millis else trash_of_table(opened.place, opened.url, opened.clock)
-        if trash is None:
+        trash = None if purge or not kept_millis else trash_of_table(opened.place, opened.url, opened.clock)
+        begun = trash.begun(opened.url) if trash is not None and is_repeated else None
+        if trash is None or (is_repeated and begun is None):
             delete_files = partial(drop_table, opened.storage, opened.layout, schema)
             return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
         name = ".".join(database_and_table(opened.url))
         into = trash.new_entry(name, opened.url, kept_millis, snapshots, len(plan.files), size)
+        into = into if begun is None else replace(into, id=begun.id)
         kept = replace(dropped, kept=size, until=into.until)
         take = partial(trash.take, opened.storage, opened.layout, into, plan.stays)
         return Planned(kept, self._dropping(kept, take), lambda: plan.files)

@@ -20,6 +20,7 @@ from paimon_cli.maintain.needed_files import (
     files_of_lists,
     has_producer,
     index_files,
+    key_of_file,
     manifest_lists,
     metadata_files,
     rank_of,
@@ -98,7 +99,7 @@ class CopyPlan:
             if wanted is not None and not wanted(version):
                 continue
             if version.snapshot.id - 1 in held:
-                self._add(portion, version, self._changes(version.snapshot), may_exist=may_exist)
+                self._add(portion, version, self._changes(version.snapshot, portion), may_exist=may_exist)
             else:
                 self.add_state(portion, version)
             held.add(version.snapshot.id)
@@ -134,8 +135,13 @@ class CopyPlan:
             found = in_parallel(lambda path: CopiedVersion.read(history.storage, path), paths, history.read_threads)
             yield from (version for version in found if version is not None)
 
-    def _changes(self, snapshot: Snapshot) -> Iterator[FileToDelete]:
-        added = [entry for entry in self._history.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD]
+    def _changes(self, snapshot: Snapshot, portion: CopyPortion) -> Iterator[FileToDelete]:
+        """The files that a snapshot adds. One that only moves to another level is in the copy: other versions there need it."""
+        entries = list(self._history.manifests.delta_entries(snapshot))
+        added = [entry for entry in entries if entry.kind == EntryKind.ADD]
+        before = {key_of_file(entry) for entry in entries if entry.kind == EntryKind.DELETE}
+        moved = [entry for entry in added if key_of_file(entry) in before]
+        portion.may_exist.update(self._below(file.path) for file in self._data(moved))
         return self._with_metadata([*added, *changelog_entries(self._history, snapshot)], snapshot)
 
     def _with_metadata(self, data: Iterable[ManifestEntry], snapshot: Snapshot) -> Iterator[FileToDelete]:

@@ -240,19 +240,21 @@ def _rows_to_insert(
     is_new = _with_repeated(merge.source, is_new)
     positions = np.flatnonzero(is_new) if merge.inserts else np.empty(0, np.int64)
     batch = _batch_of_source(schema, merge.source, positions)
-    chosen, parts = chosen_clauses(merge.inserts, batch), []
+    chosen, parts, origins = chosen_clauses(merge.inserts, batch), [], [np.empty(0, np.int64)]
     for number, clause in enumerate(merge.inserts):
+        if clause.new_values is None:
+            continue
         rows = np.flatnonzero(chosen == number)
         part = batch.take(pa.array(rows))
 
         def name_row(row: int, at: np.ndarray = positions[rows]) -> str:
             return f"row {at[row] + 1} of the source"
 
-        items = () if clause.new_values is None else clause.new_values.assignments
-        parts.append(pa.table(new_columns(items, part, name_row)))
+        parts.append(pa.table(new_columns(clause.new_values.assignments, part, name_row)))
+        origins.append(positions[rows])
     found = pa.concat_tables(parts, promote_options="default") if parts else pa.table({})
     if found.num_rows and schema.primary_keys:
-        _check_keys(context, snapshot, merge.source.on, found)
+        _check_keys(context, snapshot, merge.source, found, np.concatenate(origins))
     return found
 
 
@@ -283,10 +285,13 @@ def _batch_of_source(schema: TableSchema, source: MergeSource, positions: np.nda
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def _check_keys(context: TableContext, snapshot: Snapshot | None, on: Sequence[str], rows: pa.Table) -> None:
+def _check_keys(
+    context: TableContext, snapshot: Snapshot | None, merged: MergeSource, rows: pa.Table, origins: np.ndarray
+) -> None:
     """Raise `BadInput` if two rows to insert have the same key, or one has the key of a row of the table.
 
-    The table has no such row if the columns of the merge are part of the key: it would have met the row of the source.
+    `origins`: the positions of the rows in the source. The table has no such row if the columns of the merge are part of the key,
+    and are inserted as they are: it would have met the row of the source.
     """
     names = context.schema.primary_keys
     if missing := next((name for name in names if name not in rows.column_names), None):
@@ -295,7 +300,7 @@ def _check_keys(context: TableContext, snapshot: Snapshot | None, on: Sequence[s
     hint = "nothing was committed; merge on the key, or leave the row out of the source"
     if not index.is_unique:
         raise BadInput(f"two rows to insert have {_key_text(rows, names, index.first_repeated())}", "a key has one row", hint)
-    if set(on) <= set(names) or snapshot is None:
+    if snapshot is None or (set(merged.on) <= set(names) and _keeps_values(merged, rows, origins)):
         return
     source = MergeSource(rows.select(names).combine_chunks().to_batches()[0], context.schema.fields_of(names), tuple(names))
     seen, where = context.with_level_0(), source.condition(context.schema)
@@ -304,7 +309,13 @@ def _check_keys(context: TableContext, snapshot: Snapshot | None, on: Sequence[s
             met = index.rows_of([batch.column(name) for name in names])
             if (met != NO_ROW).any():
                 what = f"a row to insert has the key of a row of the table: {_key_text(rows, names, int(met.max()))}"
-                raise BadInput(what, f"they differ in {', '.join(on)}", hint)
+                raise BadInput(what, f"its row of the source differs in {', '.join(merged.on)}", hint)
+
+
+def _keeps_values(merged: MergeSource, rows: pa.Table, origins: np.ndarray) -> bool:
+    """Whether the rows to insert have the values of their rows of the source in the columns of the merge."""
+    chosen = pa.array(origins)
+    return all(rows.column(name).equals(pa.chunked_array([merged.batch.column(name).take(chosen)])) for name in merged.on)
 
 
 def _key_text(rows: pa.Table, names: Sequence[str], row: int) -> str:

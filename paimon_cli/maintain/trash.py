@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.tags_and_branches import BranchList
@@ -137,6 +137,13 @@ class Trash:
 
     def _entry(self, name: str) -> TrashEntry | None:
         """An entry with a table; None if its drop was interrupted, or has been undone."""
+        entry = self._read(name)
+        return entry if entry is not None and self._holds_table(entry) else None
+
+    def _holds_table(self, entry: TrashEntry) -> bool:
+        return entry.is_going or bool(self.storage.list_directory(f"{self.table_directory(entry)}/schema"))
+
+    def _read(self, name: str) -> TrashEntry | None:
         path = f"{self.directory}/{name}/entry"
         try:
             entry = TrashEntry.from_json(self.storage.read_bytes(path), path)
@@ -149,7 +156,7 @@ class Trash:
             raise DamagedFile(f"cannot read {path}", "the table that it names is outside of the warehouse", path=path)
         if link_target(self.storage, self.table_directory(entry)) is not None:
             raise DamagedFile(f"{self.table_directory(entry)} is a link", "no drop makes one", "delete the link", path=path)
-        return entry if entry.is_going or self.storage.list_directory(f"{self.table_directory(entry)}/schema") else None
+        return entry
 
     def table_directory(self, entry: TrashEntry) -> str:
         return f"{self.directory}/{entry.id}/table"
@@ -185,6 +192,19 @@ class Trash:
     def _path(self, entry: TrashEntry) -> str:
         return f"{self.directory}/{entry.id}/entry"
 
+    def begun(self, url: str) -> TrashEntry | None:
+        """The entry of a drop that has ended the history at this place and was interrupted before all version files were copied;
+        None if there is none. Nothing of the table has been deleted then.
+        """
+        found = (self._read(name) for name in self._ids())
+        return next((entry for entry in found if entry and self._was_ended(entry) and entry.url == url), None)
+
+    def _was_ended(self, entry: TrashEntry) -> bool:
+        """Whether the drop of this entry was interrupted after it had ended the history: its first step without renames."""
+        if entry.is_moved or self._holds_table(entry):
+            return False
+        return SnapshotHistory(self.open_table(entry.url), TableLayout(entry.url)).is_ended()
+
     # ---- drop ---------------------------------------------------------------------------------------------------------------
 
     def take(self, storage: Storage, layout: TableLayout, entry: TrashEntry, stays: Iterable[str]) -> None:
@@ -200,6 +220,12 @@ class Trash:
         try:
             directories.move_directory(layout.root, self.table_directory(entry))
         except (StorageUnavailable, OSError) as error:
+            if self.storage.list_directory(self.table_directory(entry)):
+                raise CommitUnknown(
+                    f"{layout.root} is in the trash, but the storage did not confirm the move",
+                    str(error),
+                    "paimon-cli trash ls; if the table is not there, run the drop again",
+                ) from error
             self._forget(entry)
             if isinstance(error, FileNotFoundError):
                 raise NotFound(f"there is no table at {layout.root}", "another job has dropped it") from error
@@ -265,8 +291,10 @@ class Trash:
         """Delete a dropped table for good. Files that do not belong to it remain.
 
         Can be repeated: the entry is marked first, so that a table of which files are gone is not brought back, and goes last.
+        Data that stayed in its place belongs to the entry only while its history is ended, or while nothing but that data is
+        left there. If not, the table has been brought back, or another one is there, and only what the trash holds is deleted.
         """
-        here = TableLayout(self.table_directory(entry))
+        here, there = TableLayout(self.table_directory(entry)), TableLayout(entry.url)
         schemas = SchemaHistory(self.storage, here)
         if entry.is_going and not schemas.ids():  # all else is deleted before the last schema, or lies beside it in the trash
             self.storage.delete_directory(here.root)
@@ -274,16 +302,27 @@ class Trash:
             return
         schema = schemas.latest()
         self.storage.overwrite(self._path(entry), replace(entry, is_going=True).to_json().encode())
-        for layout in (here,) if entry.is_moved else (TableLayout(entry.url), here):
+        for layout in (there, here) if self._is_in_place(entry, there) else (here,):
             drop_table(self.open_table(layout.root), layout, schema, self.clock, self.random)
         self._forget(entry)
+
+    def _is_in_place(self, entry: TrashEntry, there: TableLayout) -> bool:
+        """Whether what lies where the table was is the data of this entry."""
+        if entry.is_moved:
+            return False
+        storage = self.open_table(there.root)
+        is_alive = bool(SchemaHistory(storage, there).ids() or SnapshotHistory(storage, there).ids())
+        return SnapshotHistory(storage, there).is_ended() or (entry.is_going and not is_alive)
 
     def tidy(self) -> None:
         """Remove what drops have left that were interrupted before they moved a table."""
         for name in self._ids():
             digits = name.partition("-")[0]
             is_old = digits.isdigit() and int(digits) < self.clock.now_millis() - _LEFTOVERS_MILLIS
-            if is_old and self._entry(name) is None and not self.storage.list_directory(f"{self.directory}/{name}/table"):
+            if not is_old or self.storage.list_directory(f"{self.directory}/{name}/table"):
+                continue
+            entry = self._read(name)
+            if entry is None or not self._was_ended(entry):
                 self.storage.delete_directory(f"{self.directory}/{name}")
 
     def _forget(self, entry: TrashEntry) -> None:
@@ -340,12 +379,15 @@ def _histories(storage: Storage, layout: TableLayout) -> list[str]:
 
 
 def _version_files(storage: Storage, layout: TableLayout) -> Iterator[str]:
-    """The paths of the version files of all branches: snapshots oldest first, tags, changelogs, hints, the schemas last."""
+    """The paths of the version files of all branches: snapshots oldest first, their hints, tags, changelogs, the schemas last.
+
+    A hint that is out of date would hide the end from those who look while the snapshots after it are still missing.
+    """
     for branch in reversed(_histories(storage, layout)):
         own = layout.of_branch(branch)
         snapshots = storage.list_directory(own.snapshot_directory)
-        for status in sorted(snapshots, key=lambda status: parse_numbered(SNAPSHOT_PREFIX, status.name) or 0):
-            yield status.path
+        numbers = {status.path: parse_numbered(SNAPSHOT_PREFIX, status.name) for status in snapshots}
+        yield from sorted(numbers, key=lambda path: (numbers[path] is None, numbers[path] or 0))
         for directory in (own.tag_directory, own.changelog_directory, own.schema_directory):
             yield from (status.path for status in storage.list_directory(directory) if not status.is_directory)
 
@@ -364,18 +406,31 @@ def _move_versions(storage: Storage, layout: TableLayout, kept: TableLayout, clo
 
 
 def _return_versions(storage: Storage, kept: TableLayout, layout: TableLayout) -> None:
-    """Copy the version files back, the schemas last, and remove the ends before these: then it is a table again."""
-    ends = {branch: EndOfHistory(storage, layout.of_branch(branch)) for branch in _histories(storage, layout)}
-    for branch, end in ends.items():
-        if not SnapshotHistory(storage, layout.of_branch(branch)).is_ended():
+    """Copy the version files back, the schemas last, then remove the ends, that of the table last: then it is a table again.
+
+    Can be repeated until then. Later, what the trash still holds is only a copy.
+    """
+    if not SnapshotHistory(storage, layout).is_ended():
+        if not _has_schemas(storage, kept, layout):
             raise Refused(f"{layout.root} cannot be brought back", "its data is not kept any more, or another table is there")
+        storage.delete_directory(kept.root)  # an earlier attempt was killed when all was back
+        return
+    ends = [EndOfHistory(storage, layout.of_branch(branch)) for branch in _histories(storage, layout)]
+    for end in ends:
         end.begin()
-    paths = list(_version_files(storage, kept))
-    schemas = [path for path in paths if "/schema/" in path.removeprefix(kept.root)]
-    for path in (path for path in paths if path not in schemas):
+    for path in _version_files(storage, kept):
         storage.overwrite(layout.root + path.removeprefix(kept.root), storage.read_bytes(path))
-    for end in ends.values():
+    for end in reversed(ends):
         end.retract()
-    for path in schemas:
-        storage.overwrite(layout.root + path.removeprefix(kept.root), storage.read_bytes(path))
     storage.delete_directory(kept.root)
+
+
+def _has_schemas(storage: Storage, kept: TableLayout, layout: TableLayout) -> bool:
+    """Whether the table at `layout` has the schemas that are kept; a new table at the same place has others."""
+    try:
+        return all(
+            storage.read_bytes(layout.schema(number)) == storage.read_bytes(kept.schema(number))
+            for number in SchemaHistory(storage, kept).ids()
+        )
+    except FileNotFoundError:
+        return False

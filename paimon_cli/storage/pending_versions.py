@@ -42,8 +42,10 @@ class PendingVersions(WrappedStorage):
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         if not self._is_pending(path):
-            self.created.append(path)
-            return super().put_if_absent(path, data)
+            outcome = super().put_if_absent(path, data)
+            if outcome is PutOutcome.CREATED:  # otherwise it is, or may be, another job's
+                self.created.append(path)
+            return outcome
         if path in self._kept:
             return PutOutcome.EXISTS
         self._kept[path] = data

@@ -75,6 +75,18 @@ def rich_table(tmp_path: Path) -> TableContext:
     return table
 
 
+def test_a_file_that_only_moves_to_another_level_is_not_copied_again(tmp_path: Path) -> None:
+    """Earlier versions of the copy need it, and a run that dies would leave its beginning."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 1)
+    backup(table, copy)
+    compact(table, strategy="full")
+    storage = Recording(ConfinedStorage(str(copy)))
+    backup(table, copy, storage)
+    assert not [path for call, path in storage.calls if call in WRITES and "/bucket-" in path]
+    check_same(table, opened(copy))
+
+
 def test_the_copy_has_all_versions(tmp_path: Path) -> None:
     table, copy = rich_table(tmp_path), tmp_path / "copy"
     summary = backup(table, copy)

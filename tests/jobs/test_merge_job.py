@@ -202,6 +202,19 @@ def test_a_key_is_not_inserted_twice(tmp_path: Path) -> None:
     assert [row["name"] for row in stored(table)] == ["new1"]
 
 
+def test_a_computed_key_does_not_replace_a_row(tmp_path: Path) -> None:
+    """The row of the source has met none, but the key that the insert makes of it may."""
+    table = create(tmp_path, KINDS["fixed"])
+    table.write(one(2))
+    with pytest.raises(BadInput, match="a row to insert has the key of a row of the table: id = 2"):
+        table.merge(one(1), on="id").when_not_matched_insert({"dt": "dt", "id": "source.id + 1", "name": "'other'"}).execute()
+    assert [row["name"] for row in stored(table)] == ["new2"]
+    table.merge(one(2), on="id").when_not_matched_insert({"dt": "dt", "id": "source.id + 1"}).execute()
+    table.merge(one(1), on="id").when_not_matched_insert({"dt": "dt", "id": "source.id + 2"}, condition="FALSE").execute()
+    table.merge(one(3), on="id").when_not_matched_insert({"dt": "dt", "id": "source.id + 2"}).execute()
+    assert [row["id"] for row in stored(table)] == [2, 5]
+
+
 def test_a_row_does_not_move_to_another_partition(tmp_path: Path) -> None:
     table = create(tmp_path, KINDS["append by day"])
     table.write(one(1))

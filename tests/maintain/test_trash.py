@@ -6,7 +6,9 @@ import functools
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,13 +18,26 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import BeingDropped, CommitUnknown, DamagedFile, NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.errors import (
+    BeingDropped,
+    CommitUnknown,
+    DamagedFile,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    Refused,
+    StorageUnavailable,
+    UsageError,
+)
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.trash import Trash, empty_trash
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 from tests.commit.commit_tables import data_file
+from tests.jobs.backups import Dying, Killed
 from tests.maintain.versions import check_versions
 from tests.tables import make_table, rows, write
 
@@ -150,6 +165,105 @@ class TestDropAndUndrop:
         (Path(table.url) / "bucket-0").mkdir(parents=True)
         catalog(tmp_path).undrop("shop.t")
         assert rows(TableContext.open(table.url))
+
+    def test_a_move_that_is_made_but_not_confirmed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Such as a rename whose directory cannot be synced: the table must not be in the trash without its entry."""
+        table = new_table(tmp_path)
+        expected, move = rows(table), LocalStorage.move_directory
+
+        def unclear(self: LocalStorage, path: str, target: str) -> None:
+            move(self, path, target)
+            raise StorageUnavailable("no answer")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalStorage, "move_directory", unclear)
+            with pytest.raises(CommitUnknown):
+                catalog(tmp_path).drop_table("shop.t")
+        catalog(tmp_path).undrop("shop.t")
+        assert rows(TableContext.open(table.url)) == expected
+
+
+class TestKilledWithoutRenames:
+    """On a store that cannot move directories, a drop and its undoing have many steps: one that was killed is done again."""
+
+    @staticmethod
+    def new_table() -> Table:
+        url = f"memory://{uuid.uuid4()}/shop.db/t"
+        table = Table.create(url, columns=["k INT NOT NULL", "v STRING"], primary_key="k", bucket=1, runtime=LOCAL)
+        for number in range(3):
+            table.write([{"k": number, "v": "a"}])
+            if number == 1:
+                table.alter.set({"snapshot.num-retained.min": "5"})
+                table = Table.open(url, runtime=LOCAL)
+        create_branch(table.context, "try", None, 2)
+        hint = table.context.layout.latest_hint
+        table.context.storage.overwrite(hint, b"1")  # a hint may be out of date
+        return Table.open(url, runtime=LOCAL)
+
+    @staticmethod
+    def trash(table: Table, changes: int | None = None) -> Trash:
+        inner = table.context.storage
+        storage = inner if changes is None else Dying(inner, changes)
+        return Trash(storage, table.url.rpartition("/shop.db/")[0], lambda url: storage)
+
+    @staticmethod
+    def content(url: str) -> list[object]:
+        found = TableContext.open(url)
+        return [{n: rows(each, snapshot_id=n) for n in each.snapshots.ids()} for each in (found, found.at_branch("try"))]
+
+    def test_a_drop(self) -> None:
+        for changes in range(100):
+            table = self.new_table()
+            expected, context = self.content(table.url), table.context
+            trash = self.trash(table, changes)
+            try:
+                trash.take(trash.storage, context.layout, trash.new_entry("shop.t", table.url, 10**9, 3, 1, 1), ())
+                break
+            except Killed:
+                pass
+            with suppress(NotFound):  # it is in the trash already
+                Table.open(table.url, runtime=LOCAL).drop()
+            Catalog(self.trash(table).root, runtime=LOCAL).undrop("shop.t")
+            assert self.content(table.url) == expected
+        assert 10 < changes < 99
+
+    @pytest.mark.parametrize("then", ["undrop", "empty"])
+    def test_an_undrop(self, then: str) -> None:
+        for changes in range(100):
+            table = self.new_table()
+            expected = self.content(table.url)
+            table.drop()
+            trash = self.trash(table, changes)
+            try:
+                trash.give_back(trash.find("shop.t", table.url), table.url)
+                break
+            except Killed:
+                pass
+            is_back = not SnapshotHistory(table.context.storage, table.context.layout).is_ended()
+            whole = self.trash(table)
+            if then == "empty":
+                empty_trash(whole, everything=True)
+                assert is_back or not whole.storage.list_directory(table.url)
+            elif whole.entries():
+                whole.give_back(whole.find("shop.t", table.url), table.url)
+            if is_back or then == "undrop":
+                assert self.content(table.url) == expected
+            assert not whole.entries()
+        assert 10 < changes < 99
+
+    def test_another_table_is_not_deleted_with_the_entry(self) -> None:
+        table = self.new_table()
+        table.drop()
+        trash = self.trash(table)
+        entry = trash.find("shop.t", table.url)
+        trash.storage.delete_directory(table.url)
+        columns = ["k INT NOT NULL", "v STRING"]
+        new = Table.create(table.url, columns=columns, primary_key="k", bucket=1, runtime=LOCAL)
+        new.write([{"k": 9, "v": "new"}])
+        with pytest.raises(Refused):
+            trash.give_back(entry, table.url)
+        empty_trash(trash, everything=True)
+        assert rows(TableContext.open(table.url)) == [{"k": 9, "v": "new"}]
 
 
 class TestEmpty:
