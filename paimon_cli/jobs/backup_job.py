@@ -136,10 +136,11 @@ class _Backup:
         records = BackupRecords(storage, layout)
         started, number = context.clock.now_millis(), max(records.numbers(), default=0) + 1
         self.keep_from = None if self.options.keep is None else started - self.options.keep
-        cut = HeldCut(records.identity(context.random))
         settings = (context, storage, layout, self.engine, self.progress, self._throttle())
-        copy = TableCopy(*settings, is_resumed=records.begin(), before=self._check_lease)
+        copy = TableCopy(*settings, before=self._check_lease)
         _check_same_table(copy)
+        cut = HeldCut(records.identity(context.random))
+        copy.is_resumed = records.begin()
         set_aside: list[str] = []
         with cut.renewed():
             branches = context.branches.names()

@@ -168,6 +168,7 @@ class CopyPlan:
 
     def _add(self, portion: CopyPortion, version: CopiedVersion, files: Iterator[FileToDelete], may_exist: bool = False) -> None:
         try:
+            self._check_schema(version)
             for file in files:
                 path = self._below(file.path)
                 portion.files.setdefault(rank_of(file.kind), {})[path] = FileToCopy(path, file.size)
@@ -178,6 +179,14 @@ class CopyPlan:
                 raise
             raise SnapshotGone(f"{version.path} no longer exists", "another job has removed it", "try again") from error
         portion.versions.append(version)
+
+    def _check_schema(self, version: CopiedVersion) -> None:
+        """Raise `DamagedFile` if the table lacks the schema of a version, whose copy nobody could read."""
+        number = version.snapshot.schema_id
+        if self._history.schemas.find(number) is None:
+            path = self._history.layout.schema(number)
+            why = f"{version.path} names it"
+            raise DamagedFile(f"{path} is missing", why, self._history.layout.if_damaged, path=path)
 
     def _below(self, path: str) -> str:
         """The path below the table. Raises `DamagedFile` for one that would lead the copy elsewhere."""

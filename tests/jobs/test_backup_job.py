@@ -361,8 +361,10 @@ class TestDestinations:
         backup(table, tmp_path / "copy")
         other = make_table(tmp_path / "other", {"k": "INT NOT NULL", "x": "INT"}, ["k"])
         write(other, [{"k": 1, "x": 2}])
+        before = {path: path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file()}
         with pytest.raises(Refused, match="another table"):
             backup(other, tmp_path / "copy")
+        assert {path: path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file()} == before
         check_same(table, opened(tmp_path / "copy"))
 
     def test_a_second_backup_waits_for_the_first(self, tmp_path: Path) -> None:

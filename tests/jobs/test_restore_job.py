@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,16 @@ def test_a_table_with_other_schemas_is_refused(tmp_path: Path, copied: TableCont
     with pytest.raises(Refused, match="schema 0"):
         restore(tmp_path / "copy", tmp_path / "other")
     assert rows(other) == [{"k": 1, "v": "mine", "x": 1}]
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_a_version_whose_schema_is_missing(tmp_path: Path, copied: TableContext, history: bool) -> None:
+    """It could be copied, but not be read."""
+    newest = tmp_path / f"copy/snapshot/snapshot-{copied.snapshots.latest_id()}"
+    newest.write_text(re.sub(r'("schemaId" *: *)0', r"\g<1>99", newest.read_text()))
+    with pytest.raises(DamagedFile, match="schema-99"):
+        restore(tmp_path / "copy", tmp_path / "new", history=history)
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_is_not_empty_is_refused(tmp_path: Path, copied: TableContext) -> None:
