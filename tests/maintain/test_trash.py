@@ -242,7 +242,7 @@ class TestKilledWithoutRenames:
             is_back = not SnapshotHistory(table.context.storage, table.context.layout).is_ended()
             whole = self.trash(table)
             if then == "empty":
-                empty_trash(whole, everything=True)
+                empty_trash(whole, whole.overdue(everything=True))
                 assert is_back or not whole.storage.list_directory(table.url)
             elif whole.entries():
                 whole.give_back(whole.find("shop.t", table.url), table.url)
@@ -262,7 +262,7 @@ class TestKilledWithoutRenames:
         new.write([{"k": 9, "v": "new"}])
         with pytest.raises(Refused):
             trash.give_back(entry, table.url)
-        empty_trash(trash, everything=True)
+        empty_trash(trash, trash.overdue(everything=True))
         assert rows(TableContext.open(table.url)) == [{"k": 9, "v": "new"}]
 
 
@@ -436,7 +436,7 @@ def test_undrop_outside_of_the_warehouse(tmp_path: Path) -> None:
         catalog(tmp_path).undrop("shop.t", new_name=str(tmp_path / "other/shop.db/t"))
 
 
-class Dying(WrappedStorage):
+class DyingAtDeletion(WrappedStorage):
     """Dies at the deletion with this number."""
 
     def __init__(self, left: int) -> None:
@@ -463,7 +463,7 @@ def test_a_table_of_which_files_are_gone_does_not_come_back(tmp_path: Path) -> N
         table = new_table(folder)
         expected = rows(table)
         catalog(folder).drop_table("shop.t")
-        dying = Dying(number)
+        dying = DyingAtDeletion(number)
         trash = Trash(dying, str(folder / "wh"), functools.partial(_always, dying))
         try:
             empty_trash(trash, trash.overdue(everything=True))
