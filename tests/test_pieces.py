@@ -111,7 +111,6 @@ CUTS_NOTHING = {
         "jobs/spark/failures": "MAX_CAUSES",
         "jobs/staging/stage_job": "_MAX_BYTES",
         "maintain/mark_done": "_MOST_BYTES",
-        "maintain/trash": "_MAX_SHOWN",
         "metadata/avro_columns": "_MAX_COPIED_BYTES _MAX_PARTS",
         "metadata/avro_reader": "_MAX_BLOCK_BYTES _MAX_DEPTH _MAX_EXPANSION _MAX_PIECE_BYTES _SMALL_BLOCK_BYTES",
         "lsm/compaction_simulation": "MAX_PARTS",
