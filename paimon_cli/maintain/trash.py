@@ -186,7 +186,7 @@ class Trash:
             return entry
         if now.is_going:
             why = "the trash is being emptied, or was until a command was killed, so files of it are gone"
-            raise NotFound(f"{entry.table} is being deleted for good", why, "paimon-cli trash empty finishes it")
+            raise NotFound(f"{entry.table} is being deleted for good", why, "`paimon-cli trash empty` finishes it")
         return entry
 
     def _path(self, entry: TrashEntry) -> str:
@@ -224,7 +224,7 @@ class Trash:
                 raise CommitUnknown(
                     f"{layout.root} is in the trash, but the storage did not confirm the move",
                     str(error),
-                    "paimon-cli trash ls; if the table is not there, run the drop again",
+                    "`paimon-cli trash ls` shows it; if it does not, run the drop again",
                 ) from error
             self._forget(entry)
             if isinstance(error, FileNotFoundError):
