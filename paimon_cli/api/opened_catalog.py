@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.api.arguments import checks_arguments, option_texts
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, check_table_options
-from paimon_cli.catalog.metastore.settings import find_metastore
+from paimon_cli.catalog.metastore.settings import find_metastore, table_argument
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import PaimonError
 from paimon_cli.options.option_text import counted
@@ -93,6 +93,12 @@ class OpenedCatalog:
         if location.argument is None and self._argument is not None:
             location = replace(location, argument=self._argument(location.name))
         return Table.at(location, self._table_options, self.runtime)
+
+    def _pasted(self, table: str) -> str:
+        """A table of this catalog as an argument of commands: with the flags that find it."""
+        if self._argument is not None:
+            return self._argument(table)
+        return table_argument(table, self.url, self.branch, {**self._options, **self._table_options})
 
     def table(self, name: str, *, branch: str | None = None) -> Table:
         """Open a table by `db.table` or by its path. Raises `NotFound` if it does not exist."""

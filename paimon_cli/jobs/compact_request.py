@@ -25,6 +25,7 @@ from paimon_cli.write.sorted_write import ORDER, SortOrder
 
 States = dict[BucketId, PickState]
 """What a process remembers about a table's buckets from one plan to the next."""
+RECORD_EXPIRY = "record-level.expire-time"
 
 
 class CompactRequest(CompactOptions):
@@ -191,6 +192,11 @@ def plan_compaction(
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
     return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
+
+
+def rows_dropped_after(context: TableContext, plan: CompactionPlan) -> str | None:
+    """The age after which rows are dropped by the compactions of the plan; None if they drop none."""
+    return context.options.raw.get(RECORD_EXPIRY) if plan.has_work else None
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:

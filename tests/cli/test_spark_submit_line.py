@@ -87,7 +87,9 @@ def test_a_read_has_a_line_only_with_an_output_path(run: Run) -> None:
     assert line.strip().endswith("read t --output-path hdfs://nn/out --engine spark")
 
 
-@pytest.mark.parametrize(("master", "prefix"), [("yarn", "spark.yarn.appMasterEnv"), ("k8s://https://h", "spark.kubernetes.driverEnv")])
+@pytest.mark.parametrize(
+    ("master", "prefix"), [("yarn", "spark.yarn.appMasterEnv"), ("k8s://https://h", "spark.kubernetes.driverEnv")]
+)
 @pytest.mark.parametrize(("name", "sent"), [("config.yaml", "config.yaml"), ("paimon.yaml", "own-paimon.yaml")])
 def test_a_driver_in_the_cluster_gets_the_own_configuration(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, prefix: str, name: str, sent: str
