@@ -119,9 +119,10 @@ def _show_plans(call: Call, catalog: Catalog, options: Given) -> bool:
     """Show the plan of each table; returns whether there is work. Raises the failures at the end."""
     from paimon_cli.cli.compact_view import show_plan, show_plans_to_programs
 
-    planned, count, has_work, failure = [], 0, False, None
+    planned, is_empty, has_work, failure = [], True, False, None
     try:
-        for count, (table, plan) in enumerate(catalog.plan_compaction(**part_of(PlanOfTables, options)), 1):
+        for table, plan in catalog.plan_compaction(**part_of(PlanOfTables, options)):
+            is_empty = False
             if call.is_for_people:
                 show_plan(call, table, plan, options.get("strategy", "full"), options.get("dedicated", False))
             else:
@@ -133,7 +134,7 @@ def _show_plans(call: Call, catalog: Catalog, options: Given) -> bool:
         show_plans_to_programs(call, planned, single=len(options.get("tables", ())) == 1)
     if failure is not None:
         raise failure
-    if not count and call.is_for_people:
+    if is_empty and call.is_for_people:
         say(NO_TABLES)
     return has_work
 

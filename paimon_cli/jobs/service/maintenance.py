@@ -77,7 +77,7 @@ class MaintainedTable:
     `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time. `findings`: what
     `health` still finds; None if the table was not examined.
 
-    Only in a dry run: `rows_dropped_after`, `record-level.expire-time` if a compaction is due, which drops the rows that are older;
+    Only in a dry run: `rows_dropped_after`, `record-level.expire-time` if a compaction is due, which drops older rows;
     `default_retention`, Paimon's own if snapshots may expire by it, because the table has none; `orphan_files`, the first ones.
     """
 
