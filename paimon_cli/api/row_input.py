@@ -68,11 +68,17 @@ def is_spark_frame(data: Any) -> bool:
     return type(data).__name__ == "DataFrame" and type(data).__module__.startswith("pyspark.sql.")
 
 
-def source_table(data: Any, into: OpenedTable) -> pa.Table:
-    """The rows of a merge in memory. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+def source_batches(data: Any, into: OpenedTable) -> pa.RecordBatchReader:
+    """The rows of a merge. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+    import pyarrow as pa
+
+    from paimon_cli.pieces import PIECES
+
     if _file_paths(data) is not None:
         raise UsageError(
-            "a merge takes no paths", "its rows are joined in memory", "read the file: pyarrow.parquet.read_table(path)"
+            "a merge takes no paths",
+            "its columns need types",
+            "read the file: pyarrow.dataset.dataset(path), or load a table from it",
         )
     if is_spark_frame(data):
         raise UsageError(
@@ -81,8 +87,17 @@ def source_table(data: Any, into: OpenedTable) -> pa.Table:
     if isinstance(data, (OpenedTable, Scan)):
         from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
-        return (data if isinstance(data, Scan) else Scan(data, plan_rows(data.context, ReadRequest()))).to_arrow()
-    return _arrow_table(data, into.context.schema)
+        return (data if isinstance(data, Scan) else Scan(data, plan_rows(data.context, ReadRequest()))).to_batches()
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if _is_dataset(data):
+        return data.scanner(batch_size=PIECES.batch_rows).to_reader()
+    return _arrow_table(data, into.context.schema).to_reader(max_chunksize=PIECES.batch_rows)
+
+
+def _is_dataset(data: Any) -> bool:
+    """Whether it is a pyarrow Dataset, whose module loads slowly."""
+    return hasattr(data, "scanner") and hasattr(data, "to_table")
 
 
 def _file_paths(data: Any) -> tuple[str, ...] | None:
@@ -131,7 +146,7 @@ def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
         return table_of_columns(data, schema)
     if type(data).__name__ == "LazyFrame" and type(data).__module__.startswith("polars."):
         return pa.table(data.collect())
-    if hasattr(data, "scanner") and hasattr(data, "to_table"):  # a pyarrow Dataset; its module loads slowly
+    if _is_dataset(data):
         return data.to_table()
     parts = list(data) if isinstance(data, Iterable) and not isinstance(data, (str, bytes)) else []
     if parts and all(isinstance(part, pa.RecordBatch) for part in parts):

@@ -13,7 +13,7 @@ from paimon_cli.catalog.metastore.settings import PROFILE_VARIABLE, WAREHOUSE_VA
 from paimon_cli.cli.command_groups import RAW_ARGUMENTS
 from paimon_cli.cli.results import warn
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.spark.submit import FILES, runs_driver_in_cluster, spark_submit
+from paimon_cli.jobs.spark.submit import SUBMITTED_FILES, runs_driver_in_cluster, spark_submit
 from paimon_cli.storage.redaction import holds_secret, shown_value
 
 OPTION = re.compile("-.")
@@ -74,7 +74,7 @@ def _configuration(master: str, confs: Mapping[str, str]) -> tuple[list[str], Ma
     """
     files = [CATALOG_FILE] if os.path.exists(CATALOG_FILE) else []
     own = user_file_of(os.environ)
-    if not os.path.isfile(own) or FILES in confs:
+    if not os.path.isfile(own) or SUBMITTED_FILES in confs:
         return files, confs
     prefix = next((setting for start, setting in DRIVER_ENVIRONMENT.items() if master.startswith(start)), None)
     if prefix is None:
