@@ -1,13 +1,17 @@
 """A table at a glance, and scans that are refined."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.errors import AlreadyExists, NotFound, SnapshotNotFound, TableNotFound, UsageError
+from paimon_cli.sql import predicate_sql
 
 
 @pytest.fixture
@@ -82,3 +86,27 @@ def test_errors_have_classes_of_their_own(table: Table, tmp_path: Path) -> None:
     for scan in scans:
         with pytest.raises(SnapshotNotFound):
             scan()
+
+
+def test_a_refined_scan_parses_no_condition_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of values may be long: each condition is parsed once, however often the scan is refined."""
+    parsed: list[str] = []
+    parse = predicate_sql.condition_of
+
+    def counting(sql: str, *others: Any) -> Any:
+        parsed.append(sql)
+        return parse(sql, *others)
+
+    monkeypatch.setattr(predicate_sql, "condition_of", counting)
+    scan = table.scan(where="k IN :keys", params={"keys": [1, 2, 3]})
+    scan = scan.filter("k > :low", {"low": 1}).filter("k IN :keys", {"keys": [1, 2, 3]}).filter("k > :low AND k < 9", {"low": 1})
+    assert scan.select("k").to_arrow().column("k").to_pylist() == [2, 3]
+    assert parsed == ["k IN :keys", "k > :low", "k IN :keys", "k > :low AND k < 9"]
+    copy = pickle.loads(pickle.dumps(scan.rows.predicate))
+    assert copy.filtered(table.to_arrow().to_batches()[0]).column("k").to_pylist() == [2], "a task parses it again"
+    with pytest.raises(UsageError, match="'keys' has a value already"):
+        scan.filter("k IN :keys", {"keys": [1, 2]})
+    arrays = table.scan().filter("k IN :keys", {"keys": np.array([1])}).filter("k IN :keys", {"keys": np.array([1])})
+    assert arrays.count() == 1
+    with pytest.raises(UsageError, match="parameter 'none' is not used"):
+        scan.filter("k > 1", {"none": 1})
