@@ -46,6 +46,10 @@ class OpenedCatalog:
         self._argument: Callable[[str], str] | None = None
         check_table_options(self._table_options, self.runtime, strict=strict_options)
 
+    def __dir__(self) -> list[str]:
+        """What is for callers: a notebook proposes no plumbing."""
+        return [name for name in super().__dir__() if name != "at"]
+
     def __repr__(self) -> str:
         return f"Catalog({'' if self.url is None else repr(redact(self.url, self._options))})"
 

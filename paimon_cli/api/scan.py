@@ -81,6 +81,10 @@ class Scan(ReadableRows):
         self._table = table
         self.rows = rows
 
+    def __dir__(self) -> list[str]:
+        """What is for callers: a notebook proposes no plumbing."""
+        return [name for name in super().__dir__() if name != "rows"]
+
     def __repr__(self) -> str:
         return f"Scan({self._table.name!r}, columns={[field.name for field in self.rows.fields]})"
 

@@ -177,7 +177,7 @@ class SharedColumns:
                 )
         what = f"column '{name}' of {self.here.name} is another one than that of {self.there.name}"
         raise UsageError(
-            what, "columns of one table are the same by their field ids, not by their names", "paimon-cli schemas diff"
+            what, "columns of one table are the same by their field ids, not by their names", "choose other columns with --select"
         )
 
     def primary_key(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli import Catalog, Table
+from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.errors import AlreadyExists, NotFound, SnapshotNotFound, TableNotFound, UsageError
 from paimon_cli.sql import predicate_sql
 
@@ -35,6 +35,18 @@ def test_a_notebook_proposes_no_plumbing(table: Table) -> None:
     proposed = set(dir(table))
     assert {"scan", "merge", "transaction", "tags", "compact"} <= proposed
     assert not {"at", "context", "check_call", "check_commit", "supported"} & proposed
+    for thing, kept, hidden in (
+        (Catalog("w"), {"tables", "sql"}, {"at"}),
+        (Runtime(), {"engine", "progress"}, {"open_engine", "engine_running", "new_progress", "given_engine"}),
+        (table.scan(), {"to_arrow", "filter"}, {"rows"}),
+    ):
+        assert kept <= set(dir(thing)) and not hidden & set(dir(thing))
+
+
+def test_the_constructor_names_the_way_to_open_a_table() -> None:
+    with pytest.raises(UsageError) as refused:
+        Table("wh/t")
+    assert refused.value.hint == "Table.open('wh/t')"
 
 
 def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
