@@ -156,11 +156,12 @@ class Scan(ReadableRows):
         """
         return refined(self, where, params)
 
-    def select(self, *columns: str) -> Scan:
-        """This scan with these columns, which include nested fields (`a.b`)."""
-        if not columns:
+    def select(self, *columns: str | Sequence[str]) -> Scan:
+        """This scan with these columns, or those of a list. They include nested fields (`a.b`)."""
+        names = [name for given in columns for name in ([given] if isinstance(given, str) else given)]
+        if not names:
             raise UsageError("no column is selected", "a scan has at least one", "such as select('id', 'name')")
-        return replanned(self, columns=columns)
+        return replanned(self, columns=names)
 
     def count(self) -> int:
         """The number of rows; reads as little as possible, often only metadata."""

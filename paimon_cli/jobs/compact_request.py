@@ -19,6 +19,7 @@ from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import CompactOptions
 from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.write.sorted_write import ORDER, SortOrder
@@ -105,7 +106,7 @@ NO_BUCKETS = BucketFigures()
 
 
 @dataclass(frozen=True)
-class CompactionPlan:
+class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
     `idle_at`: when the next partition will have been idle for `idle_time` (epoch millis); None if no partition is waiting.

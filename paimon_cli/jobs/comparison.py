@@ -26,6 +26,7 @@ from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.pieces import PIECES
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.conditions import BoundSql
 
 HERE, THERE = 0, 1
@@ -52,7 +53,7 @@ class RowDifference:
 
 
 @dataclass
-class Comparison:
+class Comparison(ShownAsTable):
     """How two sides differ: row counts, and the first differences of each kind in key order.
 
     `columns_only_here`, `columns_only_there`: not compared; they count as a difference unless the caller chose the columns.

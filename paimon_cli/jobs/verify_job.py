@@ -21,6 +21,7 @@ from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, Manifest
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.pieces import PIECES
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.integrity import VerifyOptions
 
 MAX_PER_CODE = 1000
@@ -77,7 +78,7 @@ class CheckResult:
 
 
 @dataclass
-class VerifyReport:
+class VerifyReport(ShownAsTable):
     """The findings, and what was checked."""
 
     level: str

@@ -1,5 +1,6 @@
 """A table at a glance, and scans that are refined."""
 
+import datetime as dt
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -66,8 +67,11 @@ def test_a_scan_is_refined(table: Table) -> None:
         scan.filter("k < :low", {"low": 2})
     with pytest.raises(UsageError, match="limit"):
         table.scan(limit=1).filter("k = 1")
+    assert scan.select(["v", "k"]).schema.names == scan.select("v", "k").schema.names == ["v", "k"]
     with pytest.raises(UsageError, match="no column"):
         scan.select()
+    with pytest.raises(UsageError, match="no column"):
+        scan.select([])
 
 
 def test_a_refined_scan_reads_the_same_snapshot(table: Table) -> None:
@@ -122,3 +126,14 @@ def test_a_refined_scan_parses_no_condition_again(table: Table, monkeypatch: pyt
     assert arrays.count() == 1
     with pytest.raises(UsageError, match="parameter 'none' is not used"):
         scan.filter("k > 1", {"none": 1})
+
+
+def test_errors_of_calls_name_the_method(table: Table) -> None:
+    with pytest.raises(
+        TypeError, match=r"^Table.scan\(\) got an unexpected keyword argument 'snapshto'. did you mean 'snapshot'\?$"
+    ):
+        table.scan(snapshto=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Table.delete\(\) missing the argument 'where'$"):
+        table.delete()  # type: ignore[call-arg]
+    with pytest.raises(SnapshotNotFound, match="as old as 2 h ago"):
+        table.scan(as_of=dt.timedelta(hours=2))

@@ -38,6 +38,7 @@ from paimon_cli.jobs.service.upkeep import (
     old_orphans,
 )
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import WHOLE_EXPIRY
 from paimon_cli.storage.time_bounds import look_at_each
@@ -71,7 +72,7 @@ class PlannedState:
 
 
 @dataclass(frozen=True)
-class MaintainedTable:
+class MaintainedTable(ShownAsTable):
     """What a run has done with a table, or in a dry run would do.
 
     `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time. `findings`: what
