@@ -269,16 +269,20 @@ def _check_effect(context: TableContext, before: pa.RecordBatch, after: pa.Recor
             raise BadInput(what, "the row would remain, but without its values", hint)
         return
     for name in context.schema.field_names:
-        shown, wanted = merged.column(name), after.column(name)
-        if not shown.equals(wanted) and (different := _first_difference(shown, wanted)) is not None:
+        merged_values, wanted = merged.column(name), after.column(name)
+        if not merged_values.equals(wanted) and (different := _first_difference(merged_values, wanted)) is not None:
             key = ", ".join(f"{k} = {after.column(k)[different]}" for k in context.schema.primary_keys)
             raise BadInput(
-                f"column {name} of the row with {key} would not become {wanted[different]}",
-                f"merge-engine={context.options.merge_engine.name} would show {shown[different]}",
+                f"column {name} of the row with {key} would not become {_cell(wanted[different])}",
+                f"merge-engine={context.options.merge_engine.name} would show {_cell(merged_values[different])}",
                 "nothing was committed; write rows that the merge engine turns into the values you want",
                 column=name,
                 row=key,
             )
+
+
+def _cell(value: pa.Scalar) -> str:
+    return shown(value.as_py()) if value.is_valid else "NULL"
 
 
 def _first_difference(shown: pa.Array, wanted: pa.Array) -> int | None:

@@ -19,6 +19,7 @@ from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.ingest.typed_columns import local_times
 from paimon_cli.jobs.spark.java_runtime import find_java
+from paimon_cli.pieces import PIECES
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
 from tests.nightly import BRIEF
 from tests.spark.beating_rows import BeatingRows
@@ -82,7 +83,12 @@ def test_a_frame_given_to_a_table_is_written_by_its_session(
         table.merge(frame, on="id").when_matched_delete().execute()
 
 
-def test_a_frame_is_merged_by_its_session(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source_bytes", [PIECES.source_bytes, 500], ids=["in memory", "on disk"])
+def test_a_frame_is_merged_by_its_session(
+    session: SparkSession, tmp_path: Path, source_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks are other processes of this machine: they open the files of a large source."""
+    monkeypatch.setattr(PIECES, "source_bytes", source_bytes)
     for name, keys in (("keyed", ["id"]), ("append", [])):
         table = Table.open(make_table(tmp_path / name, COLUMNS, keys, [], 2 if keys else -1).url)
         table.write(session.range(0, 100, 1, 2).selectExpr(*ROWS_SQL))
