@@ -434,3 +434,16 @@ def test_a_column_of_the_source_that_nothing_uses_is_refused(table: Table) -> No
     named = table.merge(news, on="id").when_matched_update({"points": "source.pionts"}, condition="NOT source.gone")
     assert named.when_not_matched_insert_all().execute().source_rows == 1
     table.merge(news, on="id").when_matched_update({"name": "source.name"}).execute()
+
+
+def test_a_source_that_is_read_once_is_not_taken_for_an_empty_one(table: Table) -> None:
+    """The second time, all rows would be deleted that meet no row of the source."""
+    rows = stored(table)
+    for source in (pa.Table.from_pylist(rows, schema=SCHEMA).to_reader(), iter(rows)):
+        merge = table.merge(source, on="id").when_not_matched_by_source_delete()
+        assert merge.execute().deleted == 0
+        for again in (merge, merge.when_not_matched_insert_all()):
+            with pytest.raises(UsageError, match="was read already"):
+                again.execute()
+    twice = table.merge(rows, on="id").when_not_matched_by_source_delete()
+    assert twice.execute().deleted == twice.execute().deleted == 0 and stored(table) == rows
