@@ -94,8 +94,10 @@ class OpenedCatalog:
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit, argument=argument)
 
     def _open(self, location: TableLocation) -> Table:
-        if location.argument is None and self._argument is not None:
-            location = replace(location, argument=self._argument(location.name))
+        # a path would do for a table whose catalog is its directories, but go round any other catalog and its lock
+        is_named = self._argument is not None or (location.entry is not None and location.entry[0].keeps_entries)
+        if location.argument is None and is_named:
+            location = replace(location, argument=self._pasted(location.name))
         return Table.at(location, self._table_options, self.runtime)
 
     def _pasted(self, table: str) -> str:
