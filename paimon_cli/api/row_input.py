@@ -36,6 +36,8 @@ def row_source(data: Any, format: str | None, form: TextForm | None, timezone: s
     if isinstance(data, (OpenedTable, Scan)):
         return _table_rows(data, zone, into)
     if paths is None:
+        if (reader := _reader_of(data)) is not None:
+            return _collected(reader, zone)
         return ArrowRows(_arrow_table(data, into.context.schema), timezone=zone)
     if form is not None and timezone is not None:
         raise UsageError("timezone cannot be combined with form", "a form has its own time zone", "set it in the form")
@@ -70,7 +72,6 @@ def is_spark_frame(data: Any) -> bool:
 
 def source_batches(data: Any, into: OpenedTable) -> pa.RecordBatchReader:
     """The rows of a merge. Raises `UsageError` for files, whose columns have no types before they are a table's."""
-    import pyarrow as pa
 
     from paimon_cli.pieces import PIECES
 
@@ -88,16 +89,31 @@ def source_batches(data: Any, into: OpenedTable) -> pa.RecordBatchReader:
         from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
         return (data if isinstance(data, Scan) else Scan(data, plan_rows(data.context, ReadRequest()))).to_batches()
+    return _reader_of(data) or _arrow_table(data, into.context.schema).to_reader(max_chunksize=PIECES.batch_rows)
+
+
+def _reader_of(data: Any) -> pa.RecordBatchReader | None:
+    """The data as a stream, if it is one: a reader, or a pyarrow Dataset, whose module loads slowly."""
+    import pyarrow as pa
+
+    from paimon_cli.pieces import PIECES
+
     if isinstance(data, pa.RecordBatchReader):
         return data
-    if _is_dataset(data):
+    if hasattr(data, "scanner") and hasattr(data, "to_table"):
         return data.scanner(batch_size=PIECES.batch_rows).to_reader()
-    return _arrow_table(data, into.context.schema).to_reader(max_chunksize=PIECES.batch_rows)
+    return None
 
 
-def _is_dataset(data: Any) -> bool:
-    """Whether it is a pyarrow Dataset, whose module loads slowly."""
-    return hasattr(data, "scanner") and hasattr(data, "to_table")
+def _collected(reader: pa.RecordBatchReader, timezone: str | None) -> RowSource:
+    """The rows of a stream, which a write may have to read twice: in memory, or in a temporary file if they are many."""
+    from paimon_cli.bucket.spilled_runs import SpillDirectory
+    from paimon_cli.ingest.row_sources import ArrowRows
+    from paimon_cli.jobs.source_rows import SourceRows, batches_of
+
+    spill = SpillDirectory()
+    rows = SourceRows.collected(reader.schema, batches_of(reader), lambda: spill)
+    return ArrowRows(rows.table, timezone=timezone, spill=spill)
 
 
 def _file_paths(data: Any) -> tuple[str, ...] | None:
@@ -117,8 +133,6 @@ def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
     try:
         if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
             return _from_pandas(data, schema)
@@ -137,7 +151,7 @@ def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
 
 
 def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
-    """A table of what Python collects: a dict of columns, rows as dicts, batches or tables, lazy frames and datasets."""
+    """A table of what Python collects: a dict of columns, rows as dicts, batches or tables, and lazy frames."""
     import pyarrow as pa
 
     from paimon_cli.ingest.python_values import table_of_columns, table_of_rows
@@ -146,8 +160,6 @@ def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
         return table_of_columns(data, schema)
     if type(data).__name__ == "LazyFrame" and type(data).__module__.startswith("polars."):
         return pa.table(data.collect())
-    if _is_dataset(data):
-        return data.to_table()
     parts = list(data) if isinstance(data, Iterable) and not isinstance(data, (str, bytes)) else []
     if parts and all(isinstance(part, pa.RecordBatch) for part in parts):
         return pa.Table.from_batches(parts)

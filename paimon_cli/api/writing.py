@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import KW_ONLY, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -88,13 +89,14 @@ class Writing(OpenedTable):
         source, read_snapshot = row_source(call.data, call.format, call.form, call.timezone, self), call.read_snapshot
         if read_snapshot is None and isinstance(source, TableRows) and source.is_of(self.context.layout):
             read_snapshot = source.snapshot_id or 0
-        request = WriteRequest.of(call, source=source, read_snapshot=read_snapshot)
-        if call.stage is not None:
-            summary = checked.stage.write(request, call.stage)
-            if call.on_written is not None:
-                call.on_written(summary)
-            return summary
-        return checked._write(request, call.on_written)
+        with closing(source):
+            request = WriteRequest.of(call, source=source, read_snapshot=read_snapshot)
+            if call.stage is not None:
+                summary = checked.stage.write(request, call.stage)
+                if call.on_written is not None:
+                    call.on_written(summary)
+                return summary
+            return checked._write(request, call.on_written)
 
     def _check_compact(self, compact: str | None) -> None:
         """Raise `UsageError` for a way of compacting that the table does not allow."""

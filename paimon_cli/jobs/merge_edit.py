@@ -25,7 +25,7 @@ from paimon_cli.ingest.source_files import no_rows
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.jobs.key_index import NO_ROW
 from paimon_cli.jobs.row_change import Edit, EditedRows, Matches, NameRow, new_columns
-from paimon_cli.jobs.source_rows import RowIndex, SourceRows, SpilledIndex, SpillPlace, index_in_memory, spilled_index
+from paimon_cli.jobs.source_rows import RowIndex, SourceRows, SpilledIndex, SpillPlace, batches_of, index_in_memory, spilled_index
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.pieces import PIECES
@@ -139,7 +139,7 @@ def _check_on(on: Sequence[str], names: Sequence[str], schema: TableSchema) -> N
 
 def _typed_batches(data: pa.RecordBatchReader, fields: Sequence[DataField], timezone: str | None) -> Iterator[pa.RecordBatch]:
     row = 0
-    for batch in data:
+    for batch in batches_of(data):
         yield _typed_batch(batch, fields, timezone, row)
         row += batch.num_rows
 

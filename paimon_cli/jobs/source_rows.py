@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.errors import BadInput
 from paimon_cli.jobs.key_index import NO_ROW, KeyIndex
 from paimon_cli.pieces import PIECES
 
@@ -121,6 +122,18 @@ class SourceRows:
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         return pa.concat_batches(parts).take(pa.array(place))
+
+
+def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream of the caller. Raises `BadInput` if it breaks off."""
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise BadInput("the data cannot be read to its end", "; ".join(map(str, error.args))) from error
+        yield batch
 
 
 def _written(schema: pa.Schema, batches: Iterable[pa.RecordBatch], spill: SpillDirectory) -> Path:
