@@ -100,7 +100,7 @@ def _reader_of(data: Any) -> pa.RecordBatchReader | None:
 
     if isinstance(data, pa.RecordBatchReader):
         return data
-    if hasattr(data, "scanner") and hasattr(data, "to_table"):
+    if hasattr(type(data), "scanner") and hasattr(type(data), "to_table"):  # some frames have any attribute, as a column
         return data.scanner(batch_size=PIECES.batch_rows).to_reader()
     return None
 
