@@ -88,7 +88,7 @@ class Merge:
         `max_attempts`.
         """
         source = self._call.source
-        if self._runs and (hasattr(source, "__next__") or hasattr(source, "read_next_batch")):
+        if self._runs and any(hasattr(type(source), name) for name in ("__next__", "read_next_batch")):
             what = f"the {type(source).__name__} was read already"
             raise UsageError(what, "a merge would take it for an empty source", "call merge again with a new one")
         self._runs.append(None)
