@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from paimon_cli.ingest.row_sources import RowSource
     from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.merge_source import SourceRows
     from paimon_cli.metadata.table_schema import TableSchema
 
 
@@ -68,8 +69,14 @@ def is_spark_frame(data: Any) -> bool:
     return type(data).__name__ == "DataFrame" and type(data).__module__.startswith("pyspark.sql.")
 
 
-def source_table(data: Any, into: OpenedTable) -> pa.Table:
-    """The rows of a merge in memory. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+def merge_rows_of(data: Any, into: OpenedTable) -> SourceRows:
+    """The rows of a merge. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+    from paimon_cli.jobs.merge_source import RowsInMemory, SourceRows
+
+    return data if isinstance(data, SourceRows) else RowsInMemory(_rows_in_memory(data, into))
+
+
+def _rows_in_memory(data: Any, into: OpenedTable) -> pa.Table:
     if _file_paths(data) is not None:
         raise UsageError(
             "a merge takes no paths", "its rows are joined in memory", "read the file: pyarrow.parquet.read_table(path)"

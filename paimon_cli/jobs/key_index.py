@@ -59,6 +59,10 @@ class KeyIndex:
         """Whether these rows of the index (positions) have the values of another row, too."""
         return self._counts[self._codes[rows]] > 1
 
+    def all_like(self, rows: np.ndarray) -> np.ndarray:
+        """These rows of the index (positions), and those with the same values."""
+        return rows if self.is_unique else np.flatnonzero(np.isin(self._codes, self._codes[rows]))
+
     @property
     def is_unique(self) -> bool:
         return not bool((self._counts > 1).any())
