@@ -2,9 +2,9 @@
 
     python -m scripts.nightly.spark_steps --where cluster --steps 300 --seed 7
 
-Tasks fail, Python workers die and, on the cluster (a master and two workers on loopback, with speculation), executors. Prints a
-JSON line. Each difference is printed with its story and the seed of its table, which `--table KIND:SEED` replays; then the exit code
-is 1.
+Tasks fail, Python workers die and, on the cluster (a master and two workers on loopback, with speculation), executors.
+Prints a JSON line. Each difference is printed with its story and the seed of its table, which `--table KIND:SEED` replays; then
+the exit code is 1.
 """
 
 from __future__ import annotations
