@@ -137,7 +137,8 @@ class World:
         dice = self.dice
         partition = dice.choice("abc") if self.kind.partition and "p" not in self.kind.key else "abc"[k % 3]
         n = dice.randrange(100) if "sequence.field" in self.kind.options else dice.choice((None, 1, 7, 50, 10**12))
-        at = dice.choice((None, datetime.datetime(2024, 3, 31, 2, 30, 0, 5), datetime.datetime(1580, 1, 1)))
+        early = 1980 if self.kind.options.get("file.format") == "orc" else 1580  # its timestamps are read as nanoseconds
+        at = dice.choice((None, datetime.datetime(2024, 3, 31, 2, 30, 0, 5), datetime.datetime(early, 1, 1)))
         return (k, partition, dice.choice(TEXTS), n, dice.choice((None, 0, -5)), at)
 
     def frame(self, rows: list[Values], schema: str = SQL) -> DataFrame:
