@@ -177,6 +177,8 @@ class Pieces:
     """Items share a task only as long as there are at least this many tasks, so that enough of them can run at a time."""
     routed_bytes: int = 16 << 20
     """Arrow bytes that a reader task on Spark collects before it cuts them into one chunk for each writer."""
+    inserted_keys: int = 2_000_000
+    """Keys of rows that a merge inserts from temporary files which a task compares at a time."""
     max_spark_partitions: int = 1_000
     """The greatest number of Spark tasks in a job; each costs about 30 ms."""
     shared_task_bytes: int = 32 << 20

@@ -94,6 +94,10 @@ class Merge:
         self._runs.append(None)
         return self._run(self._call, self._clauses)
 
+    def run_by(self, run: Callable[[MergeCall, tuple[MergeClause, ...]], MergeSummary]) -> Merge:
+        """The same merge, which `execute` lets another function run."""
+        return Merge(self._table, self._call, run, self._clauses)
+
     def _with(self, clause: MergeClause) -> Merge:
         return Merge(self._table, self._call, self._run, (*self._clauses, clause), self._runs)
 

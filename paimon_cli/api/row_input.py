@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from paimon_cli.ingest.row_sources import RowSource
     from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.engine import Engine
+    from paimon_cli.jobs.merge_source import SourceRows
     from paimon_cli.metadata.table_schema import TableSchema
 
 
@@ -70,9 +72,15 @@ def is_spark_frame(data: Any) -> bool:
     return type(data).__name__ == "DataFrame" and type(data).__module__.startswith("pyspark.sql.")
 
 
-def source_batches(data: Any, into: OpenedTable) -> pa.RecordBatchReader:
+def merge_rows_of(data: Any, into: OpenedTable, engine: Engine) -> SourceRows:
     """The rows of a merge. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+    from paimon_cli.jobs.merge_source import SourceRows
+    from paimon_cli.jobs.spilled_source import StreamedRows
 
+    return data if isinstance(data, SourceRows) else StreamedRows(_rows_to_merge(data, into), lambda: engine.shares_disk)
+
+
+def _rows_to_merge(data: Any, into: OpenedTable) -> pa.RecordBatchReader:
     from paimon_cli.pieces import PIECES
 
     if _file_paths(data) is not None:
@@ -109,10 +117,10 @@ def _collected(reader: pa.RecordBatchReader, timezone: str | None) -> RowSource:
     """The rows of a stream, which a write may have to read twice: in memory, or in a temporary file if they are many."""
     from paimon_cli.bucket.spilled_runs import SpillDirectory
     from paimon_cli.ingest.row_sources import ArrowRows
-    from paimon_cli.jobs.source_rows import SourceRows, batches_of
+    from paimon_cli.jobs.source_rows import StoredRows, batches_of
 
     spill = SpillDirectory()
-    rows = SourceRows.collected(reader.schema, batches_of(reader), lambda: spill)
+    rows = StoredRows.collected(reader.schema, batches_of(reader), lambda: spill)
     return ArrowRows(rows.table, timezone=timezone, spill=spill)
 
 

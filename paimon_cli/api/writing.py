@@ -12,7 +12,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
-from paimon_cli.api.row_input import is_spark_frame, row_source, source_batches
+from paimon_cli.api.row_input import is_spark_frame, merge_rows_of, row_source
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
@@ -198,8 +198,8 @@ class Writing(OpenedTable):
         checked = self._checked_for_changes(call)
         request = MergeRequest.of(call, on=tuple(call.on or ()), clauses=clauses)
         with checked.runtime.engine_running() as engine:
-            data = source_batches(call.source, checked)
-            summary = run_merge(checked.context, request, data, engine, checked.runtime.new_progress())
+            rows = merge_rows_of(call.source, checked, engine)
+            summary = run_merge(checked.context, request, rows, engine, checked.runtime.new_progress())
         self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
 

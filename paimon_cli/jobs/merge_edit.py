@@ -7,161 +7,26 @@ type ROW.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.column_cast import with_default
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, NestedType, RowType
-from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import BadInput, NotSupported, UsageError
-from paimon_cli.ingest.faults import BadCells, WrongType, shown
-from paimon_cli.ingest.source_files import no_rows
-from paimon_cli.ingest.typed_columns import CastRules, cast_column
+from paimon_cli.datatypes.data_type import DataField, RowType
+from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.ingest.faults import shown
 from paimon_cli.jobs.key_index import NO_ROW
+from paimon_cli.jobs.merge_source import MergeSource
 from paimon_cli.jobs.row_change import Edit, EditedRows, Matches, NameRow, new_columns
-from paimon_cli.jobs.source_rows import RowIndex, SourceRows, SpilledIndex, SpillPlace, batches_of, index_in_memory, spilled_index
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import did_you_mean
-from paimon_cli.pieces import PIECES
 from paimon_cli.sql.clauses import SetClause, SetItem
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate
 
 SOURCE, TARGET = "source", "target"
 """The names of the two rows in conditions and expressions."""
-_PRUNED_ROOTS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "CHAR", "VARCHAR", "STRING"}
-
-
-@dataclass(frozen=True)
-class MergeSource:
-    """The rows to merge, typed as the columns of the table that have their names. `on`: the columns that must be equal."""
-
-    stored: SourceRows
-    fields: tuple[DataField, ...]
-    on: tuple[str, ...]
-    spilled: SpilledIndex | None = None
-
-    @cached_property
-    def index(self) -> RowIndex:
-        """The rows by the values in which a row of the table must be equal."""
-        return index_in_memory(self.stored, self.on) if self.spilled is None else self.spilled
-
-    @staticmethod
-    def of(
-        data: pa.RecordBatchReader, schema: TableSchema, on: Sequence[str], timezone: str | None, place: SpillPlace
-    ) -> MergeSource:
-        """Read the rows. Raises `BadInput` for rows that do not fit, `UsageError` for wrong columns in `on`."""
-        names = data.schema.names
-        for name in names:
-            if names.count(name) > 1:
-                raise BadInput(f"the source has two columns '{name}'", column=name)
-        _check_on(on, names, schema)
-        fields = []
-        for number, column in enumerate(data.schema):
-            known = schema.find(column.name)
-            t = (type_from_arrow(column.type) if known is None else known.type).with_nullable(True)
-            fields.append(DataField(number, column.name, t))
-        empty = _typed_batch(no_rows(data.schema), fields, timezone, 0)
-        stored = SourceRows.collected(empty.schema, _typed_batches(data, fields, timezone), place)
-        return MergeSource.indexed(stored, fields, on, place)
-
-    @staticmethod
-    def indexed(stored: SourceRows, fields: Sequence[DataField], on: Sequence[str], place: SpillPlace) -> MergeSource:
-        """A source of rows that are typed already. Of spilled rows the index is made now, and is on disk, too."""
-        types = {field.name: field.type for field in fields}
-        spilled = spilled_index(stored, on, [types[name] for name in on], place)
-        return MergeSource(stored, tuple(fields), tuple(on), spilled)
-
-    @property
-    def row_type(self) -> RowType:
-        return RowType(self.fields)
-
-    def rows(self, positions: np.ndarray) -> pa.StructArray:
-        """The rows at these positions, as values of one column; null for `NO_ROW`."""
-        fields = list(arrow_type(self.row_type))
-        columns = self.stored.take(positions).columns
-        return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(positions == NO_ROW))
-
-    def condition(self, schema: TableSchema) -> Predicate:
-        """A condition that holds for all rows of the table that meet a row of the source, to skip files."""
-        texts, params = list[str](), dict[str, object]()
-        for number, name in enumerate(self.on):
-            if schema.field(name).type.root not in _PRUNED_ROOTS:
-                continue
-            distinct, low, high = self._values(name)
-            if low is None:
-                return parse_predicate("FALSE", schema)
-            if distinct is not None:
-                params[f"p{number}"] = distinct
-                texts.append(f"{quoted_name(name)} IN :p{number}")
-                continue
-            params |= {f"low{number}": low, f"high{number}": high}
-            texts.append(f"{quoted_name(name)} BETWEEN :low{number} AND :high{number}")
-        return parse_predicate(" AND ".join(texts) or "TRUE", schema, params)
-
-    def _values(self, name: str) -> tuple[pa.Array | None, pa.Scalar | None, pa.Scalar | None]:
-        """The distinct values of a column, None if there are many; the least and the greatest one, None if all are null."""
-        known: pa.Array | None = pa.array([], self.stored.schema.field(name).type)
-        ends = list[pa.Scalar]()
-        for _, batch in self.stored.pieces([name]):
-            if known is not None:
-                found = pa.concat_arrays([known, batch.column(0).unique().drop_null()]).unique()
-                known = found if len(found) <= PIECES.max_bucket_keys else None
-            piece = pc.min_max(batch.column(0))
-            ends += [end for end in (piece["min"], piece["max"]) if end.is_valid]
-        if not ends:
-            return known, None, None
-        all_ends = pc.min_max(pa.concat_arrays([pa.repeat(end, 1) for end in ends]))
-        return known, all_ends["min"], all_ends["max"]
-
-
-def _check_on(on: Sequence[str], names: Sequence[str], schema: TableSchema) -> None:
-    if not on:
-        raise UsageError("no columns to merge on", "they say which rows are the same", "such as on=['id']")
-    for name in on:
-        known = schema.find(name)
-        if known is None or name not in names:
-            where, found = ("source", names) if known is not None else ("table", schema.field_names)
-            what = f"no column '{name}' in the {where}"
-            raise UsageError(
-                what, "a merge is on columns that both have", f"{did_you_mean(name, found)}columns: {', '.join(found)}"
-            )
-        if isinstance(known.type, NestedType) or known.type.root in FLOATING_ROOTS:
-            raise NotSupported(
-                f"a merge on column '{name}'", "nested values and floating-point numbers have no exact equality here"
-            )
-
-
-def _typed_batches(data: pa.RecordBatchReader, fields: Sequence[DataField], timezone: str | None) -> Iterator[pa.RecordBatch]:
-    row = 0
-    for batch in batches_of(data):
-        yield _typed_batch(batch, fields, timezone, row)
-        row += batch.num_rows
-
-
-def _typed_batch(batch: pa.RecordBatch, fields: Sequence[DataField], timezone: str | None, row: int) -> pa.RecordBatch:
-    """The batch, whose first row has this number, with the types of the fields."""
-    columns = [_typed(values, field, timezone, row) for values, field in zip(batch.columns, fields, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, names=[field.name for field in fields])
-
-
-def _typed(values: pa.Array, field: DataField, timezone: str | None, row: int) -> pa.Array:
-    name = field.name
-    try:
-        return cast_column(values, field.type, CastRules(timezone=timezone))
-    except BadCells as problem:
-        first = problem.first
-        number = row + first.row + 1
-        what = f"row {number} of the source, column {name}: {shown(first.value)}"
-        raise BadInput(what, first.why, column=name, row=number) from problem
-    except WrongType as problem:
-        why = problem.why or f"{values.type} cannot become {field.type.root}"
-        raise BadInput(f"column '{name}' of the source does not fit", why, column=name) from problem
 
 
 @dataclass(frozen=True)
@@ -213,8 +78,12 @@ class MergeEdit(Edit):
 
     def matches(self, batch: pa.RecordBatch) -> Matches:
         positions, chosen = self._chosen(batch)
-        sources = np.unique(positions[positions != NO_ROW])
-        return Matches(chosen >= 0, sources)
+        met = np.unique(positions[positions != NO_ROW])
+        return Matches(chosen >= 0, self.source.numbers(self.source.index.all_like(met)))
+
+    def for_bucket(self, bucket: BucketFiles) -> MergeEdit:
+        source = self.source.for_bucket(bucket)
+        return self if source is self.source else replace(self, source=source)
 
     def edited(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> EditedRows:
         positions, chosen = self._chosen(batch)
@@ -267,7 +136,7 @@ class MergeEdit(Edit):
         rows = np.flatnonzero(positions != NO_ROW)
         for name in self.fixed:
             own = batch.column(name).take(pa.array(rows))
-            other = self.source.stored.take(positions[rows], [name]).column(0)
+            other = self.source.column(name, positions[rows])
             if not own.equals(other):
                 pairs = enumerate(zip(own.to_pylist(), other.to_pylist(), strict=True))
                 row, (old, new) = next((row, pair) for row, pair in pairs if pair[0] != pair[1])
@@ -277,19 +146,6 @@ class MergeEdit(Edit):
                     "nothing was committed; leave the column out of the source, or delete the row and insert another one",
                     column=name,
                 )
-
-
-@dataclass(frozen=True)
-class PlannedMerge:
-    """A merge that was checked against the schema. `inserts`: the clauses for rows of the source that meet no row."""
-
-    edit: MergeEdit
-    inserts: tuple[Clause, ...]
-    place: SpillPlace
-
-    @property
-    def source(self) -> MergeSource:
-        return self.edit.source
 
 
 def _items(clause: Clause) -> Iterable[SetItem]:

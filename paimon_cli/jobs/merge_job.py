@@ -1,9 +1,9 @@
 """`merge`: updates, deletes and inserts rows of a table by the rows of a source, in one commit under the data conflict check.
 
 1. plan at one snapshot, as a write does.
-2. change: each task joins its rows of the table with the source (`source_rows`), and changes them as an update does
+2. change: each task joins its rows of the table with the source (`merge_source`), and changes them as an update does
    (`merge_edit`). It returns which rows of the source have met one.
-3. insert the others: they take the write path.
+3. insert the others (`merge_inserts`): they take the write path.
 4. commit both. After a conflict, start again.
 
 The rows to insert were computed from what the table does not hold. So the commit is refused, too, if another one has added rows
@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import CheckData, check_of_partitions
@@ -27,16 +26,16 @@ from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.python_values import values_of_columns
-from paimon_cli.ingest.row_sources import ArrowRows
+from paimon_cli.ingest.row_sources import ArrowRows, RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.bucket_change import change_buckets
 from paimon_cli.jobs.due_compaction import finished_earlier
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.merge_edit import Clause, MergeEdit, MergeSource, PlannedMerge, joined_schema, source_schema
-from paimon_cli.jobs.merge_inserts import rows_to_insert
+from paimon_cli.jobs.merge_edit import Clause, MergeEdit, joined_schema, source_schema
+from paimon_cli.jobs.merge_inserts import NewRows, check_new_keys
+from paimon_cli.jobs.merge_source import MemorySource, MergeSource, SourceRows
 from paimon_cli.jobs.row_change import ChangedBucket
-from paimon_cli.jobs.source_rows import SpillPlace
 from paimon_cli.jobs.table_change import (
     NewFiles,
     again_on_conflict,
@@ -62,7 +61,6 @@ from paimon_cli.sql.expressions import columns_within
 from paimon_cli.sql.predicate import check_all_used, parse_predicate
 from paimon_cli.write.write_plan import WritePlan
 
-ROWS_TO_INSERT = "the rows to insert"
 _RETRY_HINT = "raise --max-attempts, or keep other writers away from this table for a while"
 
 
@@ -87,21 +85,38 @@ class MergeSummary(UpdateSummary):
     source_rows: int = 0
 
 
+@dataclass(frozen=True)
+class PlannedMerge:
+    """A merge that was checked against the schema. `inserts`: the clauses for rows of the source that meet no row."""
+
+    edit: MergeEdit
+    inserts: tuple[Clause, ...]
+
+    @property
+    def source(self) -> MergeSource:
+        return self.edit.source
+
+
 def run_merge(
-    context: TableContext, request: MergeRequest, data: pa.RecordBatchReader, engine: Engine, progress: Progress
+    context: TableContext, request: MergeRequest, given: SourceRows, engine: Engine, progress: Progress
 ) -> MergeSummary:
     """Merge the rows in one commit. If it fails, no new file remains.
 
     Raises `Conflict` if other jobs committed first in all attempts, `BadInput` for a row that cannot be changed or inserted.
     """
     started = context.clock.now_millis()
+    if not request.clauses:
+        raise UsageError("the merge does nothing", "it has no clause", "such as .when_matched_update_all()")
     context.check(CHANGE_ROWS)
     check_writable_table(context)
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     if Committer(context).is_committed(identity):
         return MergeSummary(**finished_earlier(context, request.compaction, engine, progress))
-    with SpillDirectory() as spill:
-        merge = planned_merge(context.schema, request, data, lambda: spill if engine.shares_disk else None)
+    planned_merge(
+        context.schema, request, MemorySource.of(given.columns.empty_table(), context.schema, request.on, request.timezone)
+    )
+    with given.opened(context, request.on, request.timezone) as source:
+        merge = planned_merge(context.schema, request, source)
         check_moves(context, merge.edit)
         attempt = functools.partial(_attempt, context, merge, identity, engine, progress)
         summary, attempts = again_on_conflict(context, attempt, _RETRY_HINT, request.max_attempts)
@@ -109,14 +124,8 @@ def run_merge(
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
-def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.RecordBatchReader, place: SpillPlace) -> PlannedMerge:
-    """Check the request, and read the source.
-
-    Raises `UsageError` for invalid SQL and columns, `BadInput` for rows of the source that do not fit.
-    """
-    if not request.clauses:
-        raise UsageError("the merge does nothing", "it has no clause", "such as .when_matched_update_all()")
-    source = MergeSource.of(data, schema, request.on, request.timezone, place)
+def planned_merge(schema: TableSchema, request: MergeRequest, source: MergeSource) -> PlannedMerge:
+    """Check the request. Raises `UsageError` for invalid SQL and columns."""
     joined, of_source = joined_schema(schema, source), source_schema(schema, source)
     used: set[str] = set()
 
@@ -130,7 +139,7 @@ def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.RecordBat
         _check_columns(schema, source, (*matched, *inserts, *unmatched))
     where = parse_predicate("TRUE", schema) if unmatched else source.condition(schema)
     edit = MergeEdit(where, source, matched, unmatched, _fixed(schema, source, request.clauses))
-    return PlannedMerge(edit, inserts, place)
+    return PlannedMerge(edit, inserts)
 
 
 def _clause(
@@ -195,9 +204,10 @@ def _attempt(
         changed = [] if snapshot is None else _changed(context, snapshot, merge.edit, new_files.stamp, engine, progress)
         messages = [bucket.message for bucket in changed if bucket.message is not None]
         new_files.delete_repeated(engine, messages)
-        rows = rows_to_insert(context, snapshot, merge, changed)
-        inserted = _inserted(plan, _with_moved(rows, changed), messages, engine, progress)
-    summary = _summary(merge, changed, rows.num_rows)
+        rows, moved = NewRows.of(merge.source, merge.inserts, context.schema, changed), _moved(changed)
+        check_new_keys(context, snapshot, rows, engine, progress)
+        inserted, count = _inserted(plan, rows.with_moved(moved), messages, engine, progress)
+    summary = _summary(merge, changed, count - moved.num_rows)
     every = [*messages, *inserted]
     if not every:
         return summary
@@ -225,7 +235,7 @@ def _summary(merge: PlannedMerge, changed: Sequence[ChangedBucket], inserted: in
         inserted=inserted,
         updated=rows - deleted,
         deleted=deleted,
-        source_rows=merge.source.stored.num_rows,
+        source_rows=merge.source.row_count,
         unseen_records=sum(bucket.unseen_records for bucket in changed),
     )
 
@@ -239,28 +249,28 @@ def _changed(
     return change_files(seen, snapshot, edit, stamp, engine, progress)
 
 
-def _with_moved(rows: pa.Table, changed: Sequence[ChangedBucket]) -> pa.Table:
-    """The rows to insert and those that have moved: the write path deletes these in the partitions that they leave."""
-    moved = [pa.Table.from_batches(bucket.moved) for bucket in changed if bucket.moved]
-    return pa.concat_tables([*([rows] if rows.num_rows else []), *moved], promote_options="default") if moved else rows
-
-
 def _inserted(
-    plan: WritePlan, rows: pa.Table, changed: Sequence[CommitMessage], engine: Engine, progress: Progress
-) -> list[CommitMessage]:
-    """Write the new rows, numbered above the changed ones."""
-    if not rows.num_rows:
-        return []
-    request = WriteRequest(source=ArrowRows(rows, ROWS_TO_INSERT), compact=CompactionMode.NONE)
+    plan: WritePlan, rows: RowSource, changed: Sequence[CommitMessage], engine: Engine, progress: Progress
+) -> tuple[list[CommitMessage], int]:
+    """Write the new rows, numbered above the changed ones. Also returns how many there are."""
+    request = WriteRequest(source=rows, compact=CompactionMode.NONE)
+    splits = splits_of(request)
+    if not splits:
+        return [], 0
     sequences = dict(plan.first_sequences)
     for message in changed if sequences else ():
         highest = max((file.max_sequence_number for file in message.append.added), default=-1)
         sequences[message.bucket_id] = max(sequences.get(message.bucket_id, 0), highest + 1)
     assert isinstance(plan.incoming, IncomingRows)
-    ready = replace(
-        plan, incoming=replace(plan.incoming, source=request.source), splits=splits_of(request), first_sequences=sequences
-    )
-    return write_input(ready, request, engine, progress)[0].messages
+    ready = replace(plan, incoming=replace(plan.incoming, source=rows), splits=splits, first_sequences=sequences)
+    written, found = write_input(ready, request, engine, progress)
+    return written.messages, found.rows
+
+
+def _moved(changed: Sequence[ChangedBucket]) -> pa.Table:
+    """The changed rows that the write path puts into other partitions, and deletes in those that they leave."""
+    moved = [pa.Table.from_batches(bucket.moved) for bucket in changed if bucket.moved]
+    return pa.concat_tables(moved, promote_options="default") if moved else pa.table({})
 
 
 def _checks_of_absence(

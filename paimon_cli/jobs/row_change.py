@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.errors import BadInput
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
@@ -69,6 +70,10 @@ class Edit(ABC):
     def matches(self, batch: pa.RecordBatch) -> Matches:
         """The rows of a batch that change, among those that `where` selects."""
         return Matches(np.ones(batch.num_rows, bool), np.empty(0, np.int64))
+
+    def for_bucket(self, bucket: BucketFiles) -> Edit:
+        """The same for the rows of one bucket."""
+        return self
 
     @abstractmethod
     def read_columns(self, schema: TableSchema) -> Collection[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,26 +32,7 @@ NOT_INDEXED = -1
 """In place of the hash of a row with a null, which equals nothing."""
 
 
-class RowIndex(Protocol):
-    """The rows of some columns by their values. Null equals nothing, as in SQL."""
-
-    def rows_of(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """For each row the position of the first row of the index with the same values, or `NO_ROW`."""
-        ...
-
-    def repeats(self, rows: np.ndarray) -> np.ndarray:
-        """Whether these rows of the index (positions of first ones) have the values of another row, too."""
-        ...
-
-    @property
-    def is_unique(self) -> bool: ...
-
-    def first_repeated(self) -> int:
-        """The position of a row whose values another row has, too."""
-        ...
-
-
-class SourceRows:
+class StoredRows:
     """Rows that are read at random. `path`: the file that holds them; None if they are in memory."""
 
     def __init__(self, schema: pa.Schema, batches: Sequence[pa.RecordBatch], path: Path | None = None) -> None:
@@ -62,18 +43,18 @@ class SourceRows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
-            return SourceRows.mapped, (self.path,)
-        return SourceRows, (self.schema, self._batches)
+            return StoredRows.mapped, (self.path,)
+        return StoredRows, (self.schema, self._batches)
 
     @staticmethod
-    def mapped(path: Path) -> SourceRows:
+    def mapped(path: Path) -> StoredRows:
         """The rows of a file, none of which is read yet."""
         with pa.memory_map(str(path)) as file:
             reader = pa.ipc.open_file(file)
-            return SourceRows(reader.schema, [reader.get_batch(number) for number in range(reader.num_record_batches)], path)
+            return StoredRows(reader.schema, [reader.get_batch(number) for number in range(reader.num_record_batches)], path)
 
     @staticmethod
-    def collected(schema: pa.Schema, batches: Iterable[pa.RecordBatch], place: SpillPlace) -> SourceRows:
+    def collected(schema: pa.Schema, batches: Iterable[pa.RecordBatch], place: SpillPlace) -> StoredRows:
         """The rows of all batches: in memory as long as they are few, or if there is no place to spill them to."""
         held, size = list[pa.RecordBatch](), 0
         iterator = iter(batches)
@@ -81,8 +62,8 @@ class SourceRows:
             held.append(batch)
             size += batch.nbytes
             if size > PIECES.source_bytes and (spill := place()) is not None:
-                return SourceRows.mapped(_written(schema, chain(held, iterator), spill))
-        return SourceRows(schema, pa.Table.from_batches(held, schema).combine_chunks().to_batches())
+                return StoredRows.mapped(_written(schema, chain(held, iterator), spill))
+        return StoredRows(schema, pa.Table.from_batches(held, schema).combine_chunks().to_batches())
 
     @property
     def num_rows(self) -> int:
@@ -92,12 +73,23 @@ class SourceRows:
     def table(self) -> pa.Table:
         return pa.Table.from_batches(self._batches, self.schema)
 
+    @property
+    def whole(self) -> pa.RecordBatch:
+        """All rows in one batch."""
+        batches = self.table.combine_chunks().to_batches()
+        return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=self.schema)
+
     def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Some columns of all rows, a piece at a time, each with the position of its first row."""
         for start, batch in zip(self._starts.tolist(), self._batches, strict=False):
             chosen = batch.select(list(names))
             for row in range(0, batch.num_rows, PIECES.batch_rows):
                 yield start + row, chosen.slice(row, PIECES.batch_rows)
+
+    def read(self, rows: range) -> pa.RecordBatch:
+        """Neighbouring rows that are in one batch of the file."""
+        number = int(np.searchsorted(self._starts, rows.start, side="right")) - 1
+        return self._batches[number].slice(rows.start - int(self._starts[number]), len(rows))
 
     def take(self, positions: np.ndarray, names: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows at these positions, in this order; nulls for `NO_ROW`. `names`: only these columns."""
@@ -146,19 +138,6 @@ def _written(schema: pa.Schema, batches: Iterable[pa.RecordBatch], spill: SpillD
     return path
 
 
-def index_in_memory(rows: SourceRows, names: Sequence[str]) -> RowIndex:
-    """The rows by their values in these columns."""
-    columns = pa.Table.from_batches([batch for _, batch in rows.pieces(names)], rows.take(NO_POSITIONS, names).schema)
-    return KeyIndex([column.combine_chunks() for column in columns.columns])
-
-
-def spilled_index(rows: SourceRows, names: Sequence[str], types: Sequence[DataType], place: SpillPlace) -> SpilledIndex | None:
-    """The same on disk; None for rows in memory. `types`: none of them nested or a floating-point number."""
-    if rows.path is None or (spill := place()) is None:
-        return None
-    return SpilledIndex.of(rows, tuple(names), tuple(types), spill)
-
-
 NO_POSITIONS = np.empty(0, np.int64)
 
 
@@ -166,10 +145,11 @@ NO_POSITIONS = np.empty(0, np.int64)
 class SpilledIndex:
     """An index on disk: the hashes of all different values, sorted, with the positions of their first rows.
 
-    A hash only proposes rows: their values are compared. `paths`: of the hashes, the positions, and a flag for each row.
+    A hash only proposes rows: their values are compared. `paths`: of the hashes, of the positions, and of the first row with the
+    same values for each row that others repeat.
     """
 
-    rows: SourceRows
+    rows: StoredRows
     names: tuple[str, ...]
     types: tuple[DataType, ...]
     paths: tuple[Path, Path, Path]
@@ -177,12 +157,12 @@ class SpilledIndex:
     is_unique: bool
 
     @staticmethod
-    def of(rows: SourceRows, names: tuple[str, ...], types: tuple[DataType, ...], spill: SpillDirectory) -> SpilledIndex:
+    def of(rows: StoredRows, names: tuple[str, ...], types: tuple[DataType, ...], spill: SpillDirectory) -> SpilledIndex:
         """Sort the rows by their hashes, a range of these at a time."""
         total = rows.num_rows
         paths = (spill.next_path(), spill.next_path(), spill.next_path())
-        hashes, positions = (np.memmap(path, np.int64, "w+", shape=total) for path in paths[:2])
-        flags = np.memmap(paths[2], np.bool_, "w+", shape=total)
+        hashes, positions, firsts = (np.memmap(path, np.int64, "w+", shape=total) for path in paths)
+        firsts[:] = NO_ROW
         unsorted = np.memmap(spill.next_path(), np.int64, "w+", shape=total)
         for start, batch in rows.pieces(names):
             unsorted[start : start + batch.num_rows] = _hashes(batch.columns, types)
@@ -193,7 +173,7 @@ class SpilledIndex:
             found = unsorted[own]
             order = np.argsort(found, kind="stable")
             own, found = own[order], found[order]
-            is_first = _first_ones(rows, names, own, found, flags)
+            is_first = _first_ones(rows, names, own, found, firsts)
             is_unique &= bool(is_first.all())
             end = count + int(is_first.sum())
             hashes[count:end], positions[count:end] = found[is_first], own[is_first]
@@ -209,8 +189,8 @@ class SpilledIndex:
         return np.memmap(self.paths[1], np.int64, "r")
 
     @cached_property
-    def _is_repeated(self) -> np.ndarray:
-        return np.memmap(self.paths[2], np.bool_, "r")
+    def _firsts(self) -> np.ndarray:
+        return np.memmap(self.paths[2], np.int64, "r")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SpilledIndex, (self.rows, self.names, self.types, self.paths, self.count, self.is_unique)
@@ -234,10 +214,18 @@ class SpilledIndex:
         return result
 
     def repeats(self, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(self._is_repeated[rows])
+        return np.asarray(self._firsts[rows]) != NO_ROW
+
+    def all_like(self, rows: np.ndarray) -> np.ndarray:
+        repeated = rows if self.is_unique else rows[self.repeats(rows)]
+        if self.is_unique or not len(repeated):
+            return rows
+        steps = range(0, len(self._firsts), PIECES.hash_scan_rows)
+        like = [start + np.flatnonzero(np.isin(self._firsts[start : start + PIECES.hash_scan_rows], repeated)) for start in steps]
+        return np.union1d(rows, np.concatenate(like))
 
     def first_repeated(self) -> int:
-        return int(np.argmax(self._is_repeated))
+        return int(np.argmax(self._firsts != NO_ROW))
 
 
 def _hashes(columns: Sequence[pa.Array], types: Sequence[DataType]) -> np.ndarray:
@@ -258,8 +246,8 @@ def _rows_between(hashes: np.ndarray, low: int, high: int) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _first_ones(rows: SourceRows, names: Sequence[str], own: np.ndarray, hashes: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    """Which rows, sorted by their hashes, are the first ones with their values. Sets the flags of those that others repeat."""
+def _first_ones(rows: StoredRows, names: Sequence[str], own: np.ndarray, hashes: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+    """Which rows, sorted by their hashes, are the first ones with their values. Sets `firsts` of those that are repeated."""
     is_first = np.ones(len(own), bool)
     same = hashes[1:] == hashes[:-1]
     shares = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
@@ -268,7 +256,8 @@ def _first_ones(rows: SourceRows, names: Sequence[str], own: np.ndarray, hashes:
         index = KeyIndex(columns)
         first = index.rows_of(columns)
         is_first[shares] = first == np.arange(len(first))
-        flags[own[shares]] = index.repeats(first)
+        is_repeated = index.repeats(first)
+        firsts[own[shares[is_repeated]]] = own[shares[first[is_repeated]]]
     return is_first
 
 

@@ -14,8 +14,8 @@ import pytest
 from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.jobs import source_rows
-from paimon_cli.jobs.key_index import NO_ROW, KeyIndex
-from paimon_cli.jobs.source_rows import RowIndex, SourceRows, _written, spilled_index
+from paimon_cli.jobs.key_index import NO_ROW, KeyIndex, RowIndex
+from paimon_cli.jobs.source_rows import SpilledIndex, StoredRows, _written
 from paimon_cli.pieces import PIECES
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -45,8 +45,8 @@ def spill() -> Iterator[SpillDirectory]:
 def spilled(columns: list[pa.Array], names: tuple[str, ...], spill: SpillDirectory) -> RowIndex:
     """The index of a task in another process: what is pickled names files."""
     rows = pa.RecordBatch.from_arrays(columns, names=list(names))
-    stored = SourceRows.mapped(_written(rows.schema, [rows], spill))
-    index = spilled_index(stored, names, [type_from_arrow(column.type) for column in columns], lambda: spill)
+    stored = StoredRows.mapped(_written(rows.schema, [rows], spill))
+    index = SpilledIndex.of(stored, names, tuple([type_from_arrow(column.type) for column in columns]), spill)
     copy: RowIndex = pickle.loads(pickle.dumps(index))
     return copy
 
@@ -74,6 +74,9 @@ def test_rows_are_found_by_their_values(
         assert index.is_unique == all(len(rows) == 1 for rows in first.values())
         met = found[found != NO_ROW]
         assert index.repeats(met).tolist() == [len(first[values]) > 1 for values in keys if values in first]
+        some = np.unique(met)[:3]
+        like = {row for rows in first.values() if rows[0] in some for row in rows}
+        assert set(index.all_like(some).tolist()) == like
         if not index.is_unique:
             assert index.first_repeated() in [rows[0] for rows in first.values() if len(rows) > 1]
 
@@ -88,7 +91,7 @@ def test_rows_of_different_values_with_one_hash_are_told_apart(spill: SpillDirec
 
 def test_rows_are_taken_from_several_batches() -> None:
     batches = [pa.RecordBatch.from_pylist([{"a": number, "b": str(number)}]) for number in range(5)]
-    rows = SourceRows(batches[0].schema, batches)
+    rows = StoredRows(batches[0].schema, batches)
     assert rows.take(np.array([4, NO_ROW, 0, 4])).to_pylist() == [
         {"a": 4, "b": "4"},
         {"a": None, "b": None},

@@ -18,6 +18,7 @@ from paimon_cli.api.merging import Merge
 from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import merge_inserts
 from paimon_cli.jobs.engine import LocalEngine
 from paimon_cli.pieces import PIECES
 from tests.rivals import RivalStorage, files_of
@@ -447,3 +448,31 @@ def test_a_source_that_is_read_once_is_not_taken_for_an_empty_one(table: Table) 
                 again.execute()
     twice = table.merge(rows, on="id").when_not_matched_by_source_delete()
     assert twice.execute().deleted == twice.execute().deleted == 0 and stored(table) == rows
+
+
+@pytest.mark.parametrize("source_bytes", [PIECES.source_bytes, 1], ids=["in memory", "on disk"])
+def test_keys_that_must_be_new_are_not_compared(tmp_path: Path, source_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that differ in the columns of the merge, a part of the key, can have no key twice, unless a clause computes it."""
+    monkeypatch.setattr(PIECES, "source_bytes", source_bytes)
+    compared: list[int] = []
+    check = merge_inserts._check_share
+
+    def counting(*arguments: Any) -> None:
+        compared.append(1)
+        check(*arguments)
+
+    monkeypatch.setattr(merge_inserts, "_check_share", counting)
+    columns = ["dt STRING NOT NULL", "id INT NOT NULL", "o ROW<id INT>"]
+    table = Table.create(tmp_path / "t", columns=columns, primary_key="dt,id", bucket=1)
+    news: list[Row] = [{"dt": "a", "id": number, "o": {"id": number // 2}} for number in range(4)]
+    table.merge(news, on="id").when_not_matched_insert_all().execute()
+    table.merge(news, on=["dt", "id"]).when_not_matched_insert({"id": "source.id", "dt": "dt"}).execute()
+    assert not compared and table.count() == 4
+    more = [{**row, "id": row["id"] + 10} for row in news]
+    with pytest.raises(BadInput, match="two rows to insert have dt = a, id = 0"):
+        table.merge(more, on="id").when_not_matched_insert({"id": "o.id", "dt": "dt"}).execute()
+    with pytest.raises(BadInput, match="two rows to insert have dt = a, id = 10"):
+        table.merge([*more, *more], on="id").when_not_matched_insert_all().execute()
+    with pytest.raises(UsageError, match="key column 'dt' is not set"):
+        table.merge(more, on="id").when_not_matched_insert({"id": "source.id"}).execute()
+    assert len(compared) >= 3 and table.count() == 4
