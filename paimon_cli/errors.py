@@ -25,7 +25,7 @@ _SETTING = re.compile(
     r"|param (?P<parameter>\w+)=VALUE)"
 )
 """Options with a value: settings of Spark (in the library arguments of `Table.open` and `Catalog`), and parameters of SQL."""
-_COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quote)")
+_COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z](?:'[^'\n]*'|[^`\n;])*)(?P=quote)")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
     **{f"{name} ls": name for name in ("buckets", "compactions", "files", "manifests", "partitions", "schemas", "snapshots")},
@@ -74,6 +74,8 @@ def _call(command: str) -> str | None:
         return None
     if words[0] == "alter":
         return _alteration(words[1:])
+    if words[0] == "create":
+        return _creation(words[1:])
     if (method := METHODS_OF_CATALOG.get(" ".join(words[:2]))) is not None:
         return _call_of_catalog(method, words[2:])
     size = next((size for size in (2, 1) if len(words) > size and " ".join(words[:size]) in METHODS), 0)
@@ -101,13 +103,25 @@ def _call_of_catalog(method: str, words: list[str]) -> str | None:
 
 
 def _alteration(words: list[str]) -> str | None:
-    """The call that sets or removes options, as `alter TABLE set|unset ...` does; None for other changes and for flags."""
-    if len(words) < 3 or words[1] not in ("set", "unset") or any(word.startswith("-") for word in words):
+    """The call that sets or removes options or adds a column, as `alter TABLE set|unset|add-column ...` does; None for other
+    changes and for flags.
+    """
+    if len(words) < 3 or words[1] not in ("set", "unset", "add-column") or any(word.startswith("-") for word in words):
         return None
     table, kind, *options = words
+    if kind == "add-column":
+        return f"Table.open({table!r}).alter.add_column({options[0]!r})" if len(options) == 1 else None
     pairs = dict(option.partition("=")[::2] for option in options)
     arguments = repr(pairs) if kind == "set" else ", ".join(map(repr, options))
     return f"Table.open({table!r}).alter.{kind}({arguments})"
+
+
+def _creation(words: list[str]) -> str | None:
+    """The call that creates a table, as `create TABLE -C COLUMN ...` does; None for other options."""
+    table, flags, columns = words[:1], words[1::2], words[2::2]
+    if not columns or len(flags) != len(columns) or set(flags) != {"-C"} or table[0].startswith("-"):
+        return None
+    return f"Table.create({table[0]!r}, columns={columns!r})"
 
 
 _NEXT_LINE = re.compile(r"\n(?! )")
