@@ -139,7 +139,9 @@ class SparkPlan(Summary):
 def explain(spark: SparkSession, name: Readable, call: FrameCall) -> SparkPlan:
     """What Spark reads by itself if `read` is called with these arguments, and what goes through Python, and why.
 
-    Plans as `read` does; no rows are read, but keys of overlapping files may be merged.
+    Plans as `read` does, and takes the same; no rows are read, but keys of overlapping files may be merged.
+
+    - `native`: as in `read`.
     """
     check_session(spark)
     check_running(spark)
