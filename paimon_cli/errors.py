@@ -25,7 +25,7 @@ _SETTING = re.compile(
     r"|param (?P<parameter>\w+)=VALUE)"
 )
 """Options with a value: settings of Spark (in the library arguments of `Table.open` and `Catalog`), and parameters of SQL."""
-_COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quote)")
+_COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z](?:'[^'\n]*'|[^`\n;])*)(?P=quote)")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
     **{f"{name} ls": name for name in ("buckets", "compactions", "files", "manifests", "partitions", "schemas", "snapshots")},
@@ -132,10 +132,14 @@ def _call_of_catalog(name: str, words: list[str]) -> str | None:
 
 
 def _alteration(words: list[str]) -> str | None:
-    """The call that sets or removes options, as `alter TABLE set|unset ...` does; None for other changes and for flags."""
-    if len(words) < 3 or words[1] not in ("set", "unset") or any(word.startswith("-") for word in words):
+    """The call that sets or removes options or adds a column, as `alter TABLE set|unset|add-column ...` does; None for other
+    changes and for flags.
+    """
+    if len(words) < 3 or words[1] not in ("set", "unset", "add-column") or any(word.startswith("-") for word in words):
         return None
     table, kind, *options = words
+    if kind == "add-column":
+        return f"Table.open({table!r}).alter.add_column({options[0]!r})" if len(options) == 1 else None
     pairs = dict(option.partition("=")[::2] for option in options)
     arguments = repr(pairs) if kind == "set" else ", ".join(map(repr, options))
     return f"Table.open({table!r}).alter.{kind}({arguments})"

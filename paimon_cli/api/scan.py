@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from paimon_cli.api.opened_table import OpenedTable
     from paimon_cli.jobs.export_job import ExportSummary, FileForm
@@ -133,6 +134,11 @@ class Scan(ReadableRows):
         schema = self.schema
         nested = [number for number, t in enumerate(schema.types) if _has_struct_in_struct(t)]
         return pa.RecordBatchReader.from_batches(schema, (_with_copies(batch.cast(schema), nested) for batch in self.rows.rows()))
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame of a session, as `paimon_cli.spark.read` reads them: at the snapshot of the scan."""
+        frame: DataFrame = import_module("paimon_cli.spark").read(spark, self)  # that room is above this one, and needs PySpark
+        return frame
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over the rows, in `connection` or DuckDB's default connection.

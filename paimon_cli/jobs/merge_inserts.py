@@ -167,6 +167,8 @@ def check_new_keys(context: TableContext, snapshot: Snapshot | None, rows: NewRo
         return
     portions = rows.portions
     shares = -(-sum(len(portion) for portion in portions) // PIECES.inserted_keys)
+    if not shares:
+        return
     check = functools.partial(_check_share, context, snapshot, rows, shares)
     if isinstance(rows.source, MemorySource):
         for share in range(shares):

@@ -84,7 +84,9 @@ def write(frame: DataFrame, name: str | os.PathLike[str] | Table, call: FrameWri
     if isinstance(name, Table):
         if not (call.options is None and call.warehouse is None and call.branch is None):
             raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
-        table = Table(name.context, Runtime(given_engine=engine, warn=name.runtime.warn, trace=name.runtime.trace))
+        table = Table(
+            name.context, replace(name.runtime, engine="auto", master=None, spark_conf={}, session=None, given_engine=engine)
+        )
     else:
         runtime = Runtime(given_engine=engine)
         table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)

@@ -279,9 +279,9 @@ def play(session: SparkSession, folder: Path, kind: str, seed: str, steps: int, 
 
     `faults`: what happens to some tasks, once; Spark must try these again.
     """
-    world = World(session, folder / f"{kind.replace(' ', '-')}-{seed}", kind, seed, faults)
     story: list[str] = []
     try:
+        world = World(session, folder / f"{kind.replace(' ', '-')}-{seed}", kind, seed, faults)
         for _ in range(steps):
             if world.dice.random() < 0.3:
                 story.append(f"set {set_at_random(session, world.dice)}")

@@ -23,6 +23,7 @@ from tests.spark.beating_rows import BeatingRows
 from tests.spark.canary import Canary, check_engine
 from tests.spark.connect_server import connect_server
 from tests.spark.notebook import Notebook
+from tests.spark.raised import check_errors
 from tests.spark.steps import play
 from tests.tables import data_files, make_table, named_files
 
@@ -156,3 +157,8 @@ def test_an_invalid_address(url: str) -> None:
 @pytest.mark.parametrize("kind", ["partitioned", at_night("append"), at_night("lookup")])
 def test_random_steps(remote: SparkSession, tmp_path: Path, kind: str) -> None:
     assert play(remote, tmp_path, kind, "small", 5) == 5
+
+
+@pytest.mark.nightly
+def test_errors_have_class_and_hint(remote: SparkSession, tmp_path: Path) -> None:
+    check_errors(remote, tmp_path)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_cli import Runtime, Table, spark
 from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.ingest.typed_columns import local_times
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.pieces import PIECES
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
@@ -81,6 +82,21 @@ def test_a_frame_given_to_a_table_is_written_by_its_session(
         t.write(frame)
     with pytest.raises(UsageError, match="DataFrame of Spark"):
         table.merge(frame, on="id").when_matched_delete().execute()
+
+
+def test_progress_of_the_table_is_shown(session: SparkSession, tmp_path: Path) -> None:
+    phases: list[str] = []
+
+    class Phases(NoProgress):
+        def start(self, description: str, total: int | None) -> None:
+            phases.append(description)
+
+    url = make_table(tmp_path / "t", COLUMNS, ["id"], [], 2).url
+    table = Table.open(url, runtime=Runtime(progress=Phases))
+    frame = session.range(0, 40, 1, 3).selectExpr(*ROWS_SQL)
+    spark.write(frame, table)
+    spark.merge(frame, table, on="id").when_matched_delete().execute()
+    assert phases == ["Writing rows", "Changing rows"]
 
 
 def test_a_frame_is_merged_by_its_session(session: SparkSession, tmp_path: Path) -> None:

@@ -63,7 +63,6 @@ KINDS: dict[str, Kind] = {
     "full compaction": Kind(options={"changelog-producer": "full-compaction"}, follows=True),
     "write-only": Kind(options={"write-only": "true"}),
     "orc": Kind(options={"file.format": "orc"}),
-    "avro": Kind(options={"file.format": "avro"}),
     "sequence": Kind(options={"sequence.field": "n"}, changes=False),
     "partial-update": Kind(options={"merge-engine": "partial-update"}, changes=False),
     "sums": Kind(options=_sums(), changes=False),
