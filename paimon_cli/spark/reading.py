@@ -139,9 +139,8 @@ class SparkPlan(Summary):
 def explain(spark: SparkSession, name: Readable, call: FrameCall) -> SparkPlan:
     """What Spark reads by itself if `read` is called with these arguments, and what goes through Python, and why.
 
-    Plans as `read` does, and takes the same; no rows are read, but keys of overlapping files may be merged.
-
-    - `native`: as in `read`.
+    Plans as `read` does; no rows are read, but keys of overlapping files may be merged. `name`, `options`, `warehouse`, `branch`
+    and `native` are those of `read`; the others are those of `Table.scan`.
     """
     check_session(spark)
     check_running(spark)
