@@ -77,6 +77,12 @@ class Pieces:
     """Bytes of rows to sort in memory at a time, not counting copies."""
     comparison_run_bytes: int = 96 << 20
     """The same in a comparison of two tables."""
+    source_bytes: int = 128 << 20
+    """Bytes of the source of a merge that are held in memory; the rows of a larger one are in files that are mapped."""
+    indexed_rows: int = 1 << 21
+    """Such rows that are sorted by their hashes at a time."""
+    hash_scan_rows: int = 1 << 20
+    """Hashes that are searched for those of a range at a time."""
     top_rows: int = 1 << 16
     """How many rows beyond a limit to collect before they are sorted and cut."""
 
@@ -171,6 +177,8 @@ class Pieces:
     """Items share a task only as long as there are at least this many tasks, so that enough of them can run at a time."""
     routed_bytes: int = 16 << 20
     """Arrow bytes that a reader task on Spark collects before it cuts them into one chunk for each writer."""
+    inserted_keys: int = 2_000_000
+    """Keys of rows that a merge inserts from temporary files which a task compares at a time."""
     max_spark_partitions: int = 1_000
     """The greatest number of Spark tasks in a job; each costs about 30 ms."""
     shared_task_bytes: int = 32 << 20

@@ -24,6 +24,16 @@ def test_the_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> No
     assert comparable(rewritten(text, tmp_path)) == comparable(text)
 
 
+def test_pages_name_tables_in_one_way() -> None:
+    """As README does: by warehouse, database and table, so that a command of one page can be pasted beside those of another."""
+    created = {
+        (page, name)
+        for page in PAGES
+        for name in re.findall(r"^\$ paimon-cli create (\S+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(created) > 12 and {(page, name) for page, name in created if not name.startswith("wh/shop.db/")} == set()
+
+
 def test_the_commands_of_the_page_about_catalogs_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_WAREHOUSE", str(tmp_path / "wh"))
     [block] = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/catalogs.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -42,7 +52,7 @@ def test_the_scripts_that_arrange_writers_work(tmp_path: Path) -> None:
     script = "\n".join(["set -euo pipefail", *blocks])
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": place}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    table = Table.open(str(tmp_path / "orders"))
+    table = Table.open(str(tmp_path / "wh/shop.db/orders"))
     snapshots = table.snapshots()
     assert [snapshot.kind for snapshot in snapshots] == ["APPEND"] * (1 + 4 + 2 + 1)
     writers = [snapshot.delta_record_count or 0 for snapshot in snapshots if snapshot.commit_user.startswith("writer-")]

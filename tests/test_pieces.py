@@ -45,6 +45,7 @@ CUTS_NOTHING = {
         "invariants/changelog_checks": "_AFTER",
         "jobs/backup_job": "_ALL",
         "jobs/process": "_UNLIMITED",
+        "jobs/source_rows": "HASHES",
         "jobs/spark/chunks": "END_OF_ROWS",
         "jobs/staging/writer_order": "MAX_NUMBER",
         "lsm/aggregators/collected_values": "_NO_LIMIT",

@@ -21,6 +21,7 @@ from numbers import Integral, Number, Real
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from paimon_cli.errors import UsageError, in_python, of_system
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.requests.fields import declared
 from paimon_cli.requests.hints import hints_of, is_other
 
@@ -101,10 +102,18 @@ def _checked(
     """
     names, hints, takes_request = _parameters(function)
     if takes_request and (unknown := next((name for name in named if name not in hints), None)) is not None:
-        raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument '{unknown}'")
+        meant = did_you_mean(unknown, [name for name in hints if name != "return"]).strip()
+        raise TypeError(f"{_called(function, positional)} got an unexpected keyword argument '{unknown}'. {meant}".rstrip(". "))
     known = [_converted(name, value, hints.get(name, Any)) for name, value in zip(names, positional, strict=False)]
     by_name = {name: _converted(name, value, hints.get(name, Any)) for name, value in named.items()}
     return (*known, *positional[len(known) :]), by_name
+
+
+def _called(function: Callable[..., Any], positional: Sequence[Any]) -> str:
+    """The function as the caller knows it: methods of `Table` stand in parts of it."""
+    parts = function.__qualname__.split(".")
+    is_method = len(parts) > 1 and bool(positional) and hasattr(type(positional[0]), parts[-1])
+    return f"{type(positional[0]).__name__}.{parts[-1]}()" if is_method else f"{function.__qualname__}()"
 
 
 def _converted(name: str, value: Any, hint: Any) -> Any:
@@ -150,7 +159,12 @@ def takes(request: Callable[Fields, Asked]) -> Takes[Fields, Asked]:
         @wraps(method)
         def call(*positional: Any, **named: Any) -> Any:
             first = [*positional[: len(leading)], *(named.pop(name) for name in leading[len(positional) :] if name in named)]
-            return method(*first, asked(*positional[len(leading) :], **named))
+            try:
+                request = asked(*positional[len(leading) :], **named)
+            except TypeError as error:  # of the caller, who knows the method and not its request
+                told = str(error).replace(f"{asked.__name__}()", _called(method, positional), 1)
+                raise TypeError(told) from None
+            return method(*first, request)
 
         described: Any = call
         described.takes, described.__signature__ = asked, _signature_of(asked, method)

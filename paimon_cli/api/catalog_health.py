@@ -89,7 +89,7 @@ class Examination(OpenedCatalog):
         from paimon_cli.inspect.health_report import damaged_entry, unreadable
 
         metastore, damaged = self._metastore, list[PaimonError]()
-        argument, named = call.argument or str, call.tables or ()
+        argument, named = call.argument or self._pasted, call.tables or ()
         if named:
             chosen = [ChosenTable(without_login(name), partial(self._locate, name)) for name in named]
         else:

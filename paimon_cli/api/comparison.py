@@ -137,6 +137,10 @@ def _table_side(catalog: Tables, text: str, snapshot: int | str | None, tag: str
     if opened is None and name and "/" not in version:
         opened = _opened(catalog, name, branch)
         if opened is not None:
+            if not version:
+                raise UsageError(
+                    f"{text} names no version", "nothing follows the @", f"write {name}@12, {name}@TAG, or {name} for the latest"
+                )
             if snapshot is not None or tag is not None:
                 raise UsageError(f"two versions are given for {name}", f"{text} already names one", "remove one of them")
             snapshot = version

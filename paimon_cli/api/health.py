@@ -12,6 +12,7 @@ from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.maintenance import Maintenance, Planned
 from paimon_cli.errors import CommitUnknown, PaimonError, PartialSuccess
 from paimon_cli.options.option_text import counted
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.integrity import HealthOptions
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class HealthCall(FixCall):
 
 
 @dataclass(frozen=True)
-class FixPlan:
+class FixPlan(ShownAsTable):
     """The health of tables, and the steps that mend what can be mended without discarding anything."""
 
     rows: list[HealthRow]
@@ -45,7 +46,7 @@ class FixPlan:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(ShownAsTable):
     """The health of tables after the steps: what is left. `errors`: of the steps that failed."""
 
     rows: list[HealthRow]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.assignments import assignments_of
+from paimon_cli.errors import UsageError
 from paimon_cli.requests.merging import MergeCall, MergeClause
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ class Merge:
         call: MergeCall,
         run: Callable[[MergeCall, tuple[MergeClause, ...]], MergeSummary],
         clauses: tuple[MergeClause, ...] = (),
+        runs: list[None] | None = None,
     ) -> None:
+        self._runs: list[None] = [] if runs is None else runs
+        """One item for each time that the source was read, also by merges with other clauses."""
         self._table = table
         self._call = call
         self._run = run
@@ -83,10 +87,19 @@ class Merge:
         Raises `BadInput` if several rows of the source meet one row of the table, or a row does not fit, `Conflict` after
         `max_attempts`.
         """
+        source = self._call.source
+        if self._runs and any(hasattr(type(source), name) for name in ("__next__", "read_next_batch")):
+            what = f"the {type(source).__name__} was read already"
+            raise UsageError(what, "a merge would take it for an empty source", "call merge again with a new one")
+        self._runs.append(None)
         return self._run(self._call, self._clauses)
 
+    def run_by(self, run: Callable[[MergeCall, tuple[MergeClause, ...]], MergeSummary]) -> Merge:
+        """The same merge, which `execute` lets another function run."""
+        return Merge(self._table, self._call, run, self._clauses)
+
     def _with(self, clause: MergeClause) -> Merge:
-        return Merge(self._table, self._call, self._run, (*self._clauses, clause))
+        return Merge(self._table, self._call, self._run, (*self._clauses, clause), self._runs)
 
 
 def _clause(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.api.arguments import checks_arguments, option_texts
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, check_table_options
-from paimon_cli.catalog.metastore.settings import find_metastore
+from paimon_cli.catalog.metastore.settings import find_metastore, table_argument
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import PaimonError
 from paimon_cli.options.option_text import counted
@@ -45,6 +45,10 @@ class OpenedCatalog:
         self._allow_unsafe_commit = allow_unsafe_commit
         self._argument: Callable[[str], str] | None = None
         check_table_options(self._table_options, self.runtime, strict=strict_options)
+
+    def __dir__(self) -> list[str]:
+        """What is for callers: a notebook proposes no plumbing."""
+        return [name for name in super().__dir__() if name != "at"]
 
     def __repr__(self) -> str:
         return f"Catalog({'' if self.url is None else repr(redact(self.url, self._options))})"
@@ -90,9 +94,17 @@ class OpenedCatalog:
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit, argument=argument)
 
     def _open(self, location: TableLocation) -> Table:
-        if location.argument is None and self._argument is not None:
-            location = replace(location, argument=self._argument(location.name))
+        # a path would do for a table whose catalog is its directories, but go round any other catalog and its lock
+        is_named = self._argument is not None or (location.entry is not None and location.entry[0].keeps_entries)
+        if location.argument is None and is_named:
+            location = replace(location, argument=self._pasted(location.name))
         return Table.at(location, self._table_options, self.runtime)
+
+    def _pasted(self, table: str) -> str:
+        """A table of this catalog as an argument of commands: with the flags that find it."""
+        if self._argument is not None:
+            return self._argument(table)
+        return table_argument(table, self.url, self.branch, {**self._options, **self._table_options})
 
     def table(self, name: str, *, branch: str | None = None) -> Table:
         """Open a table by `db.table` or by its path. Raises `NotFound` if it does not exist."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.snapshot import Snapshot
 
 Self = TypeVar("Self", bound="OpenedTable")
-_PLUMBING = frozenset({"at", "check_call", "check_commit", "context", "orphan_rows", "supported"})
+_PLUMBING = frozenset({"at", "check_call", "check_commit", "context", "orphan_rows", "supported", "warn_of_other_compactors"})
 """What only other modules of paimon_cli need of a table."""
 
 
@@ -27,10 +28,13 @@ class OpenedTable:
     A table keeps the schema with which it was opened, until `refresh` is called. Snapshots are looked up by each call.
     """
 
-    def __init__(self, context: TableContext, runtime: Runtime) -> None:
+    def __init__(self, context: TableContext | str | os.PathLike[str], runtime: Runtime | None = None) -> None:
+        if isinstance(context, (str, os.PathLike)):
+            name, owner = os.fspath(context), type(self).__name__
+            raise UsageError(f"{owner}({name!r}) opens no table", hint=f"{owner}.open({name!r})")
         self.context = context
         """The opened table, which jobs get. Internal to paimon_cli."""
-        self.runtime = runtime
+        self.runtime = runtime or Runtime()
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.requests.fields import check_limit
-from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall
+from paimon_cli.requests.reading import ChangelogCall, FollowedCall, ScanCall, SparkCall
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from paimon_cli.api.scan import Changes, Scan
 
@@ -80,6 +82,16 @@ class Reading(OpenedTable):
         from paimon_cli.api.scan import open_scan
 
         return open_scan(self, call)
+
+    @takes(SparkCall)
+    def to_spark(self, spark: SparkSession, call: SparkCall) -> DataFrame:
+        """The rows as a DataFrame of the session `spark`, as `paimon_cli.spark.read` reads them; the others are those of `scan`.
+
+        `native`: whether Spark's Parquet reader may open data files: by default on local disks and HDFS; True: in object stores,
+        too; False: Python workers read all.
+        """
+        frame: DataFrame = import_module("paimon_cli.spark").read(spark, self, **vars(call))
+        return frame
 
     @takes(ChangelogCall)
     def changelog(self, call: ChangelogCall) -> Scan:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from paimon_cli.ingest.row_sources import RowSource
     from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.engine import Engine
+    from paimon_cli.jobs.merge_source import SourceRows
     from paimon_cli.metadata.table_schema import TableSchema
 
 
@@ -36,6 +38,8 @@ def row_source(data: Any, format: str | None, form: TextForm | None, timezone: s
     if isinstance(data, (OpenedTable, Scan)):
         return _table_rows(data, zone, into)
     if paths is None:
+        if (reader := _reader_of(data)) is not None:
+            return _collected(reader, zone)
         return ArrowRows(_arrow_table(data, into.context.schema), timezone=zone)
     if form is not None and timezone is not None:
         raise UsageError("timezone cannot be combined with form", "a form has its own time zone", "set it in the form")
@@ -68,11 +72,22 @@ def is_spark_frame(data: Any) -> bool:
     return type(data).__name__ == "DataFrame" and type(data).__module__.startswith("pyspark.sql.")
 
 
-def source_table(data: Any, into: OpenedTable) -> pa.Table:
-    """The rows of a merge in memory. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+def merge_rows_of(data: Any, into: OpenedTable, engine: Engine) -> SourceRows:
+    """The rows of a merge. Raises `UsageError` for files, whose columns have no types before they are a table's."""
+    from paimon_cli.jobs.merge_source import SourceRows
+    from paimon_cli.jobs.spilled_source import StreamedRows
+
+    return data if isinstance(data, SourceRows) else StreamedRows(_rows_to_merge(data, into), lambda: engine.shares_disk)
+
+
+def _rows_to_merge(data: Any, into: OpenedTable) -> pa.RecordBatchReader:
+    from paimon_cli.pieces import PIECES
+
     if _file_paths(data) is not None:
         raise UsageError(
-            "a merge takes no paths", "its rows are joined in memory", "read the file: pyarrow.parquet.read_table(path)"
+            "a merge takes no paths",
+            "its columns need types",
+            "read the file: pyarrow.dataset.dataset(path), or load a table from it",
         )
     if is_spark_frame(data):
         raise UsageError(
@@ -81,8 +96,32 @@ def source_table(data: Any, into: OpenedTable) -> pa.Table:
     if isinstance(data, (OpenedTable, Scan)):
         from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
-        return (data if isinstance(data, Scan) else Scan(data, plan_rows(data.context, ReadRequest()))).to_arrow()
-    return _arrow_table(data, into.context.schema)
+        return (data if isinstance(data, Scan) else Scan(data, plan_rows(data.context, ReadRequest()))).to_batches()
+    return _reader_of(data) or _arrow_table(data, into.context.schema).to_reader(max_chunksize=PIECES.batch_rows)
+
+
+def _reader_of(data: Any) -> pa.RecordBatchReader | None:
+    """The data as a stream, if it is one: a reader, or a pyarrow Dataset, whose module loads slowly."""
+    import pyarrow as pa
+
+    from paimon_cli.pieces import PIECES
+
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if hasattr(type(data), "scanner") and hasattr(type(data), "to_table"):  # some frames have any attribute, as a column
+        return data.scanner(batch_size=PIECES.batch_rows).to_reader()
+    return None
+
+
+def _collected(reader: pa.RecordBatchReader, timezone: str | None) -> RowSource:
+    """The rows of a stream, which a write may have to read twice: in memory, or in a temporary file if they are many."""
+    from paimon_cli.bucket.spilled_runs import SpillDirectory
+    from paimon_cli.ingest.row_sources import ArrowRows
+    from paimon_cli.jobs.source_rows import StoredRows, batches_of
+
+    spill = SpillDirectory()
+    rows = StoredRows.collected(reader.schema, batches_of(reader), lambda: spill)
+    return ArrowRows(rows.table, timezone=timezone, spill=spill)
 
 
 def _file_paths(data: Any) -> tuple[str, ...] | None:
@@ -102,8 +141,6 @@ def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
     try:
         if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
             return _from_pandas(data, schema)
@@ -122,7 +159,7 @@ def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
 
 
 def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
-    """A table of what Python collects: a dict of columns, rows as dicts, batches or tables, lazy frames and datasets."""
+    """A table of what Python collects: a dict of columns, rows as dicts, batches or tables, and lazy frames."""
     import pyarrow as pa
 
     from paimon_cli.ingest.python_values import table_of_columns, table_of_rows
@@ -131,8 +168,6 @@ def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
         return table_of_columns(data, schema)
     if type(data).__name__ == "LazyFrame" and type(data).__module__.startswith("polars."):
         return pa.table(data.collect())
-    if hasattr(data, "scanner") and hasattr(data, "to_table"):  # a pyarrow Dataset; its module loads slowly
-        return data.to_table()
     parts = list(data) if isinstance(data, Iterable) and not isinstance(data, (str, bytes)) else []
     if parts and all(isinstance(part, pa.RecordBatch) for part in parts):
         return pa.Table.from_batches(parts)

@@ -71,6 +71,11 @@ class Runtime:
                 "leave out the others",
             )
 
+    def __dir__(self) -> list[str]:
+        """What is for callers: a notebook proposes no plumbing."""
+        plumbing = ("engine_running", "given_engine", "new_progress", "open_engine")
+        return [name for name in super().__dir__() if name not in plumbing]
+
     def new_progress(self) -> Progress:
         if self.progress is True:
             return ProgressLine()

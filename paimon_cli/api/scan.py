@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from paimon_cli.api.opened_table import OpenedTable
     from paimon_cli.jobs.export_job import ExportSummary, FileForm
     from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, RowScan
     from paimon_cli.jobs.scan_analysis import ScanAnalysis, ScanPlan
+    from paimon_cli.sql.predicate import Predicate
 
 FILE_SIZE = "128 mb"
 
@@ -80,6 +82,10 @@ class Scan(ReadableRows):
         self._table = table
         self.rows = rows
 
+    def __dir__(self) -> list[str]:
+        """What is for callers: a notebook proposes no plumbing."""
+        return [name for name in super().__dir__() if name != "rows"]
+
     def __repr__(self) -> str:
         return f"Scan({self._table.name!r}, columns={[field.name for field in self.rows.fields]})"
 
@@ -129,6 +135,11 @@ class Scan(ReadableRows):
         nested = [number for number, t in enumerate(schema.types) if _has_struct_in_struct(t)]
         return pa.RecordBatchReader.from_batches(schema, (_with_copies(batch.cast(schema), nested) for batch in self.rows.rows()))
 
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame of a session, as `paimon_cli.spark.read` reads them: at the snapshot of the scan."""
+        frame: DataFrame = import_module("paimon_cli.spark").read(spark, self)  # that room is above this one, and needs PySpark
+        return frame
+
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over the rows, in `connection` or DuckDB's default connection.
 
@@ -151,11 +162,12 @@ class Scan(ReadableRows):
         """
         return refined(self, where, params)
 
-    def select(self, *columns: str) -> Scan:
-        """This scan with these columns, which include nested fields (`a.b`)."""
-        if not columns:
+    def select(self, *columns: str | Sequence[str]) -> Scan:
+        """This scan with these columns, or those of a list. They include nested fields (`a.b`)."""
+        names = [name for given in columns for name in ([given] if isinstance(given, str) else given)]
+        if not names:
             raise UsageError("no column is selected", "a scan has at least one", "such as select('id', 'name')")
-        return replanned(self, columns=columns)
+        return replanned(self, columns=names)
 
     def count(self) -> int:
         """The number of rows; reads as little as possible, often only metadata."""
@@ -234,11 +246,11 @@ def open_scan(table: OpenedTable, call: ScanCall) -> Scan:
     return _planned(table, ReadRequest.of(call, increment=increment))
 
 
-def _planned(table: OpenedTable, request: ReadRequest) -> Scan:
-    """The scan of a request. Shows the warnings of its plan."""
+def _planned(table: OpenedTable, request: ReadRequest, parsed: Predicate | None = None) -> Scan:
+    """The scan of a request, whose condition may be `parsed` already. Shows the warnings of its plan."""
     from paimon_cli.jobs.row_scan import plan_rows
 
-    scan = Scan(table, plan_rows(table.context, request))
+    scan = Scan(table, plan_rows(table.context, request, parsed))
     for warning in scan.warnings:
         table.runtime.warn(warning)
     return scan
@@ -257,29 +269,41 @@ def narrowed(scan: Scan, columns: Sequence[str], where: str | None) -> Scan:
 
 def refined(scan: Scan, where: str, params: Mapping[str, Any] | None) -> Scan:
     """The scan with one more condition. Each is a whole condition of its own before they are joined."""
-    from paimon_cli.sql.predicate import parse_predicate
+    from paimon_cli.sql.predicate import check_all_used, parse_predicate
 
     request = scan.rows.request
     if request.limit is not None:
         raise UsageError("a scan with a limit has no further condition", "the limit would be applied after it", "filter first")
-    parse_predicate(where, scan.rows.context.schema, params)
+    added, before = parse_predicate(where, scan.rows.context.schema, params), scan.rows.predicate
     known, new = request.params or {}, params or {}
+    check_all_used(new, added.parameters)
     for name in new:
-        if name in known and new[name] is not known[name]:
+        if name in known and not _is_same(new[name], known[name]):
             raise UsageError(
                 f"parameter '{name}' has a value already", "the conditions of a scan share them", "name it differently"
             )
-    both = where if request.where is None else f"({request.where}\n) AND ({where}\n)"
-    return replanned(scan, where=both, params={**known, **new})
+    both = added if before is None else before.joined(added)
+    return replanned(scan, both, where=both.sql, params=both.params)
 
 
-def replanned(scan: Scan, **changes: Any) -> Scan:
-    """The scan with other options, at the snapshot that it has read."""
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values of parameters are equal: also lists, and arrays, which say so for each value."""
+    import numpy as np
+
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else (one == other) is True
+
+
+def replanned(scan: Scan, predicate: Predicate | None = None, **changes: Any) -> Scan:
+    """The scan with other options, at the snapshot that it has read. `predicate`: its new condition, if that changes."""
     request, snapshot = scan.rows.request, scan.rows.plan.snapshot
     is_latest = (request.snapshot, request.tag, request.as_of, request.increment) == (None, None, None, None)
     if snapshot is not None and is_latest and scan._table.context.snapshots.latest_id() != snapshot.id:
         changes["snapshot"] = snapshot.id
-    return _planned(scan._table, replace(request, **changes))
+    return _planned(scan._table, replace(request, **changes), predicate or scan.rows.predicate)
 
 
 def plan_changes(table: OpenedTable, call: ChangelogCall) -> Scan:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.errors import NotFound, PaimonError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.requests.compaction import TableChoice
 from paimon_cli.storage.redaction import without_login
@@ -30,7 +29,7 @@ class ChosenTable(NamedTuple):
 def chosen_tables(
     choice: TableChoice, locate: Callable[[str], TableLocation], metastore: Metastore, branch: str | None, on_damage: OnDamage
 ) -> Iterator[ChosenTable]:
-    """The current tables of a choice. Raises `NotFound` for a database that does not exist or has no tables.
+    """The current tables of a choice; a database may have none. Raises `NotFound` for a database that does not exist.
 
     `on_damage`: receives the errors of entries of the catalog that are damaged.
     """
@@ -44,15 +43,7 @@ def chosen_tables(
     else:
         found = []
         for name in choice.databases:
-            damaged: list[PaimonError] = []
-            tables = tables_of_database(name, metastore, damaged.append)
-            for error in damaged:
-                on_damage(error)
-            if not tables and not damaged:
-                at = f" at {without_login(metastore.warehouse)}" if metastore.warehouse else ""
-                why = f"the {metastore.kind} catalog{at} has none there"
-                raise NotFound(f"no tables in database {name}", why, "check --warehouse and the name of the database")
-            found += tables
+            found += tables_of_database(name, metastore, on_damage)
     for location in found:
         if choice.has(location.name.rpartition(".")[2]):
             yield ChosenTable.at(location if branch in (None, MAIN_BRANCH) else location.at_branch(branch))

@@ -95,16 +95,18 @@ class Transaction:
 
     @takes(TableWrite)
     def write(self, call: TableWrite) -> WriteSummary:
-        """Write rows, as `Table.write` does."""
+        """Write rows, as `Table.write` does. With `overwrite`, rows that others add to what is replaced are a conflict."""
         view = self._step(call)
-        if call.overwrite or call.stage is not None:
-            what = "an overwrite" if call.overwrite else "a staged write"
-            raise NotSupported(f"{what} in a transaction", "it would also replace, or wait for, what others commit meanwhile")
+        if call.stage is not None:
+            raise NotSupported("a staged write in a transaction", "its rows wait for another commit", "leave out stage")
         if is_spark_frame(call.data):
             raise NotSupported("a DataFrame of Spark in a transaction", "its session writes and commits by itself", "collect it")
         if call.compact not in (None, CompactionMode.NONE):
             raise _no_compaction()
-        return view.write(**{**vars(call), "compact": CompactionMode.NONE})
+        done = view.write(**{**vars(call), "compact": CompactionMode.NONE})
+        if call.overwrite and self._open is not None:
+            self._open.replaced(done.snapshots, None if call.partition is None else call.partition[0])
+        return done
 
     @takes(UpdateCall)
     def update(self, call: UpdateCall) -> UpdateSummary:

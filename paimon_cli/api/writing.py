@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import KW_ONLY, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
-from paimon_cli.api.row_input import is_spark_frame, row_source, source_table
+from paimon_cli.api.row_input import is_spark_frame, merge_rows_of, row_source
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
@@ -88,13 +89,14 @@ class Writing(OpenedTable):
         source, read_snapshot = row_source(call.data, call.format, call.form, call.timezone, self), call.read_snapshot
         if read_snapshot is None and isinstance(source, TableRows) and source.is_of(self.context.layout):
             read_snapshot = source.snapshot_id or 0
-        request = WriteRequest.of(call, source=source, read_snapshot=read_snapshot)
-        if call.stage is not None:
-            summary = checked.stage.write(request, call.stage)
-            if call.on_written is not None:
-                call.on_written(summary)
-            return summary
-        return checked._write(request, call.on_written)
+        with closing(source):
+            request = WriteRequest.of(call, source=source, read_snapshot=read_snapshot)
+            if call.stage is not None:
+                summary = checked.stage.write(request, call.stage)
+                if call.on_written is not None:
+                    call.on_written(summary)
+                return summary
+            return checked._write(request, call.on_written)
 
     def _check_compact(self, compact: str | None) -> None:
         """Raise `UsageError` for a way of compacting that the table does not allow."""
@@ -172,8 +174,8 @@ class Writing(OpenedTable):
     def merge(self, call: MergeCall) -> Merge:
         """Merge rows into the table, in one commit: update or delete the rows that meet a row of `source`, insert the others.
 
-        - `source`: data in memory, as `write` takes it, a table or a scan. It is held in memory; the table is streamed. Columns
-        that have the name of a column of the table get its type; others serve conditions and expressions.
+        - `source`: data in memory, as `write` takes it, a table or a scan. Both are streamed: a large source goes to a temporary
+        file. Columns that have the name of a column of the table get its type; others serve conditions and expressions.
         - `on`: the columns that must be equal: the primary key, or others. Null equals nothing.
         - `timezone`: as in `write`.
 
@@ -196,8 +198,8 @@ class Writing(OpenedTable):
         checked = self._checked_for_changes(call)
         request = MergeRequest.of(call, on=tuple(call.on or ()), clauses=clauses)
         with checked.runtime.engine_running() as engine:
-            data = source_table(call.source, checked)
-            summary = run_merge(checked.context, request, data, engine, checked.runtime.new_progress())
+            rows = merge_rows_of(call.source, checked, engine)
+            summary = run_merge(checked.context, request, rows, engine, checked.runtime.new_progress())
         self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
 

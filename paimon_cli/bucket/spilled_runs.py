@@ -50,7 +50,7 @@ class SpillDirectory:
         """Bytes on disk."""
 
     def write(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> SpilledRun:
-        path = self._next_path()
+        path = self.next_path()
         options = pa.ipc.IpcWriteOptions(compression=_CODEC)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as stream:
             for batch in batches:
@@ -59,7 +59,8 @@ class SpillDirectory:
         self._grow(run.size)
         return run
 
-    def _next_path(self) -> Path:
+    def next_path(self) -> Path:
+        """A path in the directory, for a new file."""
         with self._lock:
             if self._directory is None:
                 self._directory = ScratchDirectory("spill")

@@ -68,6 +68,11 @@ def stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ())
     return _stamped_files_in(_directories(context), context, stamp, keep)
 
 
+def stamped_index_files(context: TableContext, stamp: str) -> list[str]:
+    """Paths of the existing files of a job in the directory of index files."""
+    return _stamped_files_in([context.layout.index_directory], context, stamp, ())
+
+
 def remove_temporary_directories(context: TableContext, directories: Iterable[str]) -> None:
     """Remove those of the directories that are only for temporary files and empty.
 

@@ -89,7 +89,7 @@ def _explained(missing: NotFound, table: TableContext, location: TableLocation) 
     if (meant := _meant(table, location.metastore)) is not None:
         base, at, version = table.name.rpartition("@")
         flag = "--snapshot" if version.isdecimal() else "--tag"
-        is_version = bool(at) and base == meant
+        is_version = bool(at and version) and base == meant
         chooses = f" {flag} {shlex.quote(version)} chooses its version" if is_version else ""
         missing.set_hint(f"did you mean {meant}?{chooses}")
         missing.details["did_you_mean"] = meant

@@ -71,7 +71,7 @@ NAMES_OF_KIND = {
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
     "is_new is_unfinished option_changed overwrite",
     NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
-    "gaps partition_keys primary_keys removed set_aside story "
+    "gaps orphan_files partition_keys primary_keys removed set_aside story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done dropped last_full modified time",
@@ -111,6 +111,7 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "Bisection.last_snapshot": ID,
     "Comparison.columns": NAMES,
     "Comparison.differing_columns": JSON,
+    "Comparison.renamed_columns": JSON,
     "Comparison.equal": COUNT,
     "Comparison.key": NAMES,
     "FileDetails.columns": RECORDS,

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 
 from paimon_cli.catalog.metastore.configuration_files import PROFILE
-from paimon_cli.catalog.metastore.settings import split_profile
+from paimon_cli.catalog.metastore.settings import split_profile, table_argument
 from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
-from paimon_cli.cli.next_step import table_argument
 from paimon_cli.cli.output import Item, Listing, OutputFormat, show_data, with_fields
 from paimon_cli.cli.parameters import (
     BranchName,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.compaction_service import TableRound
 
 commands = top_level()
+NO_TABLES = "0 tables: nothing to do"
+"""The answer for a database, or a warehouse, without tables."""
 _of_service = partial(typer.Option, rich_help_panel=SERVICE)
 
 
@@ -117,9 +119,10 @@ def _show_plans(call: Call, catalog: Catalog, options: Given) -> bool:
     """Show the plan of each table; returns whether there is work. Raises the failures at the end."""
     from paimon_cli.cli.compact_view import show_plan, show_plans_to_programs
 
-    planned, has_work, failure = [], False, None
+    planned, is_empty, has_work, failure = [], True, False, None
     try:
         for table, plan in catalog.plan_compaction(**part_of(PlanOfTables, options)):
+            is_empty = False
             if call.is_for_people:
                 show_plan(call, table, plan, options.get("strategy", "full"), options.get("dedicated", False))
             else:
@@ -131,6 +134,8 @@ def _show_plans(call: Call, catalog: Catalog, options: Given) -> bool:
         show_plans_to_programs(call, planned, single=len(options.get("tables", ())) == 1)
     if failure is not None:
         raise failure
+    if is_empty and call.is_for_people:
+        say(NO_TABLES)
     return has_work
 
 
@@ -153,7 +158,9 @@ def _compact_and_show(call: Call, compact: Callable[..., list[TableRound]], *, s
     except PaimonError as error:
         failure = error
     rows = [CompactedTable(done.table, done.summary) for done in finished if done.error is None]
-    if rows and not call.is_for_people:
+    if not finished and failure is None and call.is_for_people:
+        say(NO_TABLES)
+    if (rows or failure is None) and not call.is_for_people:
         if single and len(finished) == 1:
             call.show(Item("CompactSummary", rows[0].table, rows[0]))
         else:

@@ -45,12 +45,13 @@ COLUMNS_WITHOUT_KEYS = ("partition", "buckets", "reason", "files", "read", "writ
 def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, dedicated: bool) -> None:
     """Show the compaction plan of one table as text."""
     from paimon_cli.inspect.compaction_report import decision_rows
+    from paimon_cli.jobs.compact_request import rows_dropped_after
 
     rows = decision_rows(table.context, plan.decisions)
     what = "Dedicated compaction plan" if dedicated else "Compaction plan"
     at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
     heading = f"{what} for {table.name} {at}   strategy {strategy}   engine {_engine(call, plan)}"
-    age = table.context.options.raw.get("record-level.expire-time") if plan.has_work else None
+    age = rows_dropped_after(table.context, plan)
     dropped = () if age is None else (dropped_rows_text(age),)
     footer = "\n".join((_work(rows), *dropped, _guards(table), _closing_note(plan)))
     columns = columns_of(PlanLine)
@@ -61,7 +62,14 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
 
 
 def dropped_rows_text(age: str) -> str:
-    return f"rows older than {age} (record-level.expire-time) are dropped by the compaction"
+    return f"{old_rows_text(age)} are dropped by the compaction"
+
+
+def old_rows_text(age: str) -> str:
+    """The rows that `rows_dropped_after` is about."""
+    from paimon_cli.jobs.compact_request import RECORD_EXPIRY
+
+    return f"rows older than {age} ({RECORD_EXPIRY})"
 
 
 @dataclass(frozen=True)

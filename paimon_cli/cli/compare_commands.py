@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paimon_cli.catalog.metastore.settings import table_argument
 from paimon_cli.cli.command import Call, command, top_level
-from paimon_cli.cli.next_step import table_argument
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import Given, TableName
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
@@ -43,7 +43,8 @@ def compare(
     """Show what changed between tables, versions of tables, or files: rows, by default. Exits with 4 on differences.
 
     Shows rows that only one side has, and rows with different values. Rows are paired by key; without a key, whole rows are
-    counted. NaN equals NaN, null equals null, -0.0 differs from 0.0.
+    counted. Columns are those of the same name; of versions of one table, those of the same field id. NaN equals NaN, null equals
+    null, -0.0 differs from 0.0.
 
     paimon-cli compare ./wh/shop.db/orders@12 ./wh/shop.db/orders
 
@@ -106,6 +107,10 @@ def _comparison_lines(found: Comparison) -> Iterator[str]:
     for mark, columns in (("-", found.columns_only_here), ("+", found.columns_only_there)):
         if columns:
             yield f"{mark} columns not compared, because the other side lacks them: {', '.join(columns)}"
+    if both := sorted({*found.columns_only_here} & {*found.columns_only_there}):
+        yield f"dropped and added again, so that it is another column: {', '.join(both)}"
+    if found.renamed_columns:
+        yield f"renamed: {', '.join(f'{old} -> {new}' for old, new in found.renamed_columns.items())}"
     changed = f", {found.different:,} different" if found.key else ""
     yield f"{found.equal:,} equal{changed}, {found.only_here:,} only here (-), {found.only_there:,} only there (+)"
     if found.differing_columns:

@@ -42,6 +42,11 @@ ReportFile = Annotated[
 ]
 
 
+NotRun = Mapping[tuple[str, str], str]
+"""Why a check could not run, by table and code."""
+NO_REASONS: NotRun = {}
+
+
 @dataclass(frozen=True)
 class ReportedFinding:
     """A finding in such a file. `place`: the path or the subject in `table` that it is about."""
@@ -80,10 +85,14 @@ def write_report(
     rules: Mapping[str, str],
     findings: Sequence[ReportedFinding],
     failing: Sequence[str] = FAILING,
+    not_run: NotRun = NO_REASONS,
 ) -> None:
-    """Write what `command` has found in tables. `rules`: meanings by code; `failing`: the severities that exit with 4."""
+    """Write what `command` has found in tables. `rules`: meanings by code; `failing`: the severities that exit with 4.
+
+    What `not_run` names is not reported as passed.
+    """
     form, path = report
-    content = _junit(command, tables, rules, findings, failing) if form == JUNIT else _sarif(rules, findings)
+    content = _junit(command, tables, rules, findings, failing, not_run) if form == JUNIT else _sarif(rules, findings, not_run)
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -96,8 +105,9 @@ def _junit(
     rules: Mapping[str, str],
     findings: Sequence[ReportedFinding],
     failing: Sequence[str],
+    not_run: NotRun,
 ) -> bytes:
-    """One test case per table and rule; findings that do not fail are output of theirs."""
+    """One test case per table and rule; findings that do not fail are output of theirs. A check that found something has run."""
     from xml.etree import ElementTree as Xml
 
     def plain(text: str) -> str:
@@ -108,8 +118,9 @@ def _junit(
     for finding in findings:
         of_case.setdefault((finding.table, finding.code), []).append(finding)
     failed = {key for key, found in of_case.items() if key[1] in rules and any(one.severity in failing for one in found)}
+    skipped = {key: why for key, why in not_run.items() if key not in of_case and key[0] in tables and key[1] in rules}
     suites = Xml.Element("testsuites")
-    counts = {"tests": len(rules) * len(tables), "failures": len(failed), "errors": 0, "skipped": 0}
+    counts = {"tests": len(rules) * len(tables), "failures": len(failed), "errors": 0, "skipped": len(skipped)}
     suite = Xml.SubElement(suites, "testsuite", {"name": f"paimon-cli {command}", **{key: str(n) for key, n in counts.items()}})
     for table in tables:
         for code, meaning in rules.items():
@@ -120,11 +131,13 @@ def _junit(
                     Xml.SubElement(case, "failure", {"type": code, "message": text})
                 else:
                     Xml.SubElement(case, "system-out").text = f"{finding.severity}: {text}"
+            if (why := skipped.get((table, code))) is not None:
+                Xml.SubElement(case, "skipped", {"message": plain(why)})
     Xml.indent(suites)
     return bytes(Xml.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _sarif(rules: Mapping[str, str], findings: Sequence[ReportedFinding]) -> bytes:
+def _sarif(rules: Mapping[str, str], findings: Sequence[ReportedFinding], not_run: NotRun) -> bytes:
     described = [{"id": code, "shortDescription": {"text": meaning}} for code, meaning in rules.items()]
     results: list[dict[str, Any]] = [
         {
@@ -137,5 +150,12 @@ def _sarif(rules: Mapping[str, str], findings: Sequence[ReportedFinding]) -> byt
     ]
     uri = "https://paimon.apache.org/"
     driver = {"name": "paimon-cli", "version": __version__, "informationUri": uri, "rules": described}
-    report = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+    notifications = [
+        {"level": "warning", "message": {"text": f"{table}: could not be checked: {why}"}, "associatedRule": {"id": code}}
+        for (table, code), why in not_run.items()
+        if code in rules
+    ]
+    told = {"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notifications}]} if notifications else {}
+    run = {"tool": {"driver": driver}, **told, "results": results}
+    report = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(report, indent=2).encode() + b"\n"

@@ -150,7 +150,8 @@ def _write(asked: Given, rows: Sequence[HealthRow], report: tuple[str, Path]) ->
         for found in row.findings
         if found.code
     ]
-    write_report(report, "health", [row.table for row in rows], rules, findings, failing=(ERROR, WARNING))
+    not_run = {(row.table, code): found.finding for row in rows for found in row.findings for code in found.prevents}
+    write_report(report, "health", [row.table for row in rows], rules, findings, failing=(ERROR, WARNING), not_run=not_run)
 
 
 class TopicChoice(str, enum.Enum):

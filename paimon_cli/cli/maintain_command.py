@@ -10,10 +10,10 @@ import typer
 
 from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, top_level
-from paimon_cli.cli.compact_command import Monitoring
+from paimon_cli.cli.compact_command import NO_TABLES, Monitoring
 from paimon_cli.cli.output import Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, note, say
+from paimon_cli.cli.results import asks, confirm, counted, human_size, note, printable, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, NotSupported, PaimonError, UsageError
 from paimon_cli.requests.compaction import SERVICE
 from paimon_cli.requests.upkeep import MaintainRounds, MaintainTables
@@ -74,6 +74,9 @@ def maintain(
             if overdue := _overdue(catalog, options):
                 _say_of_trash(call, f"{_overdue_text(overdue)} to delete from the trash")
             return bool(overdue) or any(row.has_work for row in planned)
+        if call.is_for_people and asks():
+            for row in planned:
+                _say_row(row, is_plan=True)
         confirm(f"{_consequence(planned, _overdue(catalog, options))} will be deleted", yes)
     _run(call, catalog, options, monitoring)
     return None
@@ -140,7 +143,7 @@ def _collected(
         method(on_maintained=rows.append)
     except PaimonError as error:
         failure = error
-    if rows:
+    if rows or failure is None:
         show(rows)
     if failure is not None:
         raise failure
@@ -154,11 +157,23 @@ def _show(call: Call, rows: Sequence[MaintainedTable], *, is_plan: bool) -> None
     if not call.is_for_people:
         call.show(Listing("MaintenancePlan" if is_plan else "MaintenanceList", None, columns_of(MaintainedTable), rows))
         return
+    if not rows:
+        say(NO_TABLES)
+        return
     for row in rows:
-        say(f"{row.table}: {'; '.join(_parts(row, is_plan)) or row.state}")
+        _say_row(row, is_plan)
         if not is_plan:
             say_findings(row.findings or (), margin="  ")
     say(_total(rows, is_plan))
+
+
+def _say_row(row: MaintainedTable, is_plan: bool) -> None:
+    """One line about a table, and the orphans that a dry run names."""
+    say(f"{row.table}: {'; '.join(_parts(row, is_plan)) or row.state}")
+    for path in row.orphan_files:
+        say(f"  orphan {printable(path)}")
+    if row.orphan_files and row.orphans > len(row.orphan_files):
+        say(f"  and {counted(row.orphans - len(row.orphan_files), 'other orphan')}; `paimon-cli orphans ls` lists them")
 
 
 def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
@@ -177,6 +192,8 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     if row.rows_dropped_after is not None:
         parts.append(dropped_rows_text(row.rows_dropped_after))
     parts += upkeep_texts(row.upkeep, *(("to expire", "to delete") if is_plan else ("expired", "deleted")))
+    if row.default_retention is not None:
+        parts.append(f"no retention of its own, so snapshots expire by {row.default_retention}")
     if row.left_buckets:
         parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
     if row.left:
@@ -210,12 +227,14 @@ def _overdue_text(overdue: Sequence[TrashRow]) -> str:
 
 def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -> str:
     """What the run would delete in all tables and in the trash, as far as it is known before."""
+    from paimon_cli.cli.compact_view import old_rows_text
     from paimon_cli.cli.compact_watch import upkeep_texts
     from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)
     texts = [*upkeep_texts(total, "past their retention", "older than a day"), *([_overdue_text(overdue)] if overdue else [])]
     ages = sorted({row.rows_dropped_after for row in rows if row.rows_dropped_after is not None})
-    texts += [f"rows older than {age} (record-level.expire-time)" for age in ages]
-    known = " and ".join(texts)
-    return f"{known}, and what becomes due meanwhile," if known else "what becomes due meanwhile"
+    texts += [old_rows_text(age) for age in ages]
+    known, defaults = " and ".join(texts), sorted({row.default_retention for row in rows if row.default_retention is not None})
+    due = f"what becomes due meanwhile{''.join(f' (snapshots by {default})' for default in defaults)}"
+    return f"{known}, and {due}," if known else due

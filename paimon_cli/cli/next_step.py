@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paimon_cli.catalog.metastore.configuration_files import PROFILE
-from paimon_cli.catalog.metastore.settings import flags_of
+from paimon_cli.catalog.metastore.settings import table_argument
 from paimon_cli.errors import (
     BadInput,
     CommitUnknown,
@@ -22,7 +22,6 @@ from paimon_cli.errors import (
 )
 from paimon_cli.requests.selections import split_pairs
 from paimon_cli.storage.catalog_options import split_options
-from paimon_cli.storage.redaction import without_login
 
 LOOKS_AT_THE_TABLE = ((StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
 """Commands that show what is wrong with a table, or what became of a commit."""
@@ -62,19 +61,6 @@ def next_step(error: PaimonError, context: Any) -> str:
     commands = (name for kind, name in LOOKS_AT_THE_TABLE if isinstance(error, kind))
     command = f"paimon-cli {next(commands, '')}"
     return f"{command} {table}" if table and command not in ("paimon-cli ", command_path(context)) else ""
-
-
-def table_argument(table: str, warehouse: str | None, branch: str | None, options: Mapping[str, str]) -> str:
-    """A table as the argument of a command: quoted for the shell, and without secrets.
-
-    The flags follow that locate it or change its options for one call; `options`: those of `--option`, and the profile.
-    """
-    located = {"warehouse": warehouse or options.get("warehouse"), PROFILE: options.get(PROFILE)}
-    given = {**{key: value for key, value in located.items() if value is not None}, **options}
-    if warehouse is not None:
-        given["warehouse"] = warehouse
-    of_branch = [] if branch is None else ["--branch", branch]
-    return shlex.join([without_login(table), *flags_of(given), *of_branch])
 
 
 def _only_table(parameters: Mapping[str, Any], is_new: bool) -> str | None:

@@ -269,6 +269,11 @@ def warn(text: str) -> None:
     note(f"warning: {text}")
 
 
+def asks() -> bool:
+    """Whether `confirm` can ask somebody."""
+    return sys.stdin.isatty()
+
+
 def confirm(consequence: str, yes: bool, has_dry_run: bool = True) -> None:
     """Ask for confirmation before deleting data or rewriting history; without a terminal, only `yes` confirms.
 
@@ -276,7 +281,7 @@ def confirm(consequence: str, yes: bool, has_dry_run: bool = True) -> None:
     """
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not asks():
         hint = only_planned() if has_dry_run else carried_out("--yes")
         raise Refused(f"not confirmed, {NOTHING_CHANGED}", f"{consequence}; without a terminal only --yes confirms it", hint)
     if not typer.confirm(f"{_safe(redact(consequence))}. Continue?", err=True):

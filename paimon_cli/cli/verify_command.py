@@ -110,7 +110,8 @@ def _write_report(found: VerifyReport, table: str, report: tuple[str, Path]) -> 
     checked = {result.check for result in found.checks}
     rules = {i.code: i.meaning for i in INVARIANTS if i.check in checked and found.request.wants(i.code)}
     findings = [ReportedFinding(table, v.code, v.severity, v.path, v.message, path=v.path) for v in found.violations]
-    write_report(report, "verify", [table], rules, findings)
+    not_run = {(table, code): found.not_run or "" for code in found.prevented}
+    write_report(report, "verify", [table], rules, findings, not_run=not_run)
 
 
 def _show_text(found: VerifyReport, table: str, pasted: str) -> None:

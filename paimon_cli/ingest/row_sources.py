@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
+from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.csv_rows import csv_batches
@@ -48,6 +49,9 @@ class RowSource(ABC):
     @abstractmethod
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         """The rows of one split, in order. `columns`: those that a row may have; `keys`: those that a JSON object must have."""
+
+    def close(self) -> None:  # noqa: B027
+        """Remove temporary files of the source, if it has any. It cannot be read any more."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +91,21 @@ class FileRows(RowSource):
 class ArrowRows(RowSource):
     """Rows of an Arrow table in this process. `name`: for messages.
 
-    `timezone`: converts between timestamps with and without a zone, where the column differs from the data.
+    `timezone`: converts between timestamps with and without a zone, where the column differs from the data. `spill`: where the
+    file of the rows is, which `close` removes; None if they are in memory. Tasks in other processes get the rows.
     """
 
     table: pa.Table = field(repr=False)
     name: str = "the Arrow data"
     timezone: str | None = None
+    spill: SpillDirectory | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[ArrowRows], tuple[pa.Table, str, str | None]]:
+        return ArrowRows, (self.table, self.name, self.timezone)
+
+    def close(self) -> None:
+        if self.spill is not None:
+            self.spill.close()
 
     @property
     def paths(self) -> tuple[str, ...]:

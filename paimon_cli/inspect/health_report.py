@@ -24,6 +24,7 @@ from paimon_cli.inspect.findings.finding import (
     is_at_least,
 )
 from paimon_cli.inspect.findings.runner import findings_of, of_damaged_entry, unopened
+from paimon_cli.read.html_text import ShownAsTable
 
 
 class Health:
@@ -37,7 +38,7 @@ class Health:
 
 
 @dataclass(frozen=True)
-class HealthRow:
+class HealthRow(ShownAsTable):
     """The state of a table. A figure is None if it cannot be read. `most_runs`: the most sorted runs of any bucket.
 
     `uncompacted_seconds`: age of the oldest recent commit that no compaction followed; None if there is none.

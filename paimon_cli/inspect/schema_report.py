@@ -27,6 +27,7 @@ from paimon_cli.options.option_catalog import (
     find_option,
     nearest_key,
 )
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.storage.redaction import MASK, holds_secret, names_secret, shown_value
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class FieldRow:
 
 
 @dataclass(frozen=True)
-class SchemaDetails:
+class SchemaDetails(ShownAsTable):
     """One schema in full."""
 
     id: int

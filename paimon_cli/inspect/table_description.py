@@ -14,6 +14,7 @@ from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.inspect.schema_report import shown_options
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.merge_engines import DEFAULT_ENGINE
+from paimon_cli.read.html_text import ShownAsTable
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class ColumnRow:
 
 
 @dataclass(frozen=True)
-class TableDescription:
+class TableDescription(ShownAsTable):
     """A table at its latest snapshot. `records`: counted before merging; `size`: bytes; times: epoch millis. `visible_rows`: how
     many rows a read shows; None if only a merge can tell.
 

@@ -27,7 +27,7 @@ class Scope(Generic[P]):
     def check(self, *invariants: Invariant) -> Callable[[Callable[P, Iterator[Violation]]], Check[P]]:
         """Make a check of a function, and declare the invariants that no other one reports."""
         declare(*invariants)
-        return lambda run: Check(self, run)
+        return lambda run: Check(self, run, tuple(invariant.code for invariant in invariants))
 
     def checks_in(self, modules: Iterable[ModuleType]) -> tuple[Check[P], ...]:
         """All checks of this scope, in the order of their modules."""
@@ -37,10 +37,11 @@ class Scope(Generic[P]):
 
 @dataclass(frozen=True, eq=False)
 class Check(Generic[P]):
-    """A check that its scope calls; it can also be called by name."""
+    """A check that its scope calls; it can also be called by name. `codes`: of the invariants that it declares."""
 
     scope: Scope[P]
     run: Callable[P, Iterator[Violation]]
+    codes: tuple[str, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[Violation]:
         return self.run(*args, **kwargs)

@@ -185,7 +185,7 @@ class _Changing:
     def __init__(self, context: TableContext, task: ChangeTask, change: Edit) -> None:
         self._context = context
         self._task = task
-        self._change = change
+        self._change = change.for_bucket(task.bucket)
         self._vectors = load_vectors(context, task.bucket)
         self._bounds = TableBounds(context)
         self._names = DataFileNames(context, task.file_stamp)

@@ -104,7 +104,7 @@ def update_bucket(context: TableContext, task: UpdateTask, change: Edit) -> Chan
 
     Splits hold whole keys in ascending order, so the changed rows are sorted with one row per key, as a data file requires.
     """
-    names, bucket_id = DataFileNames(context, task.file_stamp), task.existing.bucket_id
+    names, bucket_id, change = DataFileNames(context, task.file_stamp), task.existing.bucket_id, change.for_bucket(task.existing)
     writer = DataFileWriter(context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
     records_input = context.mode.changelog_producer.records_input
     changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if records_input else None

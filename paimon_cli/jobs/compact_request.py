@@ -19,12 +19,14 @@ from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import CompactOptions
 from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.write.sorted_write import ORDER, SortOrder
 
 States = dict[BucketId, PickState]
 """What a process remembers about a table's buckets from one plan to the next."""
+RECORD_EXPIRY = "record-level.expire-time"
 
 
 class CompactRequest(CompactOptions):
@@ -104,7 +106,7 @@ NO_BUCKETS = BucketFigures()
 
 
 @dataclass(frozen=True)
-class CompactionPlan:
+class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
     `idle_at`: when the next partition will have been idle for `idle_time` (epoch millis); None if no partition is waiting.
@@ -191,6 +193,11 @@ def plan_compaction(
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
     return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
+
+
+def rows_dropped_after(context: TableContext, plan: CompactionPlan) -> str | None:
+    """The age after which rows are dropped by the compactions of the plan; None if they drop none."""
+    return context.options.raw.get(RECORD_EXPIRY) if plan.has_work else None
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:

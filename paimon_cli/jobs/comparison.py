@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,13 @@ from paimon_cli.datatypes.canonical_form import canonical_column, canonical_rows
 from paimon_cli.datatypes.data_type import DataField, DataType, NestedType
 from paimon_cli.datatypes.key_order import group_starts, order_words
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.comparison_sides import Side, compared_fields, nullable_inside, shared_key
+from paimon_cli.jobs.comparison_sides import SharedColumns, Side, nullable_inside
 from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.pieces import PIECES
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.conditions import BoundSql
 
 HERE, THERE = 0, 1
@@ -52,11 +53,12 @@ class RowDifference:
 
 
 @dataclass
-class Comparison:
+class Comparison(ShownAsTable):
     """How two sides differ: row counts, and the first differences of each kind in key order.
 
     `columns_only_here`, `columns_only_there`: not compared; they count as a difference unless the caller chose the columns.
-    `differing_columns`: for each column, the number of rows whose values differ in it.
+    `differing_columns`: for each column, the number of rows whose values differ in it. `renamed_columns`: of versions of a table,
+    the names there of compared columns that have another name here, by the latter; the results use the names there.
     """
 
     here: str
@@ -73,6 +75,7 @@ class Comparison:
     different: int = 0
     differing_columns: dict[str, int] = field(default_factory=dict)
     differences: list[RowDifference] = field(default_factory=list)
+    renamed_columns: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_equal(self) -> bool:
@@ -96,23 +99,24 @@ def compare(
     `limit`: how many differences of each kind to keep. Raises `UsageError` if the key is not unique or columns cannot be
     compared.
     """
-    key = shared_key(here, there) if key is None else tuple(key)
-    fields = compared_fields(here, there, key, columns)
+    shared = SharedColumns.of(here, there)
+    shared.check_condition(where)
+    key = shared.primary_key() if key is None else tuple(map(shared.named, key))
+    fields = shared.fields(key, [shared.named(name) for name in columns])
     result = Comparison(here.name, there.name, key, [field.name for field in fields[len(key) :]])
+    compared = {field.name for field in fields}
+    result.renamed_columns = {old: new for old, new in shared.renamed.items() if new in compared}
     if not columns:
-        result.columns_only_here = _missing(here, there)
-        result.columns_only_there = _missing(there, here)
+        result.columns_only_here, result.columns_only_there = shared.only_here, shared.only_there
     work = _Work(result, fields, limit)
+    sides = [(HERE, here, [replace(field, name=shared.names_here[field.name]) for field in fields]), (THERE, there, fields)]
     with SpillDirectory() as spill:
-        runs = [run for number, side in ((HERE, here), (THERE, there)) for run in work.runs(side, number, where, spill, advance)]
+        runs = [
+            run for number, side, own in sides for run in work.runs(number, side.name, side.batches(own, where), spill, advance)
+        ]
         for rows in merge_in_passes(runs, work.sort_columns, KeepAllVersions(), PIECES.max_merged_runs, keys_repeat=True):
             work.judge(rows)
     return result
-
-
-def _missing(side: Side, other: Side) -> list[str]:
-    known = {field.name for field in other.fields}
-    return [field.name for field in side.fields if field.name not in known]
 
 
 @dataclass(frozen=True)
@@ -138,13 +142,18 @@ class _Work:
         self._engine: MergeEngine = KeepAllVersions() if result.key else Counted()
 
     def runs(
-        self, side: Side, number: int, where: BoundSql | None, spill: SpillDirectory, advance: Callable[[int], object]
+        self,
+        number: int,
+        side: str,
+        batches: Iterator[pa.RecordBatch],
+        spill: SpillDirectory,
+        advance: Callable[[int], object],
     ) -> Iterator[OpenRun]:
-        """The sorted runs of one side; a single run stays in memory."""
+        """The sorted runs of the rows of one side; a single run stays in memory."""
         held: list[pa.RecordBatch] = []
         size = 0
         spilled = False
-        for batch in side.batches(self._fields, where):
+        for batch in batches:
             advance(batch.num_rows)
             held.append(self._prepared(batch, number))
             size += held[-1].nbytes
@@ -157,14 +166,14 @@ class _Work:
             rows = list(self._sorted(held, side))
             yield lambda: iter(rows)
 
-    def _spilled(self, held: Sequence[pa.RecordBatch], side: Side, spill: SpillDirectory) -> OpenRun:
+    def _spilled(self, held: Sequence[pa.RecordBatch], side: str, spill: SpillDirectory) -> OpenRun:
         return spill.write(self._sorted(held, side), held[0].schema).read
 
-    def _sorted(self, held: Sequence[pa.RecordBatch], side: Side) -> Iterator[pa.RecordBatch]:
+    def _sorted(self, held: Sequence[pa.RecordBatch], side: str) -> Iterator[pa.RecordBatch]:
         rows = sorted_rows(pa.concat_batches(held), self.sort_columns, self._engine)
         if self.result.key and len(rows.starts) < len(rows.order):
             repeated = int(np.flatnonzero(~rows.is_lone)[0])
-            self._refuse_repeated(rows.rows.slice(int(rows.order[rows.starts[repeated]]), 1), side.name)
+            self._refuse_repeated(rows.rows.slice(int(rows.order[rows.starts[repeated]]), 1), side)
         for piece in rows.pieces_of(PIECES.spilled_batch_bytes):
             yield self._engine.merge(piece)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -119,42 +120,131 @@ def _as_type(column: pa.Array, own: DataType, wanted: DataType) -> pa.Array:
     return cast_column(column, own, wanted)
 
 
-def shared_key(here: Side, there: Side) -> tuple[str, ...]:
-    """The primary key of either side; empty if neither has one.
+@dataclass(frozen=True)
+class SharedColumns:
+    """The columns that both sides have. They go by their names on the second side: `names_here` are those on the first, by these.
 
-    Raises `UsageError` if the sides have different keys, or if one side lacks a column of the key.
+    Versions of one table share columns by field id: a renamed column is the same, one that was dropped and added again is not.
     """
-    keys = [tuple(side.key) for side in (here, there) if side.key]
-    if not keys:
-        return ()
-    if len(set(map(frozenset, keys))) > 1:
-        why = f"{', '.join(keys[0])} and {', '.join(keys[1])}"
-        raise UsageError("the tables have different primary keys", why, "name the columns of one with --key")
-    both = {field.name for field in here.fields} & {field.name for field in there.fields}
-    if missing := [name for name in keys[0] if name not in both]:
-        raise UsageError(f"column '{missing[0]}' of the primary key is not on both sides", hint="name other columns with --key")
-    return keys[0]
+
+    here: Side
+    there: Side
+    names_here: Mapping[str, str]
+
+    @staticmethod
+    def of(here: Side, there: Side) -> SharedColumns:
+        own, last = {field.name: field.id for field in here.fields}, _last_shared_id(here, there)
+        by_id = {field.id: field.name for field in here.fields if field.id <= last}
+        pairs = dict[str, str]()
+        for field in there.fields:
+            if field.id <= last:
+                pairs |= {field.name: by_id[field.id]} if field.id in by_id else {}
+            elif own.get(field.name, NO_SHARED_ID) > last:
+                pairs[field.name] = field.name
+        return SharedColumns(here, there, pairs)
+
+    @functools.cached_property
+    def names_there(self) -> Mapping[str, str]:
+        return {here: there for there, here in self.names_here.items()}
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The names there of columns that have another name here, by the latter."""
+        return {here: there for there, here in self.names_here.items() if here != there}
+
+    @property
+    def only_here(self) -> list[str]:
+        return [field.name for field in self.here.fields if field.name not in self.names_there]
+
+    @property
+    def only_there(self) -> list[str]:
+        return [field.name for field in self.there.fields if field.name not in self.names_here]
+
+    def named(self, name: str) -> str:
+        """The name there of a column that may be given by its name here. Raises `UsageError` if a side lacks it."""
+        if name in self.names_here:
+            return name
+        known = [{field.name for field in side.fields} for side in (self.here, self.there)]
+        if name in self.names_there and name not in known[1]:
+            return self.names_there[name]
+        for side, names in zip((self.here, self.there), known, strict=True):
+            if name not in names:
+                listed = [field.name for field in side.fields]
+                raise UsageError(
+                    f"{side.name} has no column '{name}'",
+                    f"its columns are {', '.join(listed)}",
+                    did_you_mean(name, listed).strip(),
+                )
+        what = f"column '{name}' of {self.here.name} is another one than that of {self.there.name}"
+        raise UsageError(
+            what, "columns of one table are the same by their field ids, not by their names", "choose other columns with --select"
+        )
+
+    def primary_key(self) -> tuple[str, ...]:
+        """The primary key of either side; empty if neither has one.
+
+        Raises `UsageError` if the sides have different keys, or if one side lacks a column of the key.
+        """
+        own = tuple(self.names_there.get(name, name) for name in self.here.key)
+        keys = [key for key in (own, tuple(self.there.key)) if key]
+        if not keys:
+            return ()
+        if len(set(map(frozenset, keys))) > 1:
+            why = f"{', '.join(keys[0])} and {', '.join(keys[1])}"
+            raise UsageError("the tables have different primary keys", why, "name the columns of one with --key")
+        if missing := [name for name in keys[0] if name not in self.names_here]:
+            raise UsageError(
+                f"column '{missing[0]}' of the primary key is not on both sides", hint="name other columns with --key"
+            )
+        return keys[0]
+
+    def fields(self, key: Sequence[str], columns: Sequence[str]) -> list[DataField]:
+        """The key and the chosen columns (default: all), with types that hold the values of both sides.
+
+        Raises `UsageError` for incompatible types, a key of a nested type, or if there is nothing to compare.
+        """
+        here, there = ({field.name: field.type for field in side.fields} for side in (self.here, self.there))
+        order = [self.names_there[field.name] for field in self.here.fields if field.name in self.names_there]
+        chosen = [name for name in columns or order if name not in key]
+        if not chosen and not key:
+            what = f"{self.here.name} and {self.there.name} have no column in common"
+            raise UsageError("there is nothing to compare", what)
+        names = (*key, *chosen)
+        fields = [DataField(0, name, _common_type(name, here[self.names_here[name]], there[name])) for name in names]
+        nested = next((field for field in fields[: len(key)] if isinstance(field.type, NestedType)), None)
+        if nested is not None:
+            raise UsageError(f"column '{nested.name}' cannot be a key", f"{type_to_sql(nested.type)} has no order")
+        return fields
+
+    def check_condition(self, where: BoundSql | None) -> None:
+        """Raise `UsageError` for a condition that would read different columns on the two sides."""
+        if where is None or all(here == there for there, here in self.names_here.items()):
+            return
+        known = TableSchema(0, tuple(self.there.fields), 0, (), (), {}, None, 0)
+        both = {field.name for field in self.here.fields}
+        for name in parse_predicate(where.sql, known, where.params).columns:
+            if self.names_here.get(name) != name and (name in both or name in self.names_here):
+                what = f"the condition reads column '{name}', which is not the same on both sides"
+                why = f"it is {quoted_name(self.names_here[name])} on the other side" if name in self.names_here else ""
+                raise UsageError(what, why or "it was dropped and added again", "use columns that have kept their names")
 
 
-def compared_fields(here: Side, there: Side, key: Sequence[str], columns: Sequence[str]) -> list[DataField]:
-    """The key and the chosen columns (default: all shared columns), with types that hold the values of both sides.
+NO_SHARED_ID = -1
+"""Where `_last_shared_id` ends if field ids mean nothing: those of fields are not negative."""
 
-    Raises `UsageError` for unknown columns, incompatible types, a key of a nested type, or if there is nothing to compare.
-    """
-    sides = [{field.name: field.type for field in side.fields} for side in (here, there)]
-    for name in (*key, *columns):
-        for side, known in zip((here, there), sides, strict=True):
-            if name not in known:
-                hint = did_you_mean(name, known).strip()
-                raise UsageError(f"{side.name} has no column '{name}'", f"its columns are {', '.join(known)}", hint)
-    chosen = [name for name in (columns or sides[0]) if name in sides[1] and name not in key]
-    if not chosen and not key:
-        raise UsageError("there is nothing to compare", f"{here.name} and {there.name} have no column in common")
-    fields = [DataField(0, name, _common_type(name, *(side[name] for side in sides))) for name in (*key, *chosen)]
-    nested = next((field for field in fields[: len(key)] if isinstance(field.type, NestedType)), None)
-    if nested is not None:
-        raise UsageError(f"column '{nested.name}' cannot be a key", f"{type_to_sql(nested.type)} has no order")
-    return fields
+
+def _last_shared_id(here: Side, there: Side) -> int:
+    """The last field id that means the same column on both sides: of a branch and its origin, up to where it was created."""
+    if not isinstance(here, TableSide) or not isinstance(there, TableSide) or here.table.url != there.table.url:
+        return NO_SHARED_ID
+    if here.table.branch == there.table.branch:
+        return sys.maxsize
+    own, other = here.table.schemas, there.table.schemas
+    for number in sorted({*own.ids()} & {*other.ids()}, reverse=True):
+        schema = own.find(number)
+        if schema is not None and schema == other.find(number):
+            return schema.highest_field_id
+    return NO_SHARED_ID
 
 
 _HELD_BY_DOUBLE = frozenset(["FLOAT", "INT", "SMALLINT", "TINYINT"])

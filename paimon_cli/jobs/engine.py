@@ -112,6 +112,11 @@ class Engine(Protocol):
         """Whether a task may run twice, so that files of its first attempt may remain after a successful job."""
         ...
 
+    @property
+    def shares_disk(self) -> bool:
+        """Whether tasks run on this machine, wherever the engine is chosen, so that they can open its files."""
+        ...
+
     def run_tasks(
         self,
         function: Callable[[T], R],
@@ -147,6 +152,7 @@ class LocalEngine:
     name = "local"
     reason = ""
     retries_tasks = False
+    shares_disk = True
 
     def __init__(self, parallelism: int = 1) -> None:
         self._parallelism = parallelism

@@ -148,6 +148,12 @@ class AutoEngine:
         return self._chosen.retries_tasks
 
     @property
+    def shares_disk(self) -> bool:
+        if self._spark is None and _has_spark():
+            self._spark = self._start_spark()  # nothing runs before it is prepared
+        return self._spark is None or self._spark.shares_disk
+
+    @property
     def tasks_per_process(self) -> int:
         return self._chosen.tasks_per_process
 

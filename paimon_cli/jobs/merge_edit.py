@@ -9,117 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.column_cast import with_default
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, NestedType, RowType
-from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import BadInput, NotSupported, UsageError
-from paimon_cli.ingest.faults import BadCells, WrongType, shown
-from paimon_cli.ingest.typed_columns import CastRules, cast_column
-from paimon_cli.jobs.key_index import NO_ROW, KeyIndex
+from paimon_cli.datatypes.data_type import DataField, RowType
+from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.ingest.faults import shown
+from paimon_cli.jobs.key_index import NO_ROW
+from paimon_cli.jobs.merge_source import MergeSource
 from paimon_cli.jobs.row_change import Edit, EditedRows, Matches, NameRow, new_columns
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import did_you_mean
-from paimon_cli.pieces import PIECES
 from paimon_cli.sql.clauses import SetClause, SetItem
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate
 
 SOURCE, TARGET = "source", "target"
 """The names of the two rows in conditions and expressions."""
-_PRUNED_ROOTS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "CHAR", "VARCHAR", "STRING"}
-
-
-@dataclass(frozen=True)
-class MergeSource:
-    """The rows to merge, typed as the columns of the table that have their names. `on`: the columns that must be equal."""
-
-    batch: pa.RecordBatch
-    fields: tuple[DataField, ...]
-    on: tuple[str, ...]
-
-    @staticmethod
-    def of(data: pa.Table, schema: TableSchema, on: Sequence[str], timezone: str | None) -> MergeSource:
-        """Raises `BadInput` for rows that do not fit, `UsageError` for wrong columns in `on`."""
-        names = data.column_names
-        for name in names:
-            if names.count(name) > 1:
-                raise BadInput(f"the source has two columns '{name}'", column=name)
-        _check_on(on, names, schema)
-        columns, fields = [], []
-        for number, name in enumerate(names):
-            known = schema.find(name)
-            values = data.column(name).combine_chunks()
-            t = (type_from_arrow(values.type) if known is None else known.type).with_nullable(True)
-            columns.append(_typed(name, values, DataField(number, name, t), timezone))
-            fields.append(DataField(number, name, t))
-        return MergeSource(pa.RecordBatch.from_arrays(columns, names=names), tuple(fields), tuple(on))
-
-    @cached_property
-    def index(self) -> KeyIndex:
-        return KeyIndex([self.batch.column(name) for name in self.on])
-
-    @property
-    def row_type(self) -> RowType:
-        return RowType(self.fields)
-
-    def rows(self, positions: np.ndarray) -> pa.StructArray:
-        """The rows at these positions, as values of one column; null for `NO_ROW`."""
-        chosen = pa.array(np.maximum(positions, 0), mask=positions == NO_ROW)
-        fields = list(arrow_type(self.row_type))
-        columns = [column.take(chosen) for column in self.batch.columns]
-        return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(positions == NO_ROW))
-
-    def condition(self, schema: TableSchema) -> Predicate:
-        """A condition that holds for all rows of the table that meet a row of the source, to skip files."""
-        texts, params = list[str](), dict[str, object]()
-        for number, name in enumerate(self.on):
-            if schema.field(name).type.root not in _PRUNED_ROOTS:
-                continue
-            distinct = self.batch.column(name).unique().drop_null()
-            if not len(distinct):
-                return parse_predicate("FALSE", schema)
-            if len(distinct) <= PIECES.max_bucket_keys:
-                params[f"p{number}"] = distinct
-                texts.append(f"{quoted_name(name)} IN :p{number}")
-                continue
-            ordered = distinct.sort()
-            params |= {f"low{number}": ordered[0], f"high{number}": ordered[-1]}
-            texts.append(f"{quoted_name(name)} BETWEEN :low{number} AND :high{number}")
-        return parse_predicate(" AND ".join(texts) or "TRUE", schema, params)
-
-
-def _check_on(on: Sequence[str], names: Sequence[str], schema: TableSchema) -> None:
-    if not on:
-        raise UsageError("no columns to merge on", "they say which rows are the same", "such as on=['id']")
-    for name in on:
-        known = schema.find(name)
-        if known is None or name not in names:
-            where, found = ("source", names) if known is not None else ("table", schema.field_names)
-            what = f"no column '{name}' in the {where}"
-            raise UsageError(
-                what, "a merge is on columns that both have", f"{did_you_mean(name, found)}columns: {', '.join(found)}"
-            )
-        if isinstance(known.type, NestedType) or known.type.root in FLOATING_ROOTS:
-            raise NotSupported(
-                f"a merge on column '{name}'", "nested values and floating-point numbers have no exact equality here"
-            )
-
-
-def _typed(name: str, values: pa.Array, field: DataField, timezone: str | None) -> pa.Array:
-    try:
-        return cast_column(values, field.type, CastRules(timezone=timezone))
-    except BadCells as problem:
-        first = problem.first
-        what = f"row {first.row + 1} of the source, column {name}: {shown(first.value)}"
-        raise BadInput(what, first.why, column=name, row=first.row + 1) from problem
-    except WrongType as problem:
-        why = problem.why or f"{values.type} cannot become {field.type.root}"
-        raise BadInput(f"column '{name}' of the source does not fit", why, column=name) from problem
 
 
 @dataclass(frozen=True)
@@ -171,8 +78,12 @@ class MergeEdit(Edit):
 
     def matches(self, batch: pa.RecordBatch) -> Matches:
         positions, chosen = self._chosen(batch)
-        sources = np.unique(positions[positions != NO_ROW])
-        return Matches(chosen >= 0, sources)
+        met = np.unique(positions[positions != NO_ROW])
+        return Matches(chosen >= 0, self.source.numbers(self.source.index.all_like(met)))
+
+    def for_bucket(self, bucket: BucketFiles) -> MergeEdit:
+        source = self.source.for_bucket(bucket)
+        return self if source is self.source else replace(self, source=source)
 
     def edited(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> EditedRows:
         positions, chosen = self._chosen(batch)
@@ -225,7 +136,7 @@ class MergeEdit(Edit):
         rows = np.flatnonzero(positions != NO_ROW)
         for name in self.fixed:
             own = batch.column(name).take(pa.array(rows))
-            other = self.source.batch.column(name).take(pa.array(positions[rows]))
+            other = self.source.column(name, positions[rows])
             if not own.equals(other):
                 pairs = enumerate(zip(own.to_pylist(), other.to_pylist(), strict=True))
                 row, (old, new) = next((row, pair) for row, pair in pairs if pair[0] != pair[1])

@@ -1,9 +1,9 @@
 """`merge`: updates, deletes and inserts rows of a table by the rows of a source, in one commit under the data conflict check.
 
 1. plan at one snapshot, as a write does.
-2. change: each task joins its rows of the table with the source, which is in memory, and changes them as an update does
+2. change: each task joins its rows of the table with the source (`merge_source`), and changes them as an update does
    (`merge_edit`). It returns which rows of the source have met one.
-3. insert the others: they take the write path.
+3. insert the others (`merge_inserts`): they take the write path.
 4. commit both. After a conflict, start again.
 
 The rows to insert were computed from what the table does not hold. So the commit is refused, too, if another one has added rows
@@ -16,27 +16,26 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import CheckData, check_of_partitions
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.python_values import values_of_columns
-from paimon_cli.ingest.row_sources import ArrowRows
+from paimon_cli.ingest.row_sources import ArrowRows, RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.bucket_change import change_buckets
 from paimon_cli.jobs.due_compaction import finished_earlier
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.key_index import NO_ROW, KeyIndex
-from paimon_cli.jobs.merge_edit import Clause, MergeEdit, MergeSource, chosen_clauses, joined_schema, source_schema
-from paimon_cli.jobs.row_change import ChangedBucket, new_columns
+from paimon_cli.jobs.merge_edit import Clause, MergeEdit, joined_schema, source_schema
+from paimon_cli.jobs.merge_inserts import NewRows, check_new_keys
+from paimon_cli.jobs.merge_source import MemorySource, MergeSource, SourceRows
+from paimon_cli.jobs.row_change import ChangedBucket
 from paimon_cli.jobs.table_change import (
     NewFiles,
     again_on_conflict,
@@ -55,14 +54,13 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import CompactionMode
-from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split_reader import read_split
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.requests.merging import MergeClause
 from paimon_cli.sql.clauses import SetClause, parse_set_clause
+from paimon_cli.sql.expressions import columns_within
 from paimon_cli.sql.predicate import check_all_used, parse_predicate
 from paimon_cli.write.write_plan import WritePlan
 
-ROWS_TO_INSERT = "the rows to insert"
 _RETRY_HINT = "raise --max-attempts, or keep other writers away from this table for a while"
 
 
@@ -99,30 +97,35 @@ class PlannedMerge:
         return self.edit.source
 
 
-def run_merge(context: TableContext, request: MergeRequest, data: pa.Table, engine: Engine, progress: Progress) -> MergeSummary:
+def run_merge(
+    context: TableContext, request: MergeRequest, given: SourceRows, engine: Engine, progress: Progress
+) -> MergeSummary:
     """Merge the rows in one commit. If it fails, no new file remains.
 
     Raises `Conflict` if other jobs committed first in all attempts, `BadInput` for a row that cannot be changed or inserted.
     """
     started = context.clock.now_millis()
+    if not request.clauses:
+        raise UsageError("the merge does nothing", "it has no clause", "such as .when_matched_update_all()")
     context.check(CHANGE_ROWS)
     check_writable_table(context)
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     if Committer(context).is_committed(identity):
         return MergeSummary(**finished_earlier(context, request.compaction, engine, progress))
-    merge = planned_merge(context.schema, request, data)
-    check_moves(context, merge.edit)
-    attempt = functools.partial(_attempt, context, merge, identity, engine, progress)
-    summary, attempts = again_on_conflict(context, attempt, _RETRY_HINT, request.max_attempts)
+    planned_merge(
+        context.schema, request, MemorySource.of(given.columns.empty_table(), context.schema, request.on, request.timezone)
+    )
+    with given.opened(context, request.on, request.timezone) as source:
+        merge = planned_merge(context.schema, request, source)
+        check_moves(context, merge.edit)
+        attempt = functools.partial(_attempt, context, merge, identity, engine, progress)
+        summary, attempts = again_on_conflict(context, attempt, _RETRY_HINT, request.max_attempts)
     summary = compacted_after(context, request, summary, None, engine, progress)
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
-def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.Table) -> PlannedMerge:
-    """Check the request. Raises `UsageError` for invalid SQL and columns, `BadInput` for rows of the source that do not fit."""
-    if not request.clauses:
-        raise UsageError("the merge does nothing", "it has no clause", "such as .when_matched_update_all()")
-    source = MergeSource.of(data, schema, request.on, request.timezone)
+def planned_merge(schema: TableSchema, request: MergeRequest, source: MergeSource) -> PlannedMerge:
+    """Check the request. Raises `UsageError` for invalid SQL and columns."""
     joined, of_source = joined_schema(schema, source), source_schema(schema, source)
     used: set[str] = set()
 
@@ -132,6 +135,8 @@ def planned_merge(schema: TableSchema, request: MergeRequest, data: pa.Table) ->
 
     matched, inserts, unmatched = clauses("matched"), clauses("not_matched"), clauses("not_matched_by_source")
     check_all_used(request.params, used)
+    if any(clause.takes_all for clause in request.clauses):
+        _check_columns(schema, source, (*matched, *inserts, *unmatched))
     where = parse_predicate("TRUE", schema) if unmatched else source.condition(schema)
     edit = MergeEdit(where, source, matched, unmatched, _fixed(schema, source, request.clauses))
     return PlannedMerge(edit, inserts)
@@ -156,6 +161,21 @@ def _clause(
     if condition is not None:
         used |= condition.parameters
     return Clause(condition, new_values)
+
+
+def _check_columns(schema: TableSchema, source: MergeSource, clauses: Sequence[Clause]) -> None:
+    """Raise `UsageError` for a column of the source that nothing uses: it is probably misspelt, and would be left out."""
+    read = set[str]()
+    for clause in clauses:
+        conditions = [] if clause.condition is None else [clause.condition.condition]
+        values = [] if clause.new_values is None else [item.expression for item in clause.new_values.assignments]
+        read |= {column.path[0] if column.path else column.name for column in columns_within((*conditions, *values))}
+    own = {field.name for field in source.fields}
+    for name in own - read - set(schema.field_names):
+        free = [column for column in schema.field_names if column not in own]
+        what = f"the table has no column '{name}', which the source has"
+        why = "when_matched_update_all and when_not_matched_insert_all take the columns that both have, and no condition reads it"
+        raise UsageError(what, why, f"{did_you_mean(name, free)}rename it, or leave it out of the source", column=name)
 
 
 def _stored_by(schema: TableSchema) -> tuple[str, ...]:
@@ -184,9 +204,10 @@ def _attempt(
         changed = [] if snapshot is None else _changed(context, snapshot, merge.edit, new_files.stamp, engine, progress)
         messages = [bucket.message for bucket in changed if bucket.message is not None]
         new_files.delete_repeated(engine, messages)
-        rows = _rows_to_insert(context, snapshot, merge, changed)
-        inserted = _inserted(plan, _with_moved(rows, changed), messages, engine, progress)
-    summary = _summary(merge, changed, rows.num_rows)
+        rows, moved = NewRows.of(merge.source, merge.inserts, context.schema, changed), _moved(changed)
+        check_new_keys(context, snapshot, rows, engine, progress)
+        inserted, count = _inserted(plan, rows.with_moved(moved), messages, engine, progress)
+    summary = _summary(merge, changed, count - moved.num_rows)
     every = [*messages, *inserted]
     if not every:
         return summary
@@ -214,7 +235,7 @@ def _summary(merge: PlannedMerge, changed: Sequence[ChangedBucket], inserted: in
         inserted=inserted,
         updated=rows - deleted,
         deleted=deleted,
-        source_rows=merge.source.batch.num_rows,
+        source_rows=merge.source.row_count,
         unseen_records=sum(bucket.unseen_records for bucket in changed),
     )
 
@@ -228,116 +249,28 @@ def _changed(
     return change_files(seen, snapshot, edit, stamp, engine, progress)
 
 
-def _rows_to_insert(
-    context: TableContext, snapshot: Snapshot | None, merge: PlannedMerge, changed: Sequence[ChangedBucket]
-) -> pa.Table:
-    """The rows of the source that have met no row of the table, by the first insert clause whose condition holds."""
-    schema = context.schema
-    is_new = np.ones(merge.source.batch.num_rows, bool)
-    for bucket in changed:
-        if bucket.sources is not None:
-            is_new[bucket.sources] = False
-    is_new = _with_repeated(merge.source, is_new)
-    positions = np.flatnonzero(is_new) if merge.inserts else np.empty(0, np.int64)
-    batch = _batch_of_source(schema, merge.source, positions)
-    chosen, parts, origins = chosen_clauses(merge.inserts, batch), [], [np.empty(0, np.int64)]
-    for number, clause in enumerate(merge.inserts):
-        if clause.new_values is None:
-            continue
-        rows = np.flatnonzero(chosen == number)
-        part = batch.take(pa.array(rows))
-
-        def name_row(row: int, at: np.ndarray = positions[rows]) -> str:
-            return f"row {at[row] + 1} of the source"
-
-        parts.append(pa.table(new_columns(clause.new_values.assignments, part, name_row)))
-        origins.append(positions[rows])
-    found = pa.concat_tables(parts, promote_options="default") if parts else pa.table({})
-    if found.num_rows and schema.primary_keys:
-        _check_keys(context, snapshot, merge.source, found, np.concatenate(origins))
-    return found
-
-
-def _with_moved(rows: pa.Table, changed: Sequence[ChangedBucket]) -> pa.Table:
-    """The rows to insert and those that have moved: the write path deletes these in the partitions that they leave."""
-    moved = [pa.Table.from_batches(bucket.moved) for bucket in changed if bucket.moved]
-    return pa.concat_tables([*([rows] if rows.num_rows else []), *moved], promote_options="default") if moved else rows
-
-
-def _with_repeated(source: MergeSource, is_new: np.ndarray) -> np.ndarray:
-    """`is_new` without rows whose values another row has that has met a row: the join finds the first of such rows."""
-    if source.index.is_unique or is_new.all():
-        return is_new
-    met = np.flatnonzero(~is_new)
-    columns = [source.batch.column(name) for name in source.on]
-    first = source.index.rows_of(columns)
-    return is_new & ~np.isin(first, met)
-
-
-def _batch_of_source(schema: TableSchema, source: MergeSource, positions: np.ndarray) -> pa.RecordBatch:
-    """These rows of the source with the columns of `source_schema`."""
-    of_source = source_schema(schema, source)
-    rows = source.batch.take(pa.array(positions, pa.int64()))
-    columns = {name: rows.column(name) for name in rows.schema.names}
-    columns |= {"source": source.rows(positions)}
-    target = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in of_source.fields])
-    arrays = [columns.get(field.name, pa.nulls(len(positions), field.type)) for field in target]
-    return pa.RecordBatch.from_arrays(arrays, schema=target)
-
-
-def _check_keys(
-    context: TableContext, snapshot: Snapshot | None, merged: MergeSource, rows: pa.Table, origins: np.ndarray
-) -> None:
-    """Raise `BadInput` if two rows to insert have the same key, or one has the key of a row of the table.
-
-    `origins`: the positions of the rows in the source. The table has no such row if the columns of the merge are part of the key,
-    and are inserted as they are: it would have met the row of the source.
-    """
-    names = context.schema.primary_keys
-    if missing := next((name for name in names if name not in rows.column_names), None):
-        raise UsageError(f"key column '{missing}' is not set", "each row that is inserted needs its key", "set it in the insert")
-    index = KeyIndex([rows.column(name).combine_chunks() for name in names])
-    hint = "nothing was committed; merge on the key, or leave the row out of the source"
-    if not index.is_unique:
-        raise BadInput(f"two rows to insert have {_key_text(rows, names, index.first_repeated())}", "a key has one row", hint)
-    if snapshot is None or (set(merged.on) <= set(names) and _keeps_values(merged, rows, origins)):
-        return
-    source = MergeSource(rows.select(names).combine_chunks().to_batches()[0], context.schema.fields_of(names), tuple(names))
-    seen, where = context.with_level_0(), source.condition(context.schema)
-    for split in plan_scan(seen, snapshot, where).splits:
-        for batch in read_split(seen, split, list(names), where):
-            met = index.rows_of([batch.column(name) for name in names])
-            if (met != NO_ROW).any():
-                what = f"a row to insert has the key of a row of the table: {_key_text(rows, names, int(met.max()))}"
-                raise BadInput(what, f"its row of the source differs in {', '.join(merged.on)}", hint)
-
-
-def _keeps_values(merged: MergeSource, rows: pa.Table, origins: np.ndarray) -> bool:
-    """Whether the rows to insert have the values of their rows of the source in the columns of the merge."""
-    chosen = pa.array(origins)
-    return all(rows.column(name).equals(pa.chunked_array([merged.batch.column(name).take(chosen)])) for name in merged.on)
-
-
-def _key_text(rows: pa.Table, names: Sequence[str], row: int) -> str:
-    return ", ".join(f"{name} = {rows.column(name)[row]}" for name in names)
-
-
 def _inserted(
-    plan: WritePlan, rows: pa.Table, changed: Sequence[CommitMessage], engine: Engine, progress: Progress
-) -> list[CommitMessage]:
-    """Write the new rows, numbered above the changed ones."""
-    if not rows.num_rows:
-        return []
-    request = WriteRequest(source=ArrowRows(rows, ROWS_TO_INSERT), compact=CompactionMode.NONE)
+    plan: WritePlan, rows: RowSource, changed: Sequence[CommitMessage], engine: Engine, progress: Progress
+) -> tuple[list[CommitMessage], int]:
+    """Write the new rows, numbered above the changed ones. Also returns how many there are."""
+    request = WriteRequest(source=rows, compact=CompactionMode.NONE)
+    splits = splits_of(request)
+    if not splits:
+        return [], 0
     sequences = dict(plan.first_sequences)
     for message in changed if sequences else ():
         highest = max((file.max_sequence_number for file in message.append.added), default=-1)
         sequences[message.bucket_id] = max(sequences.get(message.bucket_id, 0), highest + 1)
     assert isinstance(plan.incoming, IncomingRows)
-    ready = replace(
-        plan, incoming=replace(plan.incoming, source=request.source), splits=splits_of(request), first_sequences=sequences
-    )
-    return write_input(ready, request, engine, progress)[0].messages
+    ready = replace(plan, incoming=replace(plan.incoming, source=rows), splits=splits, first_sequences=sequences)
+    written, found = write_input(ready, request, engine, progress)
+    return written.messages, found.rows
+
+
+def _moved(changed: Sequence[ChangedBucket]) -> pa.Table:
+    """The changed rows that the write path puts into other partitions, and deletes in those that they leave."""
+    moved = [pa.Table.from_batches(bucket.moved) for bucket in changed if bucket.moved]
+    return pa.concat_tables(moved, promote_options="default") if moved else pa.table({})
 
 
 def _checks_of_absence(

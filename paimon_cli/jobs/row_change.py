@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.errors import BadInput
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
@@ -69,6 +70,10 @@ class Edit(ABC):
     def matches(self, batch: pa.RecordBatch) -> Matches:
         """The rows of a batch that change, among those that `where` selects."""
         return Matches(np.ones(batch.num_rows, bool), np.empty(0, np.int64))
+
+    def for_bucket(self, bucket: BucketFiles) -> Edit:
+        """The same for the rows of one bucket."""
+        return self
 
     @abstractmethod
     def read_columns(self, schema: TableSchema) -> Collection[str]:
@@ -269,16 +274,20 @@ def _check_effect(context: TableContext, before: pa.RecordBatch, after: pa.Recor
             raise BadInput(what, "the row would remain, but without its values", hint)
         return
     for name in context.schema.field_names:
-        shown, wanted = merged.column(name), after.column(name)
-        if not shown.equals(wanted) and (different := _first_difference(shown, wanted)) is not None:
+        merged_values, wanted = merged.column(name), after.column(name)
+        if not merged_values.equals(wanted) and (different := _first_difference(merged_values, wanted)) is not None:
             key = ", ".join(f"{k} = {after.column(k)[different]}" for k in context.schema.primary_keys)
             raise BadInput(
-                f"column {name} of the row with {key} would not become {wanted[different]}",
-                f"merge-engine={context.options.merge_engine.name} would show {shown[different]}",
+                f"column {name} of the row with {key} would not become {_cell(wanted[different])}",
+                f"merge-engine={context.options.merge_engine.name} would show {_cell(merged_values[different])}",
                 "nothing was committed; write rows that the merge engine turns into the values you want",
                 column=name,
                 row=key,
             )
+
+
+def _cell(value: pa.Scalar) -> str:
+    return shown(value.as_py()) if value.is_valid else "NULL"
 
 
 def _first_difference(shown: pa.Array, wanted: pa.Array) -> int | None:

@@ -201,9 +201,10 @@ class FollowedChanges:
             number = end + 1
 
 
-def plan_rows(table: TableContext, request: ReadRequest) -> RowScan:
+def plan_rows(table: TableContext, request: ReadRequest, parsed: Predicate | None = None) -> RowScan:
     """Plan a read: choose the snapshot or increment, check the request against its schema, and find the splits.
 
+    `parsed`: the condition of the request, which is parsed again only if the schema is another one.
     Raises `NotFound` and `UsageError`.
     """
     table.check(Operation.SCAN)
@@ -215,7 +216,9 @@ def plan_rows(table: TableContext, request: ReadRequest) -> RowScan:
         context = increment_context(table, mode)
     selection = selected(context.schema, request.columns)
     order = None if request.order_by is None else parse_order(request.order_by, context.schema)
-    predicate = None if request.where is None else parse_predicate(request.where, context.schema, request.params)
+    predicate = parsed
+    if parsed is None or parsed.schema != context.schema:
+        predicate = None if request.where is None else parse_predicate(request.where, context.schema, request.params)
     check_all_used(request.params, () if predicate is None else predicate.parameters)
     if increment is None:
         context, plan = _plan_snapshot(table, context, snapshot, predicate)

@@ -43,7 +43,7 @@ from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.maintain.mark_done import check_marks_of_writes
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.options.option_catalog import Operation
-from paimon_cli.read.html_text import table_of_fields, telling_fields
+from paimon_cli.read.html_text import ShownAsTable, telling_fields
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -56,16 +56,13 @@ Shield = Callable[[], AbstractContextManager[None]]
 """Holds signals back, so that a commit or a clean-up is not interrupted half-way."""
 
 
-class Summary:
+class Summary(ShownAsTable):
     """The result of a job: a dataclass of which notebooks show only what says something: fields that differ from their default,
     or, without one, are not empty.
     """
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in telling_fields(self))})"
-
-    def _repr_html_(self) -> str:
-        return table_of_fields(self)
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,15 @@ Each step is an ordinary job on a view of the table whose snapshots are kept in 
 the snapshot of the step before, writes files, and commits to the view. So a step sees what the steps before it have done, on
 every kind of table, with the code that has always done it. The commit compares the files of the last step with those of the
 snapshot that the transaction has read, bucket by bucket, and publishes the difference as one snapshot, under the data conflict
-check since that snapshot. Files that only steps in between needed are deleted, and all of them if the transaction fails.
+check since that snapshot; to what an overwrite has replaced, no other commit may have written at all. Files that only steps in
+between needed are deleted, and all of them if the transaction fails.
 
 Steps compact nothing; what is due is compacted after the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -24,12 +25,13 @@ from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import NotSupported, cleaning_up
 from paimon_cli.history.file_cache import FileCache
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, committed_state
+from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.due_compaction import compact_due, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, expiry_noticed, ran_on, written_files
 from paimon_cli.jobs.update_job import data_check_of
-from paimon_cli.jobs.write_request import strategy_of
+from paimon_cli.jobs.write_request import replaces_named_partitions, strategy_of
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, EntryKind, FileChanges, FileFilter, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
@@ -65,7 +67,8 @@ class TransactionSummary(Summary):
 class OpenTransaction:
     """A transaction that has begun. `base`: the snapshot that it has read; `view`: the table as its steps see it.
 
-    `relies_on_absence`: whether a step inserted rows because the table had no others like them.
+    `relies_on_absence`: whether a step inserted rows because the table had no others like them. `replaced_partitions`: those that
+    overwrites have replaced as a whole, whatever others write there meanwhile.
     """
 
     context: TableContext
@@ -74,6 +77,7 @@ class OpenTransaction:
     pending: PendingVersions
     started: int
     relies_on_absence: bool = False
+    replaced_partitions: list[Callable[[bytes], bool]] = field(default_factory=list)
 
     @staticmethod
     def begin(context: TableContext) -> OpenTransaction:
@@ -109,6 +113,16 @@ class OpenTransaction:
         """The snapshots of the steps, oldest first."""
         last = self.view.snapshots.latest_id() or self.base_id
         return [self.view.snapshots.get(number) for number in range(self.base_id + 1, last + 1)]
+
+    def replaced(self, steps: Sequence[Snapshot], static: PartitionValues | None) -> None:
+        """Note what an overwrite has replaced, by its snapshot. `static`: the partition that it named."""
+        if static is not None:
+            self.replaced_partitions.append(PartitionSpec.parse(self.context, static).matches)
+        elif replaces_named_partitions(self.context):
+            touched = {entry.partition for step in steps for entry in self.view.manifests.delta_entries(step)}
+            self.replaced_partitions.append(touched.__contains__)
+        else:
+            self.replaced_partitions.append(lambda partition: True)
 
     def discard(self, kept: Iterable[str] = ()) -> None:
         """Delete all files that the steps have stored, except these paths. What cannot be deleted is an orphan."""
@@ -161,9 +175,11 @@ class OpenTransaction:
 
     def _publish(self, messages: list[CommitMessage], identity: CommitIdentity) -> CommitResult:
         context = self.context
-        checks = []
-        if self.relies_on_absence:
-            checks.append(check_of_partitions(context, identity, lambda partition: True, self.base_id))
+        absent = [lambda partition: True] if self.relies_on_absence else []
+        checks = [
+            check_of_partitions(context, identity, partitions, self.base_id)
+            for partitions in (*absent, *self.replaced_partitions)
+        ]
         return Committer(context, data_check_of(context)).commit(messages, identity, also=checks)
 
     def _messages(self, steps: list[Snapshot]) -> Iterable[CommitMessage]:
@@ -172,12 +188,14 @@ class OpenTransaction:
             return
         view, manifests = self.view, self.view.manifests
         entries = [entry for step in steps for entry in manifests.delta_entries(step)]
-        indexes = [entry for step in (self.base, *steps) if step for entry in manifests.index_entries(step)]
+        ends = [() if step is None else manifests.index_entries(step) for step in (self.base, steps[-1])]
+        names = [{entry.index_file.file_name for entry in end} for end in ends]
+        indexes = [entry for end in ends for entry in end if entry.index_file.file_name in names[0] ^ names[1]]
         changelog = self._changelog(steps)
         buckets = dict.fromkeys(
             [entry.bucket_id for entry in entries]
             + list(changelog)
-            + [BucketId(entry.partition, entry.bucket) for entry in indexes if entry.index_file.file_name in self._new_names]
+            + [BucketId(entry.partition, entry.bucket) for entry in indexes]
         )
         partitions = {partition for partition, _ in buckets}
         wanted = FileFilter(partitions.__contains__, {bucket for _, bucket in buckets})
@@ -202,10 +220,6 @@ class OpenTransaction:
                     read_hash_index=states.get(bucket_id.partition),
                     keys_read_at=self.base_id if moves else None,
                 )
-
-    @property
-    def _new_names(self) -> set[str]:
-        return {path.rpartition("/")[2] for path in self.pending.created}
 
     def _changelog(self, steps: list[Snapshot]) -> dict[BucketId, list[DataFileMeta]]:
         found: dict[BucketId, list[DataFileMeta]] = {}

@@ -21,6 +21,7 @@ from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, Manifest
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.pieces import PIECES
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.integrity import VerifyOptions
 
 MAX_PER_CODE = 1000
@@ -77,7 +78,7 @@ class CheckResult:
 
 
 @dataclass
-class VerifyReport:
+class VerifyReport(ShownAsTable):
     """The findings, and what was checked."""
 
     level: str
@@ -95,6 +96,16 @@ class VerifyReport:
     expired_files: int = 0
     """Files that could not be checked, because they were deleted with their snapshot or tag during the verification."""
     request: VerifyRequest = field(default_factory=VerifyRequest, repr=False)
+    not_run: str | None = field(default=None, metadata={"shown": False})
+    """Why the checks of versions could not run; None if they have."""
+
+    @property
+    def prevented(self) -> set[str]:
+        """The codes of the checks that could not run."""
+        if self.not_run is None:
+            return set()
+        ran = {code for each in (*check.WITHOUT_SCHEMAS, *check.REFERENCE_CHECKS) for code in each.codes}
+        return {invariant.code for invariant in INVARIANTS} - ran - {violation.code for violation in self.violations}
 
     @property
     def errors(self) -> int:
@@ -154,7 +165,7 @@ def run_without_schemas(table: TableContext, request: VerifyRequest) -> VerifyRe
     """Check a table whose schemas cannot be read, without decoding what its manifests contain."""
     if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
         raise table.snapshots.missing(request.snapshot_id)
-    report = VerifyReport(request.level, request=request)
+    report = VerifyReport(request.level, request=request, not_run="no schema of the table can be read")
     for find in check.WITHOUT_SCHEMAS:
         _keep(report, find(table))
     return report
@@ -230,6 +241,8 @@ def _of_the_history(
                 yield violation
         if request.all_snapshots:
             yield from _of_the_state(version if version.before is not None else version.whole(), request, stored, gathered)
+    if last is None and ids:
+        report.not_run = "no version of the table can be read to its end"
     if last is not None:
         gathered.newest = last.whole()
         live = {last.file_path(entry) for entry in gathered.newest.live}

@@ -59,11 +59,33 @@ def table_of(head: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str = 
     )
 
 
+class ShownAsTable:
+    """A dataclass that notebooks show as a table of its `telling_fields`."""
+
+    def _repr_html_(self) -> str:
+        return table_of_fields(self)
+
+
 def table_of_fields(result: Any) -> str:
-    """A result with its `telling_fields`."""
+    """A result with its `telling_fields`. Those that hold several results, such as findings, are tables of their own."""
     if not is_dataclass(result):
         return table_of([type(result).__name__], [[result]])
-    return table_of([type(result).__name__, ""], [(name.replace("_", " "), value) for name, value in telling_fields(result)])
+    told = telling_fields(result)
+    inner = [(name, value) for name, value in told if _holds_results(value)]
+    own = [(name.replace("_", " "), value) for name, value in told if not _holds_results(value)]
+    return table_of([type(result).__name__, ""], own) + "".join(_table_of_results(name, value) for name, value in inner)
+
+
+def _holds_results(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and is_dataclass(value[0]) and not isinstance(value[0], Snapshot)
+
+
+def _table_of_results(name: str, results: Sequence[Any]) -> str:
+    """The first results, with the fields of the first one."""
+    names = [field.name for field in fields(results[0]) if field.repr]
+    note = f"the first {_MAX_ITEMS} of {len(results):,}" if len(results) > _MAX_ITEMS else ""
+    rows = [[getattr(result, column, None) for column in names] for result in results[:_MAX_ITEMS]]
+    return table_of([column.replace("_", " ") for column in names], rows, caption=name.replace("_", " "), note=note)
 
 
 def telling_fields(result: Any) -> list[tuple[str, Any]]:

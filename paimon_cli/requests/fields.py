@@ -158,10 +158,16 @@ class VersionName(Parsed[int | str | date | timedelta | None, int | str | None])
         return version
 
 
+_AGES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+"""Units of ages, in milliseconds."""
+
+
 def point_text(given: Point | None) -> str | None:
     """A point in time as it is written on the command line. A timedelta is an age, with or without a sign."""
     if isinstance(given, timedelta):
-        return f"{abs(given) // timedelta(milliseconds=1)} ms ago"
+        millis = abs(given) // timedelta(milliseconds=1)
+        size, unit = next(((size, unit) for size, unit in _AGES if millis and millis % size == 0), (1, "ms"))
+        return f"{millis // size} {unit} ago"
     if isinstance(given, date):
         return given.isoformat()
     return None if given is None else str(given)

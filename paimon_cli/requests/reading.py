@@ -106,6 +106,13 @@ class ScanCall(ReadOptions):
             )
 
 
+class SparkCall(ScanCall):
+    """A read into a DataFrame of Spark."""
+
+    _: KW_ONLY
+    native: bool | None = None
+
+
 def check_range(begin: int, end: int) -> None:
     """Raise `UsageError` if the first snapshot of a range comes after the last one."""
     if begin > end:

@@ -12,6 +12,8 @@ from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session import LOCAL_CONFS, LOCAL_MASTER, SUBMITTED, SparkRequest, environment_of
 from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, WORKERS_PYTHON_VARIABLE
 
+SERVER_STACK = "spark.sql.connect.serverStacktrace.enabled"
+"""Whether errors over Spark Connect quote the server's Java stack, by default a hundred lines after each message."""
 MASTER, REMOTE, REMOTE_VARIABLE = "spark.master", "spark.remote", "SPARK_REMOTE"
 
 
@@ -27,13 +29,16 @@ def configure(builder: SparkSession.Builder | None = None) -> SparkSession.Build
       is not activated, and Unix sockets to them, which answer sooner. On a cluster, executors have a Python of their own.
 
     Settings of the builder, and PYSPARK_PYTHON where it is set, are kept; environment variables of this process are set. Spark
-    Connect starts neither Java nor Python here, and `spark-submit` has started both: then the builder is returned as it is.
+    Connect starts neither Java nor Python here: then only Java's stack is left out of errors. `spark-submit` has started both:
+    the builder is returned as it is.
 
     Raises `UsageError` if Spark runs in this process already, or if there is no Java.
     """
     builder = builder or SparkSession.builder
     given = {key: str(value) for key, value in builder._options.items()}
-    if REMOTE in given or REMOTE_VARIABLE in os.environ or SUBMITTED in os.environ:
+    if REMOTE in given or REMOTE_VARIABLE in os.environ:
+        return builder if SERVER_STACK in given else builder.config(SERVER_STACK, "false")
+    if SUBMITTED in os.environ:
         return builder
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
         why = "a running session keeps the Java and Python with which it was started"

@@ -70,27 +70,52 @@ class NativeFile:
     hidden: np.ndarray | None = field(default=None, repr=False, compare=False)
 
 
-def divided(scan: RowScan, native: bool | None) -> tuple[list[NativeFile], list[Split]]:
-    """The files that Spark reads by itself, and the splits that it cannot read."""
-    if native is False or not _can_be_native(scan):
-        return [], list(scan.plan.splits)
-    files, splits = [], []
+NOT_ALLOWED = "native=False"
+
+
+@dataclass(frozen=True)
+class Division:
+    """The `files` that Spark reads by itself, and the `splits` that it cannot read. `reasons`: why, with the number of files."""
+
+    files: Sequence[NativeFile]
+    splits: Sequence[Split]
+    reasons: Mapping[str, int]
+
+
+def divided(scan: RowScan, native: bool | None) -> Division:
+    """Decide who reads the files of a scan."""
+    why_not = NOT_ALLOWED if native is False else _why_not_native(scan)
+    if why_not is not None:
+        return all_to_python(scan, why_not)
+    files, splits, reasons = list[NativeFile](), list[Split](), Counter[str]()
     reader = _NativeSplits(scan, native is True)
     for split in scan.plan.splits:
         found = reader.files_of(split)
-        if found is None:
+        if isinstance(found, str):
             splits.append(split)
+            reasons[found] += len(split.files)
         else:
             files += found
-    return files, splits
+    return Division(files, splits, reasons)
 
 
-def _can_be_native(scan: RowScan) -> bool:
-    """Whether Spark can compute the columns and the condition of the scan, and access its files."""
+def all_to_python(scan: RowScan, why: str) -> Division:
+    """Spark reads no file, for one reason."""
+    count = sum(len(split.files) for split in scan.plan.splits)
+    return Division([], scan.plan.splits, {why: count} if count else {})
+
+
+def _why_not_native(scan: RowScan) -> str | None:
+    """Why Spark cannot compute the columns and the condition of the scan, or access its files; None if it can."""
     if isinstance(scan.context.storage, ScratchStorage):
-        return False
-    plain = not scan.request.row_kind and not any(value.path for value in scan.selection.values)
-    return plain and (scan.predicate is None or spark_condition(scan.predicate.condition) is not None)
+        return "rows that wait for their buckets are merged in"
+    if scan.request.row_kind:
+        return "row kinds are shown"
+    if any(value.path for value in scan.selection.values):
+        return "fields of a row are chosen"
+    if scan.predicate is not None and spark_condition(scan.predicate.condition) is None:
+        return "Spark has no such condition"
+    return None
 
 
 class _NativeSplits:
@@ -110,22 +135,29 @@ class _NativeSplits:
         self._word_bytes = 0
         self._hidden_sizes: Counter[int] = Counter()
 
-    def files_of(self, split: Split) -> list[NativeFile] | None:
-        """The files of the split; None if one of them needs this package."""
-        if split.before is not None or split.is_changelog or (split.needs_merge and not self._merges_keys_of(split)):
-            return None
+    def files_of(self, split: Split) -> list[NativeFile] | str:
+        """The files of the split, or why one of them needs this package."""
+        if split.before is not None or split.is_changelog:
+            return "changes are read"
+        if split.needs_merge and not self._merges_keys_of(split):
+            return "files overlap and must be merged"
         if split.bucket.index_files and not self._hides_rows:
-            return None
-        found = [file for file in (self._file(split, file) for file in split.files) if file is not None]
-        if len(found) < len(split.files) or self._word_bytes + sum(file.rows for file in found) // 8 > MAX_WORD_BYTES:
-            return None
+            return "many small files have deletion vectors"
+        found = list[NativeFile]()
+        for file in split.files:
+            native = self._file(split, file)
+            if isinstance(native, str):
+                return native
+            found.append(native)
+        if self._word_bytes + sum(file.rows for file in found) // 8 > MAX_WORD_BYTES:
+            return "the bitmaps of rows to leave out are too large"
         hidden = self._hidden_rows(split)
         names = (file.file_name for file in split.files)
         files = [_hiding(file, hidden.get(name), split.needs_merge) for name, file in zip(names, found, strict=True)]
         with_words = [file for file in files if file.hidden is not None]
         sizes = self._hidden_sizes + Counter(file.size for file in with_words)
         if max(sizes.values(), default=0) > MAX_TWINS:
-            return None
+            return "many files with rows to leave out have the same size"
         self._word_bytes += sum(file.rows // 8 for file in with_words)
         self._hidden_sizes = sizes
         return files
@@ -149,13 +181,17 @@ class _NativeSplits:
                 found[file.file_name] = _words(file.row_count, partial(_marked, vector))
         return found
 
-    def _file(self, split: Split, file: DataFileMeta) -> NativeFile | None:
+    def _file(self, split: Split, file: DataFileMeta) -> NativeFile | str:
         names = self._old_names(file.schema_id)
-        if names is None or file.external_path is not None or file_format(file.file_name) != "parquet":
-            return None
+        if names is None:
+            return "the type of a column has changed"
+        if file.external_path is not None:
+            return "files are outside of the table"
+        if file_format(file.file_name) != "parquet":
+            return f"{file_format(file.file_name)} files"
         path = self._spark_path(self._context.data_file_path(split.bucket.partition, split.bucket.bucket, file))
         if path is None:
-            return None
+            return "paths of an object store need native=True, and none may have characters of a pattern"
         retractions, with_nan = _may_hold_retractions(self._context, file), self._may_hold_nan(split, file)
         return NativeFile(path, file.file_size, names, retractions, with_nan, file.row_count)
 

@@ -14,7 +14,7 @@ import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.api.runtime import check_session
-from paimon_cli.api.scan import open_scan
+from paimon_cli.api.scan import Scan, open_scan
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
@@ -38,10 +38,11 @@ from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.jobs.spark.tasks import called_by_spark
+from paimon_cli.jobs.table_change import Summary
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.read.scan_plan import Split
-from paimon_cli.requests.reading import ScanCall
-from paimon_cli.spark.native_files import NativeFile, divided, read_columns
+from paimon_cli.requests.reading import ScanCall, SparkCall
+from paimon_cli.spark.native_files import Division, NativeFile, all_to_python, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
 from paimon_cli.storage.whole_file import ScratchStorage
 
@@ -73,14 +74,13 @@ V1_SOURCES = "spark.sql.sources.useV1SourceList"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
 
-class FrameCall(ScanCall):
+class FrameCall(SparkCall):
     """A read of a table as a DataFrame."""
 
     _: KW_ONLY
     options: Mapping[str, str] | None = None
     warehouse: str | None = None
     branch: str | None = None
-    native: bool | None = None
 
     def check(self) -> None:
         super().check()
@@ -88,16 +88,19 @@ class FrameCall(ScanCall):
             raise UsageError("--order-by of a DataFrame", "Spark changes the order of rows", "frame.orderBy(...) of the result")
 
 
+Readable = str | os.PathLike[str] | Table | Scan
+
+
 @checks_call
 @takes(FrameCall)
-def read(spark: SparkSession, name: str | os.PathLike[str], call: FrameCall) -> DataFrame:
+def read(spark: SparkSession, name: Readable, call: FrameCall) -> DataFrame:
     """The rows of a table, merged by key, at one snapshot. It is chosen now, so that every use of the DataFrame reads the same.
 
     Files are chosen now, too. If they overlap, their keys may be merged by this call, which takes up to about a second.
 
-    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.scan`. `where` skips
-    files by their statistics; conditions of the DataFrame are pushed into Spark's scan of the remaining files. Instead of
-    `order_by`, sort the DataFrame.
+    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; `name` may be an opened table, too, or a scan. The
+    others are those of `Table.scan`. `where` skips files by their statistics; conditions of the DataFrame are pushed into Spark's
+    scan of the remaining files. Instead of `order_by`, sort the DataFrame.
 
     `native` says whether Spark's Parquet reader may open data files. By default it may on local disks and HDFS; True: in object
     stores too, with the session's own credentials (`spark.hadoop.fs.s3a...`); False: Python workers read all.
@@ -107,9 +110,72 @@ def read(spark: SparkSession, name: str | os.PathLike[str], call: FrameCall) -> 
     """
     check_session(spark)
     check_running(spark)
-    table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch)
-    frame = frame_of(spark, open_scan(table, call).rows, native=call.native)
-    return frame if call.limit is None else frame.limit(call.limit)
+    scan = _scan_of(name, call)
+    frame = frame_of(spark, scan, native=call.native)
+    return frame if scan.request.limit is None else frame.limit(scan.request.limit)
+
+
+@dataclass(frozen=True, repr=False)
+class SparkPlan(Summary):
+    """Who reads the files of a table. `native_…`: Spark's Parquet reader; `hidden_rows`: those that it leaves out by bitmaps.
+
+    `python_…`: Python workers. `reasons`: why they do, with the number of files.
+    """
+
+    snapshot: int | None
+    native_files: int = 0
+    native_rows: int = 0
+    native_size: int = 0
+    hidden_rows: int = 0
+    python_files: int = 0
+    python_rows: int = 0
+    python_size: int = 0
+    python_tasks: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@checks_call
+@takes(FrameCall)
+def explain(spark: SparkSession, name: Readable, call: FrameCall) -> SparkPlan:
+    """What Spark reads by itself if `read` is called with these arguments, and what goes through Python, and why.
+
+    Plans as `read` does; no rows are read, but keys of overlapping files may be merged. `name`, `options`, `warehouse`, `branch`
+    and `native` are those of `read`; the others are those of `Table.scan`.
+    """
+    check_session(spark)
+    check_running(spark)
+    scan = _scan_of(name, call)
+    division = _division(spark, scan, call.native)
+    rest = [file for split in division.splits for file in split.files]
+    return SparkPlan(
+        None if scan.plan.snapshot is None else scan.plan.snapshot.id,
+        native_files=len(division.files),
+        native_rows=sum(file.rows for file in division.files),
+        native_size=sum(file.size for file in division.files),
+        hidden_rows=sum(
+            int(np.unpackbits(file.hidden.view(np.uint8)).sum()) for file in division.files if file.hidden is not None
+        ),
+        python_files=len(rest),
+        python_rows=sum(file.row_count for file in rest),
+        python_size=sum(file.file_size for file in rest),
+        python_tasks=len(_parts(scan, division.splits)) if division.splits else 0,
+        reasons=dict(division.reasons),
+    )
+
+
+def _scan_of(name: Readable, call: FrameCall) -> RowScan:
+    """The planned scan. Raises `UsageError` for arguments that a scan or an opened table has already."""
+    if not isinstance(name, (Table, Scan)):
+        return open_scan(Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch), call).rows
+    if not (call.options is None and call.warehouse is None and call.branch is None):
+        raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
+    if isinstance(name, Table):
+        return open_scan(name, call).rows
+    if ScanCall.of(call) != ScanCall():
+        raise UsageError("the scan is planned", "its columns, condition and snapshot were chosen", "give them to Table.scan")
+    if name.rows.request.order_by:
+        raise UsageError("order_by of a scan", "Spark changes the order of rows", "frame.orderBy(...) of the result")
+    return name.rows
 
 
 _scratch_of_frames: list[ScratchStorage] = []
@@ -120,13 +186,21 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
     """The rows of a planned scan."""
     if isinstance(scan.context.storage, ScratchStorage):
         _scratch_of_frames.append(scan.context.storage)
-    files, splits = divided(scan, native)
-    if (any(file.hidden is not None for file in files) and not _has_positions(spark, files)) or not _distinguishes(spark, scan):
-        files, splits = divided(scan, native=False)
-    parts = [_native_frame(spark, scan, files)] if files else []
-    if splits or not parts:
-        parts.append(_merged_frame(spark, scan, splits))
+    division = _division(spark, scan, native)
+    parts = [_native_frame(spark, scan, division.files)] if division.files else []
+    if division.splits or not parts:
+        parts.append(_merged_frame(spark, scan, division.splits))
     return reduce(DataFrame.unionByName, parts)
+
+
+def _division(spark: SparkSession, scan: RowScan, native: bool | None) -> Division:
+    """Who reads the files, as this session is set."""
+    if not _distinguishes(spark, scan):
+        return all_to_python(scan, f"columns differ only in upper and lower case, and {CASE_SENSITIVE} is not set")
+    division = divided(scan, native)
+    if any(file.hidden is not None for file in division.files) and not _has_positions(spark, division.files):
+        return all_to_python(scan, f"{V1_SOURCES} is without parquet, or a column is called {_METADATA}")
+    return division
 
 
 def _has_positions(spark: SparkSession, files: Sequence[NativeFile]) -> bool:
@@ -253,8 +327,13 @@ def _merged_frame(spark: SparkSession, scan: RowScan, splits: Sequence[Split]) -
     if not splits:
         return spark.createDataFrame([], schema)
     send_package(spark)
-    tasks = [pickle.dumps(part) for part in replace(scan, plan=replace(scan.plan, splits=tuple(splits))).parts()]
+    tasks = [pickle.dumps(part) for part in _parts(scan, splits)]
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reading(tasks, to_arrow_schema(schema, timezone="UTC")), schema)
+
+
+def _parts(scan: RowScan, splits: Sequence[Split]) -> list[RowScan]:
+    """The part of the scan that each task of Python workers reads."""
+    return list(replace(scan, plan=replace(scan.plan, splits=tuple(splits))).parts())
 
 
 def _reading(tasks: Sequence[bytes], schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -59,10 +60,22 @@ def checked_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch], partition: 
 
 def check_columns(plan: WritePlan, schema: StructType) -> None:
     """Raise `BadInput`, before any task runs, for unknown or missing columns, and types that cannot be converted."""
-    columns = pa.schema([_arrow_field(column) for column in schema.toNullable()])
+    columns = arrow_columns(schema)
     no_rows = pa.RecordBatch.from_arrays([pa.nulls(0, column.type) for column in columns], schema=columns)
     for _ in _checked(plan, [no_rows], 0, "the DataFrame", Tally()):
         continue
+
+
+def arrow_columns(schema: StructType) -> pa.Schema:
+    """The columns of a DataFrame as its tasks get them. Raises `BadInput` for a type that Arrow does not have."""
+    return pa.schema([_arrow_field(column) for column in schema.toNullable()])
+
+
+def partition_number() -> int:
+    """The number of the partition that this task of Spark computes."""
+    task = TaskContext.get()
+    assert task is not None, "Spark runs tasks with a context"
+    return int(task.partitionId())
 
 
 def _arrow_field(column: StructField) -> pa.Field:

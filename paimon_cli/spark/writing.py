@@ -18,7 +18,6 @@ from dataclasses import KW_ONLY, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from paimon_cli.api.arguments import checks_call, takes
@@ -36,7 +35,7 @@ from paimon_cli.options.choices import OnError
 from paimon_cli.requests.writing import WriteCall
 from paimon_cli.spark.source_writing import QUERY
 from paimon_cli.spark.spark_types import arrow_timezone
-from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame
+from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame, partition_number
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -85,25 +84,28 @@ def write(frame: DataFrame, name: str | os.PathLike[str] | Table, call: FrameWri
     if isinstance(name, Table):
         if not (call.options is None and call.warehouse is None and call.branch is None):
             raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
-        table = Table(name.context, Runtime(given_engine=engine, warn=name.runtime.warn, trace=name.runtime.trace))
+        table = Table(
+            name.context, replace(name.runtime, engine="auto", master=None, spark_conf={}, session=None, given_engine=engine)
+        )
     else:
         runtime = Runtime(given_engine=engine)
         table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)
     timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
     summary = table.write(FrameRows(timezone), **vars(WriteCall.of(call)), on_written=call.on_written)
-    if summary.already_committed and _may_be_of_stream(frame):
-        frame.write.format("noop").mode("overwrite").save()
+    if summary.already_committed:
+        compute_rows_of_batch(frame)
     return summary
 
 
-def _may_be_of_stream(frame: DataFrame) -> bool:
-    """Whether the DataFrame may be a micro-batch in `foreachBatch`.
+def compute_rows_of_batch(frame: DataFrame) -> None:
+    """Compute the rows of a DataFrame that were committed before, if it may be a micro-batch in `foreachBatch`.
 
-    Its rows must be computed even if they were committed before: only that stores the state of an aggregation or a join, and
-    without it the query fails for good. A session of Spark Connect does not know in which query it is.
+    Only that stores the state of an aggregation or a join, and without it the query fails for good. A session of Spark Connect
+    does not know in which query it is.
     """
     context = classic_context(frame.sparkSession)
-    return context is None or context.getLocalProperty(QUERY) is not None
+    if context is None or context.getLocalProperty(QUERY) is not None:
+        frame.write.format("noop").mode("overwrite").save()
 
 
 class FrameEngine(SessionEngine):
@@ -113,7 +115,7 @@ class FrameEngine(SessionEngine):
         super().__init__(frame.sparkSession)
         self._names = frame.columns
         self._columns = frame.schema
-        self._frame = frame.toDF(*(f"c{i}" for i in range(len(self._names))))  # mapInArrow fails for names with a dot
+        self.frame = frame.toDF(*(f"c{i}" for i in range(len(self._names))))  # mapInArrow fails for names with a dot
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         if not is_of_frame(plan):
@@ -125,7 +127,7 @@ class FrameEngine(SessionEngine):
         shuffle = replace(shuffle_of(plan, self.parallelism()), numbers_rows=True)
         with self.exchange() as directory, phase(progress, "Writing rows", None), self.one_job():
             shuffle = replace(shuffle, directory=directory)
-            chunks = self._frame.mapInArrow(routing_task(shuffle, self._names), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
+            chunks = self.frame.mapInArrow(routing_task(shuffle, self._names), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
             written, found = write_on_spark(chunks, shuffle)
         tallies.update(found)
         return written
@@ -152,7 +154,7 @@ class FrameEngine(SessionEngine):
         return self.session.range(0, 1, 1, 1).mapInArrow(marks, CHUNKS_SQL)
 
     def _write_where_read(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
-        written = self._frame.mapInArrow(writing_task(plan, self._names), "written binary")
+        written = self.frame.mapInArrow(writing_task(plan, self._names), "written binary")
         with phase(progress, "Writing rows", None), self.one_job():
             results = [pickle.loads(row.written) for row in written.collect()]
         tallies.update((number, tally) for number, (_, tally) in enumerate(results))
@@ -164,7 +166,7 @@ def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with called_by_spark(), shuffle.sending() as chunks_of:
-            tally, number, router = Tally(), _partition(), shuffle.first_router()
+            tally, number, router = Tally(), partition_number(), shuffle.first_router()
             for rows in checked_rows(shuffle.plan, _renamed(gathered(batches), names), number, tally):
                 yield chunks_of(shuffle.first_pieces(rows, router))
             yield note_chunk((number, tally))
@@ -177,7 +179,7 @@ def writing_task(plan: WritePlan, names: Sequence[str]) -> Task:
 
     def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with called_by_spark():
-            tally, number = Tally(), _partition()
+            tally, number = Tally(), partition_number()
             with TableWriter(plan.by_writer(number)) as writer:
                 for rows in numbered_from_0(checked_rows(plan, _renamed(batches, names), number, tally)):
                     writer.write(rows)
@@ -189,9 +191,3 @@ def writing_task(plan: WritePlan, names: Sequence[str]) -> Task:
 
 def _renamed(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     return (batch.rename_columns(names) for batch in batches)
-
-
-def _partition() -> int:
-    task = TaskContext.get()
-    assert task is not None, "Spark runs tasks with a context"
-    return int(task.partitionId())

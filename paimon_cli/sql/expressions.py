@@ -7,7 +7,7 @@ assignment casts the result to its column's type.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce
 from typing import Any, Protocol
 
@@ -121,6 +121,18 @@ class ColumnValue:
 
     def columns(self) -> Iterator[str]:
         yield self.name
+
+
+def columns_within(node: object) -> Iterator[ColumnValue]:
+    """The columns and fields that an expression or condition reads, at any depth."""
+    if isinstance(node, ColumnValue):
+        yield node
+    elif isinstance(node, (list, tuple)):
+        for part in node:
+            yield from columns_within(part)
+    elif is_dataclass(node):
+        for part in fields(node):
+            yield from columns_within(getattr(node, part.name))
 
 
 @dataclass(frozen=True)

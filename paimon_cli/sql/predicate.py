@@ -39,6 +39,13 @@ class Predicate:
     def __reduce__(self) -> tuple[Any, ...]:
         return parse_predicate, (self.sql, self.schema, self.params)
 
+    def joined(self, other: Predicate) -> Predicate:
+        """Both conditions, joined by AND. Neither is parsed again: lists of values may be long."""
+        params = {**(self.params or {}), **(other.params or {})}
+        warnings = tuple(dict.fromkeys((*self.warnings, *other.warnings)))
+        condition, parameters = And((self.condition, other.condition)), self.parameters | other.parameters
+        return Predicate(f"({self.sql}\n) AND ({other.sql}\n)", self.schema, condition, warnings, params, parameters)
+
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that match. Raises `UsageError` if the condition cannot be evaluated for a row."""
         matches = self.condition.matches(batch)

@@ -104,6 +104,10 @@ PROGRAMS = (
     Program("manifest-bombs", "scripts.nightly.manifest_bombs"),
     Program("false-fields", "scripts.nightly.false_fields", (), "--cases", 20_000, least=200, minutes=60),
     Program("soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 600, cores=2),
+    *(
+        Program(f"spark-steps-{where}", "scripts.nightly.spark_steps", ("--where", where), "--steps", 300, cores=2, minutes=45)
+        for where in ("embedded", "cluster", "connect")
+    ),
     Program("report-screens", "scripts.nightly.report_screens"),
     Program("licences", "scripts.licences"),
     Program("audit", "scripts.nightly.audit"),

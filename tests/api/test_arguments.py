@@ -172,7 +172,7 @@ def test_errors_of_the_system_are_errors_of_the_library(tmp_path: Path) -> None:
 
 def test_unknown_keywords_name_the_method(tmp_path: Path) -> None:
     table: Any = example_table(tmp_path)
-    with pytest.raises(TypeError, match=r"Writing.write\(\) got an unexpected keyword argument 'mode'"):
+    with pytest.raises(TypeError, match=r"Table.write\(\) got an unexpected keyword argument 'mode'"):
         table.write(pa.table({"id": [1]}), mode="append")
     with pytest.raises(TypeError, match=r"compact\(\) got an unexpected keyword argument 'full'"):
         table.compact(full=True)

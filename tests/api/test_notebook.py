@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli import Table
+from paimon_cli import Catalog, Table
 from paimon_cli.api import notebook
 
 HOSTILE = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "'\"&amp;", "a\x1b[31m\u202eb\x00c", "x" * 10_000, None]
@@ -100,3 +100,17 @@ def test_summaries_and_plans_say_what_matters(table: Table) -> None:
     assert "files to read" in shown(plan).texts
     planned = table.plan_truncate()
     assert "function" not in repr(planned) and shown(planned)
+
+
+def test_reports_and_plans_of_all_kinds_are_tables(table: Table) -> None:
+    """Also those without a run: what holds several results, such as findings, is a table of its own."""
+    for number in range(12):
+        table.update(values={"<b>bold</b>": str(number)}, where="k = 1", compact="none")
+    plan = table.plan_compaction()
+    assert {"decisions", "bucket", "snapshot id"} <= set(shown(plan).texts)
+    health = table.health()
+    assert {"verdict", "findings", "warning", "severity"} <= set(shown(health).texts)
+    for result in (table.verify(), table.describe(), table.schema(), table.plan_fix(), table.plan_maintenance()):
+        assert shown(result).texts
+    rows = Catalog(str(Path(table.url).parent)).compare(f"{table.url}@1", table.url)
+    assert {"differing columns", "differences"} <= set(shown(rows).texts)

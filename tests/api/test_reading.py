@@ -1,13 +1,18 @@
 """A table at a glance, and scans that are refined."""
 
+import datetime as dt
+import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli import Catalog, Table
+from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.errors import AlreadyExists, NotFound, SnapshotNotFound, TableNotFound, UsageError
+from paimon_cli.sql import predicate_sql
 
 
 @pytest.fixture
@@ -31,6 +36,18 @@ def test_a_notebook_proposes_no_plumbing(table: Table) -> None:
     proposed = set(dir(table))
     assert {"scan", "merge", "transaction", "tags", "compact"} <= proposed
     assert not {"at", "context", "check_call", "check_commit", "supported"} & proposed
+    for thing, kept, hidden in (
+        (Catalog("w"), {"tables", "sql"}, {"at"}),
+        (Runtime(), {"engine", "progress"}, {"open_engine", "engine_running", "new_progress", "given_engine"}),
+        (table.scan(), {"to_arrow", "filter"}, {"rows"}),
+    ):
+        assert kept <= set(dir(thing)) and not hidden & set(dir(thing))
+
+
+def test_the_constructor_names_the_way_to_open_a_table() -> None:
+    with pytest.raises(UsageError) as refused:
+        Table("wh/t")
+    assert refused.value.hint == "Table.open('wh/t')"
 
 
 def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
@@ -50,8 +67,11 @@ def test_a_scan_is_refined(table: Table) -> None:
         scan.filter("k < :low", {"low": 2})
     with pytest.raises(UsageError, match="limit"):
         table.scan(limit=1).filter("k = 1")
+    assert scan.select(["v", "k"]).schema.names == scan.select("v", "k").schema.names == ["v", "k"]
     with pytest.raises(UsageError, match="no column"):
         scan.select()
+    with pytest.raises(UsageError, match="no column"):
+        scan.select([])
 
 
 def test_a_refined_scan_reads_the_same_snapshot(table: Table) -> None:
@@ -82,3 +102,38 @@ def test_errors_have_classes_of_their_own(table: Table, tmp_path: Path) -> None:
     for scan in scans:
         with pytest.raises(SnapshotNotFound):
             scan()
+
+
+def test_a_refined_scan_parses_no_condition_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of values may be long: each condition is parsed once, however often the scan is refined."""
+    parsed: list[str] = []
+    parse = predicate_sql.condition_of
+
+    def counting(sql: str, *others: Any) -> Any:
+        parsed.append(sql)
+        return parse(sql, *others)
+
+    monkeypatch.setattr(predicate_sql, "condition_of", counting)
+    scan = table.scan(where="k IN :keys", params={"keys": [1, 2, 3]})
+    scan = scan.filter("k > :low", {"low": 1}).filter("k IN :keys", {"keys": [1, 2, 3]}).filter("k > :low AND k < 9", {"low": 1})
+    assert scan.select("k").to_arrow().column("k").to_pylist() == [2, 3]
+    assert parsed == ["k IN :keys", "k > :low", "k IN :keys", "k > :low AND k < 9"]
+    copy = pickle.loads(pickle.dumps(scan.rows.predicate))
+    assert copy.filtered(table.to_arrow().to_batches()[0]).column("k").to_pylist() == [2], "a task parses it again"
+    with pytest.raises(UsageError, match="'keys' has a value already"):
+        scan.filter("k IN :keys", {"keys": [1, 2]})
+    arrays = table.scan().filter("k IN :keys", {"keys": np.array([1])}).filter("k IN :keys", {"keys": np.array([1])})
+    assert arrays.count() == 1
+    with pytest.raises(UsageError, match="parameter 'none' is not used"):
+        scan.filter("k > 1", {"none": 1})
+
+
+def test_errors_of_calls_name_the_method(table: Table) -> None:
+    with pytest.raises(
+        TypeError, match=r"^Table.scan\(\) got an unexpected keyword argument 'snapshto'. did you mean 'snapshot'\?$"
+    ):
+        table.scan(snapshto=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Table.delete\(\) missing the argument 'where'$"):
+        table.delete()  # type: ignore[call-arg]
+    with pytest.raises(SnapshotNotFound, match="as old as 2 h ago"):
+        table.scan(as_of=dt.timedelta(hours=2))

@@ -1,7 +1,8 @@
 """What `Table.write` takes beside Arrow data, frames and paths."""
 
 import datetime as dt
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from paimon_cli import Runtime, Table
 from paimon_cli.api.runtime import ProgressLine
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.pieces import PIECES
 
 COLUMNS = [
     "k BIGINT NOT NULL",
@@ -103,3 +105,36 @@ def test_a_shorter_phase_covers_the_one_before_it(capsys: pytest.CaptureFixture[
     line.start("Sorting", None)
     line.finish()
     assert capsys.readouterr().err.split("\r")[1:] == ["Reading and routing", f"{'Sorting':<19}", "Sorting\n"]
+
+
+def test_a_long_stream_is_written_from_a_temporary_file(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "source_bytes", 1000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 1000, 100):
+            yield pa.RecordBatch.from_pydict({"k": range(start, start + 100), "v": ["x"] * 100}, schema=schema)
+            assert start < 100 or list((tmp_path / "tmp").glob("*spill*/run-*"))
+
+    assert table.write(pa.RecordBatchReader.from_batches(schema, batches())).rows == 1000
+    assert not list((tmp_path / "tmp").glob("*spill*"))
+    copy = Table.create(tmp_path / "copy", columns=["k BIGINT", "v STRING"])
+    copy.write(ds.dataset(table.scan(["k", "v"]).to_arrow()))
+    assert copy.count() == 1000 and copy.scan(order_by="k").to_arrow() == table.scan(["k", "v"], order_by="k").to_arrow().cast(
+        copy.scan().schema
+    )
+
+
+@pytest.mark.parametrize("verb", ["write", "merge"])
+def test_a_stream_that_breaks_off_is_bad_input(table: Table, tmp_path: Path, verb: str) -> None:
+    path = tmp_path / "cut.parquet"
+    pq.write_table(pa.table({"k": range(1000), "v": ["x"] * 1000}), path, row_group_size=100)
+    content = bytearray(path.read_bytes())
+    content[400:3000] = bytes(2600)
+    path.write_bytes(content)
+    source = ds.dataset(path)
+    with pytest.raises(BadInput, match="cannot be read to its end"):
+        table.write(source) if verb == "write" else table.merge(source, on="k").when_not_matched_insert_all().execute()
+    assert table.snapshot_id is None

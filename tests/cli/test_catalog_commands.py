@@ -101,7 +101,10 @@ def test_ls_lists_a_directory_and_a_database(warehouse: Path, run: Run) -> None:
     assert run("ls", "empty", "--warehouse", warehouse).out.endswith("0 tables\n")
     assert run("health", "--database", "empty", "--warehouse", warehouse, "-o", "json").json["items"] == []
     assert "there is no database nope" in run("ls", "nope", "--warehouse", warehouse, code=3).err
-    assert "no tables in database empty" in run("compact", "--database", "empty", "--warehouse", warehouse, code=3).err
+    for command in (("compact",), ("compact", "-n"), ("maintain", "-y"), ("maintain", "-n")):
+        assert run(*command, "--database", "empty", "--warehouse", warehouse).out == "0 tables: nothing to do\n"
+        assert run(*command, "--database", "empty", "--warehouse", warehouse, "-o", "json").json["items"] == []
+        assert "there is no database nope" in run(*command, "--database", "nope", "--warehouse", warehouse, code=3).err
     assert "cannot be combined with --database" in run("ls", "shop", "--database", "x", "--warehouse", warehouse, code=2).err
     assert "paimon-cli ls" not in run("ls", code=2).out
 

@@ -15,7 +15,7 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.findings import bucket_rules
+from paimon_cli.inspect.findings import bucket_rules, history_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.inspect.findings.runner import findings_of
@@ -120,6 +120,26 @@ def test_more_snapshots_than_are_kept(tmp_path: Path, run: Run) -> None:
     assert command == "paimon-cli expire T --retain-max 3 --yes"
     run(*command.replace(" T ", f" {context.url} ").split()[1:], "--retain-min", "1", "--yes")
     assert len(reopened(context).snapshots.ids()) == 3
+
+
+def test_a_busy_table_that_a_job_expires_has_no_finding(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has more than a limit between two expiries, and many within the time for which it keeps them."""
+    context = reopened(made(tmp_path, 4), **{"snapshot.num-retained.max": "3", "snapshot.num-retained.min": "1"})
+    run("expire", context.url, "--yes")
+    for number in range(3):
+        tables.write(context, [{"k": number, "v": "y"}], compact="none")
+    assert len(context.snapshots.ids()) == 6 and "PD015" not in findings(context)
+    tomorrow = BelatedClock(context.clock, -90_000_000)
+    found = findings_of(ExaminedTable(replace(context, clock=tomorrow), "T"))
+    assert "PD015" in {finding.code for finding in found}, "the job does not run any more"
+    monkeypatch.setattr(history_rules, "MANY_SNAPSHOTS", 5)
+    kept = reopened(context, **{"snapshot.num-retained.max": "1000", "snapshot.time-retained": "1 h"})
+    assert "PD015" not in findings(kept)
+    past = reopened(context, **{"snapshot.time-retained": "1 ms"})
+    command = findings(past)["PD015"].command
+    assert command == "paimon-cli expire T --yes"
+    run(*command.replace(" T ", f" {context.url} ").split()[1:])
+    assert len(context.snapshots.ids()) == 1
 
 
 def test_consumers_and_hints(tmp_path: Path) -> None:

@@ -335,6 +335,38 @@ def test_reports_for_ci_servers(run: Run, warehouse: str, tmp_path: Path) -> Non
     assert ElementTree.parse(junit).getroot()[0].get("failures") == "0", "it is about what is left"
 
 
+def test_checks_that_could_not_run_are_not_reported_as_passed(run: Run, warehouse: str, tmp_path: Path) -> None:
+    junit, sarif = tmp_path / "health.xml", tmp_path / "health.sarif"
+    crowded = Path(warehouse) / "shop.db" / "crowded"
+    next((crowded / "manifest").glob("manifest-list-*")).write_bytes(b"damaged")
+    run("health", "--warehouse", warehouse, "--report", "junit", junit, code=4)
+    suite = ElementTree.parse(junit).getroot()[0]
+    skipped = {(case.get("classname"), (case.get("name") or "")[:5]) for case in suite if case.find("skipped") is not None}
+    assert suite.get("skipped") == str(len(skipped))
+    for table, ran in (("shop.broken", set[str]()), ("shop.sound", None), ("shop.crowded", {"PD030"})):
+        cases = {(case.get("name") or "")[:5] for case in suite if case.get("classname") == table}
+        codes = {code for name, code in skipped if name == table}
+        assert codes == set() if ran is None else codes and not codes & (ran | {"PD030"}) and codes < cases
+    reasons = [told.get("message") or "" for told in suite.iter("skipped")]
+    assert all("cannot be opened" in reason or "could not run" in reason for reason in reasons)
+    run("health", "--warehouse", warehouse, "--report", "sarif", sarif, code=4)
+    (done,) = json.loads(sarif.read_text())["runs"]
+    told = done["invocations"][0]["toolExecutionNotifications"]
+    assert {one["associatedRule"]["id"] for one in told if "shop.broken" in one["message"]["text"]} == {
+        code for name, code in skipped if name == "shop.broken"
+    }
+
+
+def test_commands_of_the_library_find_the_table(run: Run, warehouse: str) -> None:
+    rows = Catalog(warehouse).health()
+    commands = [finding.command for row in rows for finding in row.findings]
+    assert len(commands) == 2 and all(f"--warehouse {shlex.quote(warehouse)}" in command for command in commands)
+    for command in commands:
+        _, *words = shlex.split(command)
+        run(*words, *(["--engine", "local"] if words[0] == "compact" else []), code=0 if words[0] == "compact" else 4)
+    assert not any("shop.crowded" in finding.command for row in Catalog(warehouse).health() for finding in row.findings)
+
+
 def test_a_report_that_cannot_be_written_is_refused_before_a_fix(run: Run, tmp_path: Path) -> None:
     url = due(tmp_path)
     before = len(run("snapshots", "ls", url, "-o", "json").json["items"])

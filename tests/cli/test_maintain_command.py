@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from paimon_cli import Table
+from paimon_cli.cli import maintain_command, results
 from paimon_cli.errors import NotFound
 from tests.cli.calling import Run
 from tests.tables import make_table, write
@@ -136,7 +138,39 @@ def test_the_service_does_the_same_in_rounds_and_tells_what_it_finds(run: Run, w
     assert (found["shop.orders"]["state"], found["shop.orders"]["snapshots_expired"]) == ("compacted", 5)
     events = [event for event in map(json.loads, answer.err.splitlines()) if event["event"] == "findings"]
     assert {event["table"] for event in events} == {name for name, item in found.items() if item["findings"]} != set()
+    assert found["shop.orders"]["findings"] == found["shop.returns"]["findings"] == 0, "the compaction was due, and was made"
     assert len(ids(warehouse)) == 2
+
+
+def test_the_question_names_the_work_orphans_and_the_default_retention(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(tmp_path / "t", COLUMNS, ["id"], options={"write-only": "true"})
+    for number in range(6):
+        write(table, [{"id": 1, "n": number}])
+    orphans = [tmp_path / "t" / "bucket-0" / f"data-orphan-{number}.parquet" for number in range(7)]
+    for path in orphans:
+        path.write_bytes(b"x")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    defaults = "snapshots expire by Paimon's default: older than 1 h, except the latest 10"
+    asked = "what becomes due meanwhile (snapshots by Paimon's default: older than 1 h, except the latest 10)"
+    dry = run("maintain", table.url, "-n", *LOCAL).out
+    (row,) = run("maintain", table.url, "-n", "-o", "json", *LOCAL).json["items"]
+    assert row["orphan_files"] == [str(path) for path in orphans[:5]] and row["default_retention"].endswith("the latest 10")
+    monkeypatch.setattr(results, "asks", lambda: True)
+    monkeypatch.setattr(maintain_command, "asks", lambda: True)
+    answer = run("maintain", table.url, *LOCAL, stdin="n\n", code=7)
+    assert asked in answer.err and "dry run" not in answer.out
+    for text in (dry, answer.out):
+        assert "1 bucket to compact, 6 files" in text and "7 orphans" in text and defaults in text
+        assert [line for line in text.splitlines() if line.startswith("  ")] == [
+            *(f"  orphan {path}" for path in orphans[:5]),
+            "  and 2 other orphans; `paimon-cli orphans ls` lists them",
+        ]
+    assert all(path.exists() for path in orphans)
+    table = make_table(tmp_path / "own", COLUMNS, ["id"], options={**KEEPS_TWO})
+    write(table, [{"id": 1, "n": 1}])
+    assert "default" not in run("maintain", table.url, "-n", *LOCAL).out
 
 
 def test_a_single_run_writes_metrics(run: Run, warehouse: str, tmp_path: Path) -> None:

@@ -85,3 +85,28 @@ def test_a_read_has_a_line_only_with_an_output_path(run: Run) -> None:
     assert "--print-spark-submit needs --output-path" in answer.err
     line = run("read", "t", "--print-spark-submit", "--output-path", "hdfs://nn/out").out
     assert line.strip().endswith("read t --output-path hdfs://nn/out --engine spark")
+
+
+@pytest.mark.parametrize(
+    ("master", "prefix"), [("yarn", "spark.yarn.appMasterEnv"), ("k8s://https://h", "spark.kubernetes.driverEnv")]
+)
+@pytest.mark.parametrize(("name", "sent"), [("config.yaml", "config.yaml"), ("paimon.yaml", "own-paimon.yaml")])
+def test_a_driver_in_the_cluster_gets_the_own_configuration(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, prefix: str, name: str, sent: str
+) -> None:
+    own = tmp_path / "home" / name
+    own.parent.mkdir()
+    own.write_text("warehouse: hdfs://nn/w\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(run("compact", "shop.orders", "--master", master, "--print-spark-submit").out)
+    assert words[words.index("--files") + 1] == str(own) + ("" if sent == name else f"#{sent}")
+    assert f"{prefix}.PAIMON_CLI_CONFIG={sent}" in words
+    here = shlex.split(run("compact", "shop.orders", "--print-spark-submit").out)
+    assert "--files" not in here and not any("PAIMON_CLI_CONFIG" in word for word in here)
+
+
+def test_an_option_of_two_words_is_forwarded_whole(run: Run) -> None:
+    line = run("verify", "t", "--report", "junit", "a b.xml", "--print-spark-submit").out
+    assert shlex.split(line)[-6:] == ["t", "--report", "junit", "a b.xml", "--engine", "spark"]

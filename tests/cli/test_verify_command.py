@@ -61,6 +61,22 @@ def test_reports(run: Run, table: Path, tmp_path: Path) -> None:
     run("verify", table, "--report", "junit", tmp_path / "no" / "where", code=2)
 
 
+@pytest.mark.parametrize("lost", ["schema/schema-*", "manifest/manifest-list-*"])
+def test_checks_that_could_not_run_are_skipped(run: Run, table: Path, tmp_path: Path, lost: str) -> None:
+    for path in table.glob(lost):
+        path.write_bytes(b"damaged")
+    junit, sarif = tmp_path / "j.xml", tmp_path / "s.json"
+    run("verify", table, "--report", "junit", junit, code=4)
+    suite = ElementTree.parse(junit).getroot()[0]
+    skipped = {case.attrib["name"][:5] for case in suite if case.find("skipped") is not None}
+    failed = {case.attrib["name"][:5] for case in suite if case.find("failure") is not None}
+    assert "PV012" in skipped and "PV003" not in skipped and failed and not failed & skipped
+    assert suite.attrib["skipped"] == str(len(skipped))
+    run("verify", table, "--report", "sarif", sarif, code=4)
+    told = json.loads(sarif.read_text())["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert {one["associatedRule"]["id"] for one in told} == skipped
+
+
 def test_single_snapshots(run: Run, table: Path) -> None:
     assert "@ snapshot 2 " in run("verify", table, "--snapshot", 2).out
     run("verify", table, "--snapshot", 9, code=3)

@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
+from pyspark.sql import SparkSession
 
 import paimon_cli
 from paimon_cli.jobs.spark.java_runtime import find_java, user_cache
@@ -28,7 +30,7 @@ def quick_jvm() -> str:
 
 
 class SparkCluster:
-    """A master and a worker whose executors have one core each, as processes of this test."""
+    """A master and workers whose executors have one core each, as processes of this test."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -52,16 +54,25 @@ class SparkCluster:
             "spark.task.maxFailures": "2",  # tests kill once; a task that is bound to fail is tried as often as this
         }
 
-    def start(self, executors: int) -> None:
+    def session(self, confs: Mapping[str, str]) -> SparkSession:
+        """A session that a user has made, without this package's settings. The environment says which Python and Java."""
+        builder = SparkSession.builder.master(self.url).config("spark.ui.enabled", "false")
+        for key, value in {**self.confs, **confs}.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+
+    def start(self, executors: int, workers: int = 1) -> None:
+        """`executors`: of each worker."""
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         log = self._run("master", master)
-        place = ["--host", "127.0.0.1", "--webui-port", "0", "-d", str(self._directory / "work")]
         size = ["-c", str(executors), "-m", f"{executors}g"]
-        self._run("worker", ["org.apache.spark.deploy.worker.Worker", *place, *size, self.url])
+        for number in range(workers):
+            place = ["--host", "127.0.0.1", "--webui-port", "0", "-d", str(self._directory / f"work{number}")]
+            self._run(f"worker{number}", ["org.apache.spark.deploy.worker.Worker", *place, *size, self.url])
         deadline = time.monotonic() + START_SECONDS
-        while "Registering worker" not in log.read_text():
+        while log.read_text().count("Registering worker") < workers:
             if time.monotonic() > deadline:
                 raise TimeoutError(log.read_text())
             time.sleep(0.1)

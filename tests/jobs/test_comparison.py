@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,48 @@ def test_numbers_of_different_widths_are_compared(orders: Table, catalog: Catalo
     wider = Table.create(str(tmp_path / "wider"), columns=columns, primary_key="id", bucket=1)
     wider.write(orders.scan().to_arrow())
     assert catalog.compare(orders.url, wider.url).is_equal and catalog.compare(wider.url, orders.url).is_equal
+
+
+def test_versions_pair_columns_by_field_id(orders: Table, catalog: Catalog) -> None:
+    """A rename changes no row, and a column that was dropped and added again is another one."""
+    orders.write(pa.table({"id": [1], "name": ["a"], "v": pa.array([Decimal("1.50")], pa.decimal128(10, 2))}))
+    orders.alter.rename_column("name", "title")
+    orders.alter.drop_column("v")
+    orders.alter.add_column("v DECIMAL(10, 2)")
+    orders.alter.add_column("name STRING")
+    orders.write(pa.table({"id": [2], "title": ["b"], "name": ["a"], "v": pa.array([Decimal("1.50")], pa.decimal128(10, 2))}))
+    here, there = f"{orders.url}@2", f"{orders.url}@3"
+    found = catalog.compare(here, there)
+    assert counts(found) == (2, 1, 0, 0) and found.columns == ["title"]
+    assert found.renamed_columns == {"name": "title"} and found.differing_columns == {"title": 1}
+    assert (found.columns_only_here, found.columns_only_there) == (["v"], ["v", "name"])
+    assert [(one.here, one.there) for one in found.differences] == [({"title": None}, {"title": "b"})]
+    back = catalog.compare(there, here)
+    assert counts(back) == (2, 1, 0, 0) and back.columns == ["name"] and back.renamed_columns == {"title": "name"}
+    assert counts(catalog.compare(here, there, columns="title", key="id", where="id <> 2")) == (2, 0, 0, 0)
+    for asked, message in (
+        ({"columns": ["v"]}, "column 'v' of .*@2 is another one than that of .*@3"),
+        ({"where": "v > 1"}, "reads column 'v', which is not the same on both sides"),
+        ({"where": "title = 'a'"}, "reads column 'title', which is not the same on both sides: it is .name. on"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            catalog.compare(here, there, **asked)
+
+
+def test_a_branch_shares_the_columns_that_it_began_with(orders: Table, catalog: Catalog) -> None:
+    """Both lines add a column later, which has the same field id in both: these go by their names."""
+    orders.branches.create("side")
+    side = Table.open(orders.url, branch="side")
+    side.alter.rename_column("name", "title")
+    side.alter.add_column("a STRING")
+    side.write(pa.table({"id": [1], "title": ["a"], "a": ["x"]}))
+    orders.alter.add_column("b STRING")
+    orders.write(pa.table({"id": [1], "name": ["a"], "b": ["x"]}))
+    found = catalog.compare(orders.url, orders.url, branch_b="side")
+    assert found.renamed_columns == {"name": "title"} and found.columns == ["title", "v"]
+    assert (found.columns_only_here, found.columns_only_there) == (["b"], ["a"])
+
+
+def test_a_version_needs_a_name(orders: Table, catalog: Catalog) -> None:
+    with pytest.raises(UsageError, match="names no version: nothing follows the @"):
+        catalog.compare(orders.url, f"{orders.url}@")

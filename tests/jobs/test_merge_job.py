@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
-from paimon_cli import Table
+from paimon_cli import Runtime, Table
 from paimon_cli.api.merging import Merge
+from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import merge_inserts
+from paimon_cli.jobs.engine import LocalEngine
+from paimon_cli.pieces import PIECES
 from tests.rivals import RivalStorage, files_of
 from tests.tables import data_files, named_files
 
@@ -96,8 +102,12 @@ def clauses_of(merge: Merge) -> Merge:
     )
 
 
+@pytest.mark.parametrize("source_bytes", [PIECES.source_bytes, 100], ids=["in memory", "on disk"])
 @pytest.mark.parametrize("name", KINDS)
-def test_random_merges_give_the_rows_of_a_merge_in_plain_python(tmp_path: Path, name: str) -> None:
+def test_random_merges_give_the_rows_of_a_merge_in_plain_python(
+    tmp_path: Path, name: str, source_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PIECES, "source_bytes", source_bytes)
     chance = random.Random(name)
     table, rows = create(tmp_path, KINDS[name]), list[Row]()
     for number in range(6):
@@ -329,3 +339,140 @@ def test_a_row_of_another_bucket_that_another_commit_inserts_is_met(tmp_path: Pa
     done = merge.when_not_matched_insert_all().execute()
     assert (done.attempts, done.inserted, done.updated) == (2, 0, 1)
     assert [(row["id"], row["points"]) for row in stored(table) if row["name"] == "same"] == [(50, -1)]
+
+
+ON_DISK = {"source_bytes": 1000, "batch_rows": 50, "hash_scan_rows": 70, "indexed_rows": 60}
+
+
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in ON_DISK.items():
+        monkeypatch.setattr(PIECES, name, size)
+
+
+@pytest.mark.parametrize("name", ["fixed", "append", "any partition"])
+def test_a_source_on_disk_is_checked_as_one_in_memory(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_pieces(monkeypatch)
+    table = create(tmp_path, KINDS[name])
+    rows: list[Row] = [{"dt": "a", "id": number, "name": "x", "points": number} for number in range(300)]
+    table.write(rows[:100])
+
+    def merge(source: list[Row], on: str = "id") -> Merge:
+        return table.merge(pa.Table.from_pylist(source, schema=SCHEMA), on=on)
+
+    before = stored(table)
+    with pytest.raises(BadInput, match=r"several rows of the source have id = 7\b"):
+        merge([*rows, rows[7]]).when_matched_update_all().execute()
+    if name != "append":
+        with pytest.raises(BadInput, match=r"two rows to insert have id = 250\b"):
+            merge([*rows, rows[250]]).when_not_matched_insert_all().execute()
+        other = [{**row, "points": row["points"] + 1000} for row in rows]
+        with pytest.raises(BadInput, match="a row to insert has the key of a row of the table"):
+            merge(other, on="points").when_not_matched_insert_all().execute()
+    bad = [*rows, {**rows[0], "id": None}]
+    if name != "append":
+        with pytest.raises(BadInput, match=r"key column|NOT NULL|null"):
+            merge(bad).when_not_matched_insert_all().execute()
+    assert stored(table) == before
+    texts = pa.Table.from_pylist([{**row, "points": str(row["points"])} for row in rows] + [{**rows[0], "points": "x"}])
+    with pytest.raises(BadInput, match="column 'points' of the source does not fit"):
+        table.merge(texts, on="id").when_matched_update_all().execute()
+    done = merge([*rows[50:], *rows[200:210]] if name == "append" else rows[50:])
+    summary = done.when_matched_update({"points": "points + source.points"}).when_not_matched_insert_all().execute()
+    inserted = 210 if name == "append" else 200
+    assert (summary.updated, summary.inserted, summary.source_rows) == (50, inserted, 260 if name == "append" else 250)
+    doubled = {number: 2 * number if 50 <= number < 100 else number for number in range(300)}
+    assert {row["id"]: row["points"] for row in stored(table)} == doubled and len(stored(table)) == 100 + inserted
+
+
+def test_a_large_source_is_read_as_a_stream_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_pieces(monkeypatch)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "tmp").mkdir()
+    table = create(tmp_path, KINDS["fixed"])
+    held = list[int]()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 1000, 100):
+            rows = [{"dt": "a", "id": number, "name": "x", "points": 1} for number in range(start, start + 100)]
+            held.append(len(list((tmp_path / "tmp").glob("*spill*/run-*"))))
+            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+    reader = pa.RecordBatchReader.from_batches(SCHEMA, batches())
+    done = table.merge(reader, on="id").when_not_matched_insert_all().execute()
+    assert done.inserted == table.count() == 1000
+    assert held == [0] + [1] * 9, "the second batch is written as soon as it comes"
+    assert not list((tmp_path / "tmp").glob("*spill*"))
+    other = create(tmp_path / "copy", KINDS["append"])
+    for source in (table, table.scan(where="id < 500"), ds.dataset(table.to_arrow())):
+        other.merge(source, on="id").when_matched_delete().when_not_matched_insert_all().execute()
+    assert [row["id"] for row in stored(other)] == list(range(500))
+
+
+def test_a_cluster_gets_the_rows_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks cannot open files of this machine."""
+    small_pieces(monkeypatch)
+    monkeypatch.setattr(LocalEngine, "shares_disk", False)
+    monkeypatch.setattr(SpillDirectory, "next_path", None)
+    table = Table.open(create(tmp_path, KINDS["write-only"]).url, runtime=Runtime(engine="local"))
+    rows = [{"dt": "a", "id": number, "name": "x", "points": 1} for number in range(200)]
+    table.merge(rows, on="id").when_not_matched_insert_all().execute()
+    assert table.count() == 200
+
+
+def test_a_column_of_the_source_that_nothing_uses_is_refused(table: Table) -> None:
+    """A misspelt column would be left out without a word."""
+    news = [{"dt": "a", "id": 1, "name": "x", "pionts": 9, "gone": False}]
+    before = stored(table)
+    for merge in (
+        table.merge(news, on="id").when_matched_update_all(condition="NOT source.gone"),
+        table.merge(news, on="id").when_not_matched_insert_all(condition="NOT gone"),
+    ):
+        with pytest.raises(UsageError, match="the table has no column 'pionts'") as refused:
+            merge.execute()
+        assert "did you mean 'points'?" in refused.value.hint
+    assert stored(table) == before
+    named = table.merge(news, on="id").when_matched_update({"points": "source.pionts"}, condition="NOT source.gone")
+    assert named.when_not_matched_insert_all().execute().source_rows == 1
+    table.merge(news, on="id").when_matched_update({"name": "source.name"}).execute()
+
+
+def test_a_source_that_is_read_once_is_not_taken_for_an_empty_one(table: Table) -> None:
+    """The second time, all rows would be deleted that meet no row of the source."""
+    rows = stored(table)
+    for source in (pa.Table.from_pylist(rows, schema=SCHEMA).to_reader(), iter(rows)):
+        merge = table.merge(source, on="id").when_not_matched_by_source_delete()
+        assert merge.execute().deleted == 0
+        for again in (merge, merge.when_not_matched_insert_all()):
+            with pytest.raises(UsageError, match="was read already"):
+                again.execute()
+    twice = table.merge(rows, on="id").when_not_matched_by_source_delete()
+    assert twice.execute().deleted == twice.execute().deleted == 0 and stored(table) == rows
+
+
+@pytest.mark.parametrize("source_bytes", [PIECES.source_bytes, 1], ids=["in memory", "on disk"])
+def test_keys_that_must_be_new_are_not_compared(tmp_path: Path, source_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that differ in the columns of the merge, a part of the key, can have no key twice, unless a clause computes it."""
+    monkeypatch.setattr(PIECES, "source_bytes", source_bytes)
+    compared: list[int] = []
+    check = merge_inserts._check_share
+
+    def counting(*arguments: Any) -> None:
+        compared.append(1)
+        check(*arguments)
+
+    monkeypatch.setattr(merge_inserts, "_check_share", counting)
+    columns = ["dt STRING NOT NULL", "id INT NOT NULL", "o ROW<id INT>"]
+    table = Table.create(tmp_path / "t", columns=columns, primary_key="dt,id", bucket=1)
+    news: list[Row] = [{"dt": "a", "id": number, "o": {"id": number // 2}} for number in range(4)]
+    table.merge(news, on="id").when_not_matched_insert_all().execute()
+    table.merge(news, on=["dt", "id"]).when_not_matched_insert({"id": "source.id", "dt": "dt"}).execute()
+    assert not compared and table.count() == 4
+    more = [{**row, "id": row["id"] + 10} for row in news]
+    with pytest.raises(BadInput, match="two rows to insert have dt = a, id = 0"):
+        table.merge(more, on="id").when_not_matched_insert({"id": "o.id", "dt": "dt"}).execute()
+    with pytest.raises(BadInput, match="two rows to insert have dt = a, id = 10"):
+        table.merge([*more, *more], on="id").when_not_matched_insert_all().execute()
+    with pytest.raises(UsageError, match="key column 'dt' is not set"):
+        table.merge(more, on="id").when_not_matched_insert({"id": "source.id"}).execute()
+    assert len(compared) >= 3 and table.count() == 4

@@ -11,10 +11,10 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import TaskContext
 
-from paimon_cli.errors import BadInput, DamagedFile, FilesConflict, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import BadInput, DamagedFile, FilesConflict, PaimonError, SnapshotNotFound, StorageUnavailable, UsageError
 from paimon_cli.jobs.spark import tasks
 from paimon_cli.jobs.spark.failures import explained
-from paimon_cli.jobs.spark.tasks import HIDES_TRACEBACK, JOB_TAGS, JobKey, TaskError, called_by_spark
+from paimon_cli.jobs.spark.tasks import HIDES_TRACEBACK, JOB_TAGS, JobKey, TaskError, called_by_spark, signed
 from tests.spark.canary import carriers
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
@@ -98,9 +98,9 @@ def shown_by_python(error: BaseException) -> str:
 )
 def test_an_error_of_ours_comes_through_text(around: str) -> None:
     key = JobKey()
-    signed = key.signed(FilesConflict("what", "why\n  and more", "hint \u2028 {x} %s", files=["a", "b"], row=2))
-    assert key.secret not in repr(key) + str(signed)
-    error = explained(RuntimeError(around % shown_by_python(signed)), key)
+    carried = signed(FilesConflict("what", "why\n  and more", "hint \u2028 {x} %s", files=["a", "b"], row=2), [JobKey(), key])
+    assert key.secret not in repr(key) + str(carried)
+    error = explained(RuntimeError(around % shown_by_python(carried)), key)
     assert type(error) is FilesConflict
     assert (error.code, error.hint, error.details) == ("PC-CONFLICT-FILE", "hint \u2028 {x} %s", {"files": ["a", "b"], "row": 2})
     assert (error.what, error.why) == ("what", "why\n  and more")
@@ -115,13 +115,13 @@ def test_a_task_finds_the_key_of_its_job(monkeypatch: pytest.MonkeyPatch, tags: 
     properties = {JOB_TAGS: tags % key.tag, key.property_name: key.secret, other.property_name: other.secret}
     monkeypatch.setattr(TaskContext, "_taskContext", None)
     TaskContext(localProperties=properties)  # registers itself
-    assert JobKey.of_task() == key
+    assert JobKey.of_task() == [key]
     with pytest.raises(TaskError) as raised, called_by_spark():
         raise BadInput("cell") from ValueError("its cause")
     assert type(explained(RuntimeError(f"{CONNECT}[PYTHON_EXCEPTION] {WORKER}{shown_by_python(raised.value)}"), key)) is BadInput
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
     del properties[key.property_name]
-    assert JobKey.of_task() is None
+    assert JobKey.of_task() == []
 
 
 def test_a_class_that_only_one_module_has_comes_as_its_base() -> None:
@@ -129,13 +129,13 @@ def test_a_class_that_only_one_module_has_comes_as_its_base() -> None:
         pass
 
     key = JobKey()
-    assert type(key.error_in(shown_by_python(key.signed(Rare("what"))))) is FilesConflict
+    assert type(key.error_in(shown_by_python(signed(Rare("what"), [key])))) is FilesConflict
 
 
 def test_data_is_not_believed_whatever_it_imitates(tmp_path: Path) -> None:
     key = JobKey()
-    for text in (*carriers(tmp_path / "ran"), shown_by_python(JobKey().signed(DamagedFile("what", hint="run this")))):
-        genuine = shown_by_python(key.signed(BadInput(f"row 1 cannot take {text}")))
+    for text in (*carriers(tmp_path / "ran"), shown_by_python(signed(DamagedFile("what", hint="run this"), [JobKey()]))):
+        genuine = shown_by_python(signed(BadInput(f"row 1 cannot take {text}"), [key]))
         changed = genuine.replace("BadInput", "DamagedFile")
         for failure in (
             changed,
@@ -239,3 +239,21 @@ def test_modules_are_spared_when_garbage_is_collected(monkeypatch: pytest.Monkey
         again = gc.get_freeze_count()
     gc.unfreeze()
     assert 0 < again <= frozen  # what a call leaves behind is not kept
+
+
+PLANNED = "[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: "
+FAILED = "[STREAM_FAILED] Query {}[id = 965b2a5a-b855, runId = 2afd1a64-c829] terminated with exception: "
+
+
+@pytest.mark.parametrize("before", ["", FAILED.format(""), FAILED.format("orders to lake ")])
+def test_an_error_of_a_process_that_plans_is_ours(before: str) -> None:
+    """It belongs to no job, but Spark's text begins with it. Lines of data are indented, so none becomes the hint."""
+    shown = "paimon_cli.errors.SnapshotNotFound: no snapshot 7: x\n  hint: not this\nhint: write to it first\n SQLSTATE: 38000"
+    error = explained(RuntimeError(f"{before}{PLANNED}{shown}"))
+    assert (type(error), error.exit_code) == (SnapshotNotFound, 3)
+    assert (error.message, error.hint) == ("no snapshot 7: x\n  hint: not this", "write to it first")
+
+
+@pytest.mark.parametrize("before", ["", "ValueError: ", f"{PLANNED}ValueError: ", f"x\n{PLANNED}", f"{PLANNED}\n"])
+def test_an_error_that_stands_elsewhere_is_not_believed(before: str) -> None:
+    assert type(explained(RuntimeError(f"{before}paimon_cli.errors.DamagedFile: x\nhint: drop it"))) is PaimonError

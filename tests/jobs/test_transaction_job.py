@@ -29,13 +29,19 @@ def a_row(i: int, points: int = 0) -> dict[str, Any]:
     return {"dt": "ab"[i % 2], "id": i, "name": f"n{i}", "points": points}
 
 
-def step(t: Transaction, rows: Rows, chance: random.Random) -> None:
-    """One random step, in the table and in the dictionary."""
+def step(t: Transaction, rows: Rows, chance: random.Random, by_day: bool) -> None:
+    """One random step, in the table and in the dictionary. `by_day`: whether an overwrite replaces only the days of its rows."""
     ids = chance.sample(range(12), 3)
     known, new = [i for i in ids if i in rows], [i for i in ids if i not in rows]
     points = chance.randrange(100)
-    what = chance.choice(["write", "update", "delete", "merge"])
-    if what == "write" and new:
+    what = chance.choice(["write", "update", "delete", "merge", "overwrite"])
+    if what == "overwrite":
+        t.write(table_of([a_row(i, points) for i in ids]), overwrite=True)
+        days = {a_row(i)["dt"] for i in ids}
+        for i in [i for i in rows if not by_day or rows[i]["dt"] in days]:
+            del rows[i]
+        rows.update({i: a_row(i, points) for i in ids})
+    elif what == "write" and new:
         t.write(table_of([a_row(i, points) for i in new]))
         rows.update({i: a_row(i, points) for i in new})
     elif what == "update":
@@ -63,7 +69,7 @@ def test_random_transactions_give_the_rows_of_a_dictionary(tmp_path: Path, name:
         try:
             with transaction as t:
                 for _ in range(4):
-                    step(t, trial, chance)
+                    step(t, trial, chance, bool(KINDS[name]["partition_by"]))
                     seen = sorted(t.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
                     assert seen == [trial[i] for i in sorted(trial)]
                     assert stored(table) == before
@@ -198,8 +204,8 @@ def test_other_commands_are_refused(table: Table) -> None:
                 getattr(t, name)
         with pytest.raises(AttributeError):
             t.nothing  # noqa: B018
-        with pytest.raises(NotSupported, match="an overwrite"):
-            t.write(table_of([a_row(1)]), overwrite=True)
+        with pytest.raises(NotSupported, match="a staged write in a transaction: its rows wait for another commit"):
+            t.write(table_of([a_row(1)]), stage="f.stage")
         with pytest.raises(NotSupported, match="a compaction"):
             t.update(values={"points": 1}, where="true", compact="after")
         with pytest.raises(UsageError, match="checked as a whole"):
@@ -240,3 +246,40 @@ def test_partitions_are_marked_as_done_after_the_commit(tmp_path: Path) -> None:
         t.write(table_of([a_row(1)]))
         assert not list((Path(table.url) / "dt=b").glob("_SUCCESS"))
     assert list((Path(table.url) / "dt=b").glob("_SUCCESS"))
+
+
+def test_what_an_overwrite_replaces_must_not_change_meanwhile(tmp_path: Path) -> None:
+    """Also rows in buckets that the transaction does not write to: they would survive the overwrite."""
+    table = create(tmp_path, kind(["dt", "id"], ["dt"], bucket="4"))
+    table.write(table_of([a_row(i) for i in range(8)]))
+    with table.transaction() as t:
+        t.write(table_of([a_row(1, 7)]), overwrite=True)
+        t.write(table_of([a_row(3, 8)]))
+        assert t.count() == 6
+        Table.open(table.url).write(table_of([a_row(10)]))  # the other day
+    assert t.summary is not None and t.summary.snapshots[0].commit_kind == "OVERWRITE"
+    assert [(row["id"], row["points"]) for row in stored(table) if row["dt"] == "b"] == [(1, 7), (3, 8)]
+    before, files = stored(table), files_of(table.context)
+    for partition in (None, {"dt": "b"}):
+        with pytest.raises(DataConflict), table.transaction() as t:
+            t.write(table_of([a_row(1, 9)]), overwrite=True, partition=partition)
+            Table.open(table.url).write(table_of([a_row(i) for i in (5, 7, 9, 11, 13)]))
+    after = [row for row in stored(table) if row["id"] not in (5, 7, 9, 11, 13)]
+    assert after == before and len(files_of(table.context)) > len(files)
+    assert not [violation for violation in check_table(table.context) if violation.severity == "error"]
+
+
+@pytest.mark.parametrize("name", ["dynamic", "any partition", "vectors"])
+def test_a_transaction_may_empty_a_table(tmp_path: Path, name: str) -> None:
+    table = create(tmp_path, KINDS[name])
+    table.write(table_of([a_row(i) for i in range(6)]))
+    table.delete("id = 0")
+    whole = Table(table.context.with_options({"dynamic-partition-overwrite": "false"}), table.runtime)
+    with whole.transaction() as t:
+        t.write(table_of([]), overwrite=True, allow_empty=True)
+        assert t.count() == 0
+        t.write(table_of([a_row(5)]))
+    assert stored(table) == [a_row(5)]
+    table.write(table_of([a_row(i, 1) for i in range(6)]))
+    assert stored(table) == [a_row(i, 1) for i in range(6)]
+    assert not [violation for violation in check_table(table.context) if violation.severity == "error"]

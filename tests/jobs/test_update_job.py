@@ -295,3 +295,17 @@ def test_a_change_stays_if_its_compaction_is_refused(tmp_path: Path) -> None:
     assert [one["points"] for one in rows(context) if one["id"] in (1, 2)] == [9, 2]
     assert (summary.compaction_lost is None) == bool(summary.compacted)
     assert not list(check_table(context, rows=True))
+
+
+def test_a_change_that_readers_would_not_see_names_values_as_they_are(tmp_path: Path) -> None:
+    """A text is quoted, so that an empty one is visible, and a null is NULL."""
+    options = {"merge-engine": "first-row"}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "name": "STRING", "note": "STRING"}, ["id"], options=options)
+    write(context, [{"id": 1, "name": "a"}])
+    for assignment, told in (
+        ("name = ''", "become '': .*show 'a'"),
+        ("name = NULL", "become NULL: .*show 'a'"),
+        ("note = 'x'", "show NULL"),
+    ):
+        with pytest.raises(BadInput, match=told):
+            run(context, "id = 1", assignment)

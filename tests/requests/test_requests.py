@@ -111,7 +111,7 @@ def methods() -> list[Any]:
         for method, member in inspect.getmembers(described, callable):
             if hasattr(member, "takes"):
                 found.append(pytest.param(member, id=f"{name}.{method}"))
-    return [*found, pytest.param(paimon_cli.spark.read, id="spark.read"), pytest.param(paimon_cli.spark.write, id="spark.write")]
+    return [*found, *(pytest.param(getattr(paimon_cli.spark, name), id=f"spark.{name}") for name in ("read", "explain", "write"))]
 
 
 @pytest.mark.parametrize("words", OF_COMMANDS)
@@ -133,6 +133,7 @@ def test_a_method_has_the_keywords_of_its_request(method: Callable[..., Any]) ->
     request: Any = method.takes  # type: ignore[attr-defined]
     parameters = inspect.signature(method).parameters
     leading = 2 if inspect.unwrap(method).__module__.startswith("paimon_cli.spark.") else 0 if inspect.ismethod(method) else 1
+    leading += method.__name__ == "to_spark"  # the session comes first
     given = {name: one.default for name, one in list(parameters.items())[leading:]}
     assert given == {one.name: one.default_or(inspect.Parameter.empty) for one in declared(request)}
     text = inspect.getdoc(method) or ""

@@ -21,6 +21,7 @@ from tests.jobs.spark_cluster import SparkCluster
 from tests.nightly import at_night
 from tests.spark.canary import Canary
 from tests.spark.notebook import Notebook
+from tests.spark.steps import parent_of, this_executor, this_worker
 from tests.tables import data_files, make_table, named_files
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -32,14 +33,10 @@ Batches = Iterable[pa.RecordBatch]
 
 @pytest.fixture(scope="module")
 def cluster_session(spark_cluster: SparkCluster) -> Iterator[SparkSession]:
-    """A session that a user has made, without this package's settings."""
-    builder = SparkSession.builder.master(spark_cluster.url).config("spark.ui.enabled", "false")
-    for key, value in spark_cluster.confs.items():
-        builder = builder.config(key, value)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("JAVA_HOME", str(find_java(os.environ).home))
-        session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+        session = spark_cluster.session({"spark.sql.shuffle.partitions": "2"})
         yield session
         session.stop()
 
@@ -76,16 +73,6 @@ def killing_once(marker: Path, kill: Callable[[], None]) -> Callable[[Batches], 
             yield batch.slice(1)
 
     return pass_on
-
-
-def this_worker() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def this_executor() -> None:
-    """With all that it has started: a Python worker that outlives its executor may still finish a file."""
-    os.kill(parent_of(os.getppid()), signal.SIGKILL)
-    os.killpg(0, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -161,14 +148,6 @@ def command_of(process: int) -> bytes:
         return Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def parent_of(process: int) -> int:
-    """0 where it has ended."""
-    try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
 
 
 def is_below(process: int, ancestor: int) -> bool:

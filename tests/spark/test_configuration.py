@@ -58,12 +58,16 @@ def test_a_notebook_of_a_virtual_environment_that_is_not_activated(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["SPARK_REMOTE", SUBMITTED])
-def test_where_spark_is_elsewhere_nothing_is_set(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_where_spark_is_elsewhere_nothing_is_started(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Over Spark Connect only the server's Java stack is left out of errors, unless the user wants it."""
     monkeypatch.setenv(name, "1")
     before = dict(os.environ)
     builder = SparkSession.Builder().appName("mine")
     assert paimon_cli.spark.configure(builder) is builder
-    assert builder._options == {"spark.app.name": "mine"}
+    set_here = {} if name == SUBMITTED else {"spark.sql.connect.serverStacktrace.enabled": "false"}
+    assert builder._options == {"spark.app.name": "mine", **set_here}
+    wanted = SparkSession.Builder().config("spark.sql.connect.serverStacktrace.enabled", "true")
+    assert paimon_cli.spark.configure(wanted)._options == {"spark.sql.connect.serverStacktrace.enabled": "true"}
     assert dict(os.environ) == before
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,64 +16,24 @@ from paimon_cli import Runtime, Table, spark
 from paimon_cli.errors import BadInput, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.process import CONNECT_MODE
-from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
-from tests.jobs.spark_cluster import quick_jvm
-from tests.nightly import BRIEF
+from tests.nightly import BRIEF, at_night
 from tests.ports import free_port
 from tests.spark.beating_rows import BeatingRows
 from tests.spark.canary import Canary, check_engine
+from tests.spark.connect_server import connect_server
 from tests.spark.notebook import Notebook
+from tests.spark.raised import check_errors
+from tests.spark.steps import play
 from tests.tables import data_files, make_table, named_files
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
-START_SECONDS = 600
-SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-HOME = Path(pyspark.__file__).parent
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    confs = {"grpc.binding.port": port, "grpc.binding.address": "127.0.0.1"}
-    options = [word for key, value in confs.items() for word in ("--conf", f"spark.connect.{key}={value}")]
-    options += [
-        "--conf",
-        "spark.ui.enabled=false",
-        "--conf",
-        "spark.sql.shuffle.partitions=4",
-        "--driver-java-options",
-        quick_jvm(),
-    ]
-    java = {"JAVA_HOME": str(find_java(os.environ).home), "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
-    folder = tmp_path_factory.mktemp("connect")
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(HOME / "bin" / "spark-submit"), "--class", SERVER, "--master", "local[2]", *options, "spark-internal"],
-            env={**os.environ, **java, "PYSPARK_PYTHON": sys.executable, "TEST_LOADED": "pandas pyarrow.parquet"},
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        _wait_for(port)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise TimeoutError("the Spark Connect server did not start")
+    with connect_server(tmp_path_factory.mktemp("connect")) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +152,13 @@ def test_a_server_that_is_not_there() -> None:
 def test_an_invalid_address(url: str) -> None:
     with pytest.raises(UsageError, match=r"the address sc:.*names no host"):
         connected(url, {})
+
+
+@pytest.mark.parametrize("kind", ["partitioned", at_night("append"), at_night("lookup")])
+def test_random_steps(remote: SparkSession, tmp_path: Path, kind: str) -> None:
+    assert play(remote, tmp_path, kind, "small", 5) == 5
+
+
+@pytest.mark.nightly
+def test_errors_have_class_and_hint(remote: SparkSession, tmp_path: Path) -> None:
+    check_errors(remote, tmp_path)

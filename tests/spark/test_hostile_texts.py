@@ -57,8 +57,7 @@ def test_the_key_of_a_job_is_known_only_in_its_tasks(session: SparkSession) -> N
 
     def found(number: int) -> tuple[str, str] | None:
         assert TaskContext.get() is not None
-        key = JobKey.of_task()
-        return None if key is None else (key.tag, key.secret)
+        return next(((key.tag, key.secret) for key in JobKey.of_task()), None)
 
     numbers = session.sparkContext.parallelize([1], 1)
     with job_of_this_thread(session.sparkContext):

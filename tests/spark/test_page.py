@@ -49,9 +49,9 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brie
         exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    start, frames, batches, merge, source, streams, notebook, jobs = BLOCKS
+    start, frames, batches, merge, errors, source, streams, notebook, jobs, cluster = BLOCKS
     assert "configure(SparkSession.builder).getOrCreate()" in start  # test_configuration
-    compile(source + streams + notebook + jobs, "spark.md", "exec")
+    compile(errors + source + streams + notebook + jobs + cluster, "spark.md", "exec")
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
@@ -61,7 +61,7 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path, brie
         names["upsert"](names["df"].selectExpr("id - 1 as id", "price"), 7)
     assert (run(merge), run(source)) == ({2: 40.0, 3: 33.0, 8: 9.0, 10: 10.0}, {9: 9.0})
     try:
-        run(streams)
+        run(errors + streams)
         names["query"].processAllAvailable()
     finally:
         names["query"].stop()

@@ -19,9 +19,11 @@ from pyspark.sql import functions as F
 from paimon_cli import Table, spark
 from paimon_cli.datatypes.data_type import TimestampType
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
+from paimon_cli.jobs.row_scan import RowScan
+from paimon_cli.read.scan_plan import Split
 from paimon_cli.spark import native_files as division
 from paimon_cli.spark import reading
-from paimon_cli.spark.native_files import NativeFile, divided
+from paimon_cli.spark.native_files import NativeFile
 from paimon_cli.spark.reading import _native_frame
 from tests.goldens import golden_table
 from tests.tables import make_table, write
@@ -48,6 +50,11 @@ def check(frame: DataFrame, scanned: pa.Table) -> None:
     found = frame.toArrow()
     assert found.column_names == scanned.column_names
     assert as_sorted(found) == as_sorted(scanned.cast(found.schema))
+
+
+def divided(scan: RowScan, native: bool | None) -> tuple[list[NativeFile], list[Split]]:
+    found = division.divided(scan, native)
+    return list(found.files), list(found.splits)
 
 
 def readable(table: Table) -> list[str]:
@@ -500,3 +507,42 @@ def test_a_column_called_as_the_metadata_of_spark(session: SparkSession, tmp_pat
     if renamed:
         table.alter.rename_column("_metadata", "m")
     assert sorted(tuple(row) for row in spark.read(session, table.url).collect()) == [(1, 1), (2, 2), (3, 2)]
+
+
+def test_the_plan_says_what_spark_reads_itself(session: SparkSession, tmp_path: Path) -> None:
+    columns = {"id": "BIGINT NOT NULL", "n": "BIGINT"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], bucket=2).url)
+    assert spark.explain(session, table).native_files == 0
+    for first in (0, 50):
+        table.write(pa.table({"id": range(first, first + 100), "n": range(100)}), compact="none")
+    plan = spark.explain(session, table.url)
+    assert (plan.native_files, plan.native_rows, plan.hidden_rows, plan.python_files, plan.reasons) == (4, 200, 50, 0, {})
+    assert plan.native_rows - plan.hidden_rows == spark.read(session, table).count()
+    merged = spark.explain(session, table, columns="id")
+    assert (merged.native_files, merged.python_files, merged.python_tasks) == (0, 4, 2)
+    assert merged.reasons == {"files overlap and must be merged": 4}
+    assert spark.explain(session, table, native=False).reasons == {"native=False": 4}
+    assert "python_files=4" in repr(merged) and "files overlap" in merged._repr_html_()
+    orc = Table.open(make_table(tmp_path / "o", columns, [], bucket=-1, options={"file.format": "orc"}).url)
+    orc.write(pa.table({"id": [1], "n": [1]}))
+    assert spark.explain(session, orc).reasons == {"orc files": 1}
+
+
+def test_tables_and_scans_become_frames(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "BIGINT"}, ["id"], bucket=2).url)
+    table.write(pa.table({"id": range(100), "n": range(100)}))
+    scan = table.scan(["n"], where="id < 10", limit=4)
+    table.write(pa.table({"id": [5], "n": [500]}))
+    frames = [scan.to_spark(session), spark.read(session, scan), spark.read(session, scan, native=False)]
+    for frame in frames:
+        assert frame.columns == ["n"]
+        rows = [row.n for row in frame.collect()]
+        assert len(rows) == 4 and max(rows) < 10, "of the snapshot of the scan"
+    assert table.to_spark(session, where="id = 5").collect() == [(5, 500)]
+    assert table.to_spark(session, "n", snapshot=1, native=False).agg({"n": "max"}).collect() == [(99,)]
+    with pytest.raises(UsageError, match="the scan is planned"):
+        spark.read(session, scan, where="id = 1")
+    with pytest.raises(UsageError, match="order_by of a scan"):
+        table.scan(order_by="id").to_spark(session)
+    with pytest.raises(UsageError, match="the table is open"):
+        spark.read(session, table, branch="b")

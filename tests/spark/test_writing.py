@@ -15,10 +15,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from paimon_cli import Table, spark
+from paimon_cli import Runtime, Table, spark
 from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.ingest.typed_columns import local_times
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.java_runtime import find_java
+from paimon_cli.pieces import PIECES
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
 from tests.nightly import BRIEF
 from tests.spark.beating_rows import BeatingRows
@@ -82,6 +84,21 @@ def test_a_frame_given_to_a_table_is_written_by_its_session(
         table.merge(frame, on="id").when_matched_delete().execute()
 
 
+def test_progress_of_the_table_is_shown(session: SparkSession, tmp_path: Path) -> None:
+    phases: list[str] = []
+
+    class Phases(NoProgress):
+        def start(self, description: str, total: int | None) -> None:
+            phases.append(description)
+
+    url = make_table(tmp_path / "t", COLUMNS, ["id"], [], 2).url
+    table = Table.open(url, runtime=Runtime(progress=Phases))
+    frame = session.range(0, 40, 1, 3).selectExpr(*ROWS_SQL)
+    spark.write(frame, table)
+    spark.merge(frame, table, on="id").when_matched_delete().execute()
+    assert phases == ["Writing rows", "Changing rows"]
+
+
 def test_a_frame_is_merged_by_its_session(session: SparkSession, tmp_path: Path) -> None:
     for name, keys in (("keyed", ["id"]), ("append", [])):
         table = Table.open(make_table(tmp_path / name, COLUMNS, keys, [], 2 if keys else -1).url)
@@ -95,6 +112,21 @@ def test_a_frame_is_merged_by_its_session(session: SparkSession, tmp_path: Path)
         assert {row["id"]: row["n"] for row in rows} == expected and len(rows) == len(expected)
     with pytest.raises(UsageError, match="not a Spark DataFrame"):
         spark.merge(pa.table({"id": [1]}), table.url, on="id")
+
+
+@pytest.mark.parametrize("source_bytes", [PIECES.source_bytes, 500], ids=["in memory", "on disk"])
+def test_rows_of_this_process_are_merged_in_a_session(
+    session: SparkSession, tmp_path: Path, source_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks are other processes of this machine: they open the files of a large source."""
+    monkeypatch.setattr(PIECES, "source_bytes", source_bytes)
+    url = make_table(tmp_path / "t", COLUMNS, ["id"], [], 2).url
+    table = Table.open(url, runtime=Runtime(session=session))
+    table.write(pa.table({"id": range(100), "p": ["old"] * 100, "n": pa.array(range(100), pa.int32())}))
+    news = pa.table({"id": range(50, 150), "p": ["new"] * 100, "n": pa.array(range(100), pa.int32())})
+    done = table.merge(news, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (done.engine, done.updated, done.inserted) == ("spark", 50, 50)
+    assert table.scan(where="p = 'new'").count() == 100 == 150 - table.scan(where="p = 'old'").count()
 
 
 def test_rows_that_wait_for_their_buckets(session: SparkSession, tmp_path: Path) -> None:

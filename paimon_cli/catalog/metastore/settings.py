@@ -24,7 +24,7 @@ from paimon_cli.catalog.metastore.configuration_files import (
 )
 from paimon_cli.errors import NotSupported, importing
 from paimon_cli.storage.catalog_options import table_seconds
-from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_value
+from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_value, without_login
 from paimon_cli.storage.web_address import REPORT_HOSTS, AllowedHosts
 
 if TYPE_CHECKING:
@@ -95,6 +95,19 @@ def flags_of(given: Mapping[str, str]) -> list[str]:
     own = {"warehouse": "--warehouse", PROFILE: "--profile"}
     shown = {key: shown_value(key, value) for key, value in given.items() if not names_secret(key)}
     return [word for key, value in shown.items() for word in _flag(own.get(key), key, value)]
+
+
+def table_argument(table: str, warehouse: str | None, branch: str | None, options: Mapping[str, str]) -> str:
+    """A table as the argument of a command: quoted for the shell, and without secrets.
+
+    The flags follow that locate it or change its options for one call; `options`: those of `--option`, and the profile.
+    """
+    located = {"warehouse": warehouse or options.get("warehouse"), PROFILE: options.get(PROFILE)}
+    given = {**{key: value for key, value in located.items() if value is not None}, **options}
+    if warehouse is not None:
+        given["warehouse"] = warehouse
+    of_branch = [] if branch is None else ["--branch", branch]
+    return shlex.join([without_login(table), *flags_of(given), *of_branch])
 
 
 def find_metastore(

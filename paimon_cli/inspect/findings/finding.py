@@ -80,7 +80,7 @@ class Finding:
     """One finding. `code`: stable, never reused, empty if all is well; `command`: what to run, empty if it depends on the user.
 
     `figures`: the evidence; `threshold`: the limit that they are compared with, as text; `remedy`: the command as a value, if
-    `health --fix` may run it.
+    `health --fix` may run it. `prevents`: the codes of the checks that could not run because of this.
     """
 
     code: str
@@ -92,6 +92,7 @@ class Finding:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     threshold: str = ""
     remedy: Remedy | None = field(default=None, metadata=NOT_SHOWN)
+    prevents: tuple[str, ...] = field(default=(), metadata=NOT_SHOWN)
 
     @property
     def finding(self) -> str:

@@ -67,21 +67,30 @@ def numbers_are_unbroken(table: ExaminedTable) -> Iterator[Finding]:
 
 @rule(Topic.OPTIONS, "PD015", "PA003")
 def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
-    """More snapshots than the options keep, not counting those that expiry always keeps; or many that could expire."""
+    """More snapshots than the options keep, not counting those that expiry always keeps; or many that could expire.
+
+    A busy table has more than a limit between two expiries, and many within the time for which it keeps them. So it must not be
+    expired for a day, and most of its many snapshots must be past their limits.
+    """
     if table.latest is None:
         yield well("retention", "the table has no snapshots", snapshots=0)
         return
     options, count = table.context.options, len(table.ids)
     least = options.snapshot_num_retained_min
-    most = max(least, min(MANY_SNAPSHOTS, options.snapshot_num_retained_max))
+    most = max(least, options.snapshot_num_retained_max)
     figures: dict[str, Figure] = {"snapshots": count, "num_retained_min": least}
-    if count > most:
+    if count > most and _is_neglected(table, most):
         command = f"paimon-cli expire {table.argument} --retain-max {min(most, max(least, 10))} --yes"
         message = f"{count} snapshots, each of which keeps old files; the command deletes the oldest"
         yield Finding("PD015", WARNING, "snapshots", message, command, figures=figures, threshold=f"{most} snapshots")
         return
     limits = Retention.of(options)
     backlog = len(expiring_range(table.context, Retention(limits.at_least, limits.at_most, limits.millis, None)))
+    if count > MANY_SNAPSHOTS and backlog > max(least, count - backlog):
+        command = f"paimon-cli expire {table.argument} --yes"
+        message = f"{count} snapshots, of which {backlog} are past the limits of the table's options; the command deletes these"
+        yield Finding("PD015", WARNING, "snapshots", message, command, figures=figures, threshold=f"{MANY_SNAPSHOTS} snapshots")
+        return
     oldest = table.context.snapshots.get(table.ids[0])
     hours = max(0, table.context.clock.now_millis() - oldest.time_millis) / 3_600_000
     figures |= {
@@ -97,6 +106,15 @@ def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
     command = f"paimon-cli expire {table.argument} --yes"
     threshold = f"{least} snapshots past their time (snapshot.num-retained.min)"
     yield Finding("PA003", ADVICE, "retention", message, command, figures=figures, threshold=threshold)
+
+
+def _is_neglected(table: ExaminedTable, most: int) -> bool:
+    """Whether nothing has ever expired, or the oldest snapshot has been one too many for a day."""
+    first = table.ids[0]
+    if first == 1:
+        return True
+    surplus_since = table.context.snapshots.find(first + most)
+    return surplus_since is None or table.context.clock.now_millis() - surplus_since.time_millis > DAY_MILLIS
 
 
 @rule(Topic.OPTIONS, "PA004")

@@ -42,6 +42,8 @@ RULES: tuple[Rule[ExaminedTable], ...] = tuple(
     found for module in _MODULES for found in vars(module).values() if isinstance(found, Rule)
 )
 """All rules, in the order of their modules."""
+ALL_CODES = tuple(dict.fromkeys(code for rule in RULES for code in rule.codes))
+"""The codes of what they may find."""
 _OF_ALL = {
     Code.DROPPED: "no drop is under way",
     Code.UNREADABLE: "everything can be read",
@@ -62,7 +64,7 @@ def findings_of(
     """The findings of at least this severity, on these topics, of rules with these costs."""
     found: list[Finding] = []
     stopped_by: dict[str, Finding] = {}
-    failed: dict[str, list[str]] = {}
+    failed: dict[str, list[Rule[ExaminedTable]]] = {}
     drop: BeingDropped | None = None
     for rule in RULES:
         if rule.topic not in topics or rule.cost not in costs:
@@ -73,13 +75,18 @@ def findings_of(
             drop = error
         except PaimonError as error:
             if is_of_option(error):
-                stopped_by[error.key] = unreadable_option(table.argument, error)
+                known = stopped_by.setdefault(error.key, unreadable_option(table.argument, error))
+                stopped_by[error.key] = replace(known, prevents=(*known.prevents, *rule.codes))
             else:
-                failed.setdefault(table.note_damage(error), []).append(rule.name)
+                failed.setdefault(table.note_damage(error), []).append(rule)
         except Exception as error:  # a bug of one rule must not hide what the others find
             found.append(replace(_of_bug(table, rule, error), topic=rule.topic))
-    said = {finding.figures.get("option") for finding in found}
-    found += [finding for key, finding in stopped_by.items() if key not in said]
+    said = {key: number for number, finding in enumerate(found) if (key := finding.figures.get("option")) is not None}
+    for key, finding in stopped_by.items():
+        if key in said:
+            found[said[key]] = replace(found[said[key]], prevents=finding.prevents)
+        else:
+            found.append(finding)
     damage = {error.message: (error, failed.get(cause, [])) for cause, error in table.damage.items()}
     if drop is not None:
         found.append(_dropping(table.argument, drop))
@@ -93,16 +100,18 @@ def finding_about(table: ExaminedTable, error: PaimonError) -> Finding:
     return next(_of_damage(table, [(error, [])]))
 
 
-def _of_damage(table: ExaminedTable, damage: Iterable[tuple[PaimonError, list[str]]]) -> Iterator[Finding]:
+def _of_damage(table: ExaminedTable, damage: Iterable[tuple[PaimonError, list[Rule[ExaminedTable]]]]) -> Iterator[Finding]:
     """The findings about errors, each with the checks that it has stopped."""
-    for error, names in damage:
+    for error, rules in damage:
+        names = [rule.name for rule in rules]
         left = f" and {len(names) - NAMED_CHECKS} more" if len(names) > NAMED_CHECKS else ""
         lost = f"; {counted(len(names), 'check')} could not run: {', '.join(names[:NAMED_CHECKS])}{left}" if names else ""
         figures = {"checks": len(names)}
         is_met = any(error is table.damage[cause] for cause in table.met)
         subject = "files" if is_met else "metadata"
         command = f"paimon-cli verify {table.argument} --level files" if is_met else _looked_into(error, table.argument)
-        yield Finding(Code.UNREADABLE, ERROR, subject, f"{_named(error)}{lost}", command, figures=figures)
+        prevents = tuple(code for rule in rules for code in rule.codes)
+        yield Finding(Code.UNREADABLE, ERROR, subject, f"{_named(error)}{lost}", command, figures=figures, prevents=prevents)
 
 
 def _named(error: PaimonError) -> str:
@@ -120,7 +129,8 @@ def _of_bug(table: ExaminedTable, rule: Rule[ExaminedTable], error: Exception) -
     table.context.trace.step("check-failed", check=rule.name, traceback="".join(traceback.format_exception(error)))
     what = shortened(f"{type(error).__name__}: {error}")
     message = f"this check failed: {what}; this is a bug of paimon-cli, and --trace shows where"
-    return Finding(Code.FAILED, ERROR, f"check '{rule.name}'", message, f"paimon-cli health {table.argument} --trace")
+    command = f"paimon-cli health {table.argument} --trace"
+    return Finding(Code.FAILED, ERROR, f"check '{rule.name}'", message, command, prevents=rule.codes)
 
 
 def meanings(costs: Collection[str], least: str = WARNING) -> dict[str, str]:
@@ -146,7 +156,7 @@ def by_topic(findings: Collection[Finding]) -> list[Finding]:
 def _dropping(argument: str, drop: BeingDropped) -> Finding:
     """The finding about a drop. Its command asks: pasted late, it would delete a new table of the same name."""
     message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the table"
-    return Finding(Code.DROPPED, ERROR, "table", message, f"paimon-cli drop {argument}")
+    return Finding(Code.DROPPED, ERROR, "table", message, f"paimon-cli drop {argument}", prevents=ALL_CODES)
 
 
 def is_of_call(error: PaimonError) -> bool:
@@ -157,7 +167,11 @@ def is_of_call(error: PaimonError) -> bool:
 
 
 def unopened(argument: str, error: PaimonError) -> Finding:
-    """The finding about a table that cannot be opened, or gave no answer in time."""
+    """The finding about a table that cannot be opened, or gave no answer in time: it prevents all checks."""
+    return replace(_unopened(argument, error), prevents=ALL_CODES)
+
+
+def _unopened(argument: str, error: PaimonError) -> Finding:
     if isinstance(error, TookTooLong):
         again = f"paimon-cli health {argument} --option {TABLE_TIMEOUT}=10min"
         return Finding(Code.NO_ANSWER, ERROR, "table", error.message, again)
@@ -183,4 +197,4 @@ def _of_bad_value(error: PaimonError, argument: str) -> BadOption | None:
 
 def of_damaged_entry(error: PaimonError) -> Finding:
     """The finding about an entry of a catalog that names no table."""
-    return Finding(Code.UNREADABLE, ERROR, "catalog", f"{error.message}; {error.hint}")
+    return Finding(Code.UNREADABLE, ERROR, "catalog", f"{error.message}; {error.hint}", prevents=ALL_CODES)

@@ -35,7 +35,17 @@ from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.service_turn import NO_UPKEEP, NOTHING_LEFT, Findings, Left, Turn, findings_about, look, take
+from paimon_cli.jobs.service.service_turn import (
+    EXAMINED_PART,
+    NO_UPKEEP,
+    NOTHING_LEFT,
+    Findings,
+    Left,
+    Turn,
+    findings_about,
+    look,
+    take,
+)
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.options.choices import OnConflict
@@ -61,8 +71,8 @@ class RoundState:
 
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
 """Errors that the next round may resolve."""
-EXAMINED_EVERY_MILLIS, EXAMINED_PART = 300_000, 0.25
-"""How often the findings of a table are counted, at most, and for what part of the time of a look: the plan must not suffer."""
+EXAMINED_EVERY_MILLIS = 300_000
+"""How often the findings of a table are counted, at most."""
 RECHECK_MILLIS = 300_000
 """After this time a table is planned again even without a new snapshot: it may have been rolled back, or its options changed."""
 LONGEST_BACKOFF_MILLIS = 600_000
@@ -333,6 +343,8 @@ class CompactionService:
             return _failed(turn.table, error, turn.figures)
         finally:
             turn.budget.settle(turn.granted, turn.used)
+        if turn.findings is not None:
+            known.findings = turn.findings
         if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:

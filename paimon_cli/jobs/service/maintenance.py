@@ -15,7 +15,7 @@ from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.inspect.findings.runner import counted_findings
 from paimon_cli.inspect.health_report import health_of
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits
+from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits, rows_dropped_after
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import PARTITIONS
 from paimon_cli.jobs.service.budget import Budget
@@ -29,15 +29,24 @@ from paimon_cli.jobs.service.compaction_service import (
 )
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look
-from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone, due_expiry, kinds_that_expire, old_orphans
+from paimon_cli.jobs.service.upkeep import (
+    NOT_KEPT_UP,
+    UpkeepDone,
+    default_retention,
+    due_expiry,
+    kinds_that_expire,
+    old_orphans,
+)
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import WHOLE_EXPIRY
 from paimon_cli.storage.time_bounds import look_at_each
 
 _ASKS_EVERY_SECONDS = 1.0
 """How often a table is asked for that another service holds."""
-RECORD_EXPIRY = "record-level.expire-time"
+SHOWN_ORPHANS = 5
+"""How many orphans of a table a dry run names."""
 CHECK = "check"
 """The last step of a run."""
 
@@ -63,12 +72,14 @@ class PlannedState:
 
 
 @dataclass(frozen=True)
-class MaintainedTable:
+class MaintainedTable(ShownAsTable):
     """What a run has done with a table, or in a dry run would do.
 
     `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time. `findings`: what
-    `health` still finds; None if the table was not examined. `rows_dropped_after`: in a dry run, `record-level.expire-time` if a
-    compaction is due, which drops the rows that are older.
+    `health` still finds; None if the table was not examined.
+
+    Only in a dry run: `rows_dropped_after`, `record-level.expire-time` if a compaction is due, which drops older rows;
+    `default_retention`, Paimon's own if snapshots may expire by it, because the table has none; `orphan_files`, the first ones.
     """
 
     table: str
@@ -94,6 +105,8 @@ class MaintainedTable:
     error: str | None = None
     error_code: str | None = None
     rows_dropped_after: str | None = None
+    default_retention: str | None = None
+    orphan_files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, done: TableRound, findings: tuple[Finding, ...] | None) -> MaintainedTable:
@@ -303,5 +316,10 @@ def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -
     done = TableRound(table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left)
     row = MaintainedTable.of(done, findings)
     state = PlannedState.FAILED if turn.problem else PlannedState.DUE if row.has_work else PlannedState.NOTHING
-    dropped_after = context.options.raw.get(RECORD_EXPIRY) if fitting.has_work else None
-    return replace(row, state=state, rows_dropped_after=dropped_after), turn.problem
+    return replace(
+        row,
+        state=state,
+        rows_dropped_after=rows_dropped_after(context, fitting),
+        default_retention=default_retention(context) if row.snapshots_expired or fitting.has_work else None,
+        orphan_files=tuple(file.path for file in orphans.files[:SHOWN_ORPHANS]),
+    ), turn.problem

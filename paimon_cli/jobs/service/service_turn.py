@@ -34,6 +34,8 @@ COMPACTION, EXPIRY, ORPHANS = "compaction", "expiry", "orphans"
 """The steps of a turn."""
 GOES_ON = (NotSupported, Conflict, PartialSuccess)
 """Errors of a step after which the others are taken: they say nothing against the table, nor about its storage."""
+EXAMINED_PART = 0.25
+"""The part of the time of a look in which findings are counted, at most: the plan must not suffer."""
 Findings = Mapping[tuple[str, str], int]
 """The number of findings of a table by severity and code."""
 
@@ -209,6 +211,11 @@ class TurnDone:
     error: PaimonError | None = None
     has_cleaned: bool = False
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether something was done that may have removed findings."""
+        return bool(self.summary.buckets) or self.upkeep != NOT_KEPT_UP
+
 
 def take(
     turn: Turn,
@@ -222,7 +229,7 @@ def take(
     """Carry out a turn. Its plan is used if no snapshot was committed since; otherwise the table is planned again.
 
     `plan_seconds`: the time of each look at the table before something is compacted or expired; see `run_compact`. No step
-    begins once the time of the budget is over.
+    begins once the time of the budget is over. Findings of the plan are counted again if they may be gone.
     """
     budget = turn.budget
     context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
@@ -258,6 +265,8 @@ def take(
             done.error = done.error or error
             if not isinstance(error, GOES_ON):
                 break
+    if turn.findings and done.has_changed:
+        turn.findings = _findings_of(ExaminedTable(context, turn.table), EXAMINED_PART * plan_seconds)
     return done
 
 

@@ -47,12 +47,23 @@ class UpkeepDone:
 
 
 NOT_KEPT_UP = UpkeepDone()
+HOUR_MILLIS = 3_600_000
+RETENTION_PREFIXES = ("snapshot.time-retained", "snapshot.num-retained.")
 
 
 def kinds_that_expire(context: TableContext, kinds: Collection[What]) -> list[What]:
     """Those of the kinds for which the table has a retention: partitions have none by default."""
     has_partitions = bool(context.schema.partition_keys) and context.options.partition_expiration_time is not None
     return [what for what in kinds if what != PARTITIONS or has_partitions]
+
+
+def default_retention(context: TableContext) -> str | None:
+    """What Paimon keeps of a table without any retention for snapshots, in words; None if this one has some."""
+    options = context.options
+    if any(key.startswith(RETENTION_PREFIXES) for key in options.raw):
+        return None
+    hours = options.snapshot_time_retained // HOUR_MILLIS
+    return f"Paimon's default: older than {hours} h, except the latest {options.snapshot_num_retained_min}"
 
 
 def due_expiry(context: TableContext, what: What, progress: Progress) -> tuple[TableContext, Expiry]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Generic, TypeVar
 
+from pyspark import SparkContext
 from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
@@ -61,6 +62,11 @@ class SparkEngine:
     def _is_on_cluster(self) -> bool:
         """Whether tasks run on a cluster. An existing session of this process may, whatever was requested."""
         return not (self._request.is_local and is_local(self._master))
+
+    @property
+    def shares_disk(self) -> bool:
+        active = SparkContext._active_spark_context  # an existing context is used, whatever was requested
+        return not self._is_on_cluster and (active is None or is_local(str(active.master)))
 
     def prepare(self, work: Work, progress: Progress) -> None:
         if not work.files or self._running is not None:

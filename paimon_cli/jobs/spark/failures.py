@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from paimon_cli import errors
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.spark.tasks import JobKey
 
@@ -31,6 +32,16 @@ _PYTHON_ERROR = re.compile(_START + _PYTHON + r"Traceback \(most recent call las
 """The first exception of a Python worker: lines of its traceback are indented, so that none can be taken for it."""
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _OTHER_PYTHON = re.compile(r"(?:\w+\.)*PySparkRuntimeError: \[PYTHON_VERSION_MISMATCH\]")
+_LINES = r"[^\n]*(?:\n  [^\n]*)*"
+_OF_SOURCE = re.compile(
+    _START
+    + r"(?:\[STREAM_FAILED\] Query (?:[^\n\[\]]+ )?\[id = [\w-]+, runId = [\w-]+\] terminated with exception: )?"
+    + r"\[PYTHON_(?:STREAMING_)?DATA_SOURCE_(?:RUNTIME_)?ERROR\] Failed [\w ]*: paimon_cli\.errors\.(?P<name>\w+): "
+    + rf"(?P<what>{_LINES})(?:\nhint: (?P<hint>{_LINES}))?(?:\n? *SQLSTATE|\n|\Z)"
+)
+"""An error of the data source in a process that belongs to no job, and so cannot sign it: Spark names it before anything else.
+Further lines of its text are indented, so that none can be taken for a hint.
+"""
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\s*\n|\n\s+SQLSTATE: |\n\tat |\Z)", re.DOTALL)
 _JAVA_EXCEPTION = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)*([\w$]+(?:Exception|Error): [^\n]*)", re.MULTILINE)
 MAX_CAUSES = 20
@@ -51,7 +62,8 @@ def explained(failure: Exception, key: JobKey | None = None) -> PaimonError:
     if key is not None and (error := key.error_in(text)) is not None:
         return error
     return (
-        _fault_of_python(text)
+        _error_of_source(text)
+        or _fault_of_python(text)
         or _fault_of_spark(text, failure)
         or PaimonError(
             "a Spark task failed", _last_line(text), "run it again with --trace to see where; --engine local runs without Spark"
@@ -69,6 +81,16 @@ def _has_no_jvm(failure: Exception) -> bool:
         or ("Py4JError" in types and "Py4JJavaError" not in types)
         or (status is not None and status().name == "UNAVAILABLE")
     )
+
+
+def _error_of_source(text: str) -> PaimonError | None:
+    """The error that the data source has raised when Spark planned or committed; None for other failures."""
+    found = _OF_SOURCE.match(text)
+    kind = None if found is None else vars(errors).get(found["name"])
+    if found is None or not (isinstance(kind, type) and issubclass(kind, PaimonError)):
+        return None
+    of_texts = next(base for base in kind.__mro__ if issubclass(base, PaimonError) and base.__init__ is PaimonError.__init__)
+    return of_texts(found["what"], "", found["hint"] or "")
 
 
 def _fault_of_python(text: str) -> PaimonError | None:

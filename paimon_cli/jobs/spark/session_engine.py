@@ -100,11 +100,16 @@ class SessionEngine:
         tallies.update(found)
         return written
 
+    @property
+    def shares_disk(self) -> bool:
+        context = classic_context(self.session)
+        return context is not None and is_local(str(context.master))
+
     @contextmanager
     def exchange(self) -> Iterator[str | None]:
         """A directory in which the tasks of a job can exchange rows; None if they may run on other machines."""
         context = classic_context(self.session)
-        if context is None or not is_local(str(context.master)):
+        if context is None or not self.shares_disk:
             yield None
             return
         with exchange_directory(context) as directory:

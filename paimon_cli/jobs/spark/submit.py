@@ -37,13 +37,13 @@ DRIVER_IN_CLUSTER = ("yarn", "k8s://")
 """Prefixes of masters that run the driver in the cluster by default."""
 WORKERS_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 WORKERS_PYTHON, DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
-DEPLOY_MODE, _FILES = "spark.submit.deployMode", "spark.files"
+DEPLOY_MODE, SUBMITTED_FILES = "spark.submit.deployMode", "spark.files"
 _OWN_OPTIONS = {
     "spark.app.name": "name",
     DEPLOY_MODE: "deploy-mode",
     "spark.archives": "archives",
     "spark.submit.pyFiles": "py-files",
-    _FILES: "files",
+    SUBMITTED_FILES: "files",
 }
 """Settings that have an option of their own in `spark-submit`."""
 _SENT = "_paimon_cli_was_sent"
@@ -149,7 +149,7 @@ def _defaults(master: str, confs: Mapping[str, str], files: Sequence[str]) -> di
         settings |= {"spark.archives": f"{_ENVIRONMENT}#{UNPACKED}", WORKERS_PYTHON: f"./{UNPACKED}/bin/python"}
     if not runs_driver_in_cluster(master, confs):
         return settings | {DRIVERS_PYTHON: sys.executable}
-    return settings | {DEPLOY_MODE: "cluster"} | ({_FILES: ",".join(files)} if files else {})
+    return settings | {DEPLOY_MODE: "cluster"} | ({SUBMITTED_FILES: ",".join(files)} if files else {})
 
 
 def is_local(master: str) -> bool:

@@ -34,7 +34,7 @@ processes two seconds (`spark.python.task.killTimeout`), and kills them."""
 
 TASK_ERROR = "paimon_cli.jobs.spark.tasks.TaskError: "
 """How Python's text of a `TaskError` begins."""
-_CARRIED = re.compile(re.escape(TASK_ERROR) + r"([0-9a-f]{64}) ([^\n]*)$", re.MULTILINE)
+_CARRIED = re.compile(re.escape(TASK_ERROR) + r"([0-9a-f]{64}(?:,[0-9a-f]{64})*) ([^\n]*)$", re.MULTILINE)
 _TAG = re.compile(r"paimon-cli-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 JOB_TAGS = "spark.job.tags"
 """Local property of all tasks of a job: the job's tags, for a client of Spark Connect within longer ones."""
@@ -63,38 +63,39 @@ class JobKey:
         return f"spark.paimon-cli.token.{self.tag}"
 
     @classmethod
-    def of_task(cls) -> JobKey | None:
-        """The key of the job of this task; None outside of tasks, and in jobs that this package does not run."""
+    def of_task(cls) -> list[JobKey]:
+        """The keys of the jobs of this task, as one may run within another; none outside of tasks, and in other jobs."""
         task = TaskContext.get()
         if task is None:
-            return None
-        keys = (cls(tag, "") for tag in _TAG.findall(task.getLocalProperty(JOB_TAGS) or ""))
+            return []
+        keys = (cls(tag, "") for tag in sorted(set(_TAG.findall(task.getLocalProperty(JOB_TAGS) or ""))))
         found = ((key.tag, task.getLocalProperty(key.property_name)) for key in keys)
-        return next((cls(tag, secret) for tag, secret in found if secret), None)
-
-    def signed(self, error: PaimonError) -> TaskError:
-        """The error as text that `error_in` believes."""
-        content = {
-            "class": _known_class(error).__name__,
-            "what": error.what,
-            "why": error.why,
-            "hint": error.hint,
-            "details": error.details,
-        }
-        text = json.dumps(content, default=str)
-        return TaskError(f"{self._signature(text)} {text}")
+        return [cls(tag, secret) for tag, secret in found if secret]
 
     def error_in(self, text: str) -> PaimonError | None:
         """The error of a task that is carried in the text of Spark's exception; None if there is none with a valid signature."""
         for carried in _CARRIED.finditer(text):
-            if hmac.compare_digest(carried[1], self._signature(carried[2])):
+            if any(hmac.compare_digest(signature, self.signature(carried[2])) for signature in carried[1].split(",")):
                 content = json.loads(carried[2])
                 error_class: type[PaimonError] = getattr(errors, content["class"])
                 return error_class(content["what"], content["why"], content["hint"], **content["details"])
         return None
 
-    def _signature(self, text: str) -> str:
+    def signature(self, text: str) -> str:
         return hmac.new(self.secret.encode(), text.encode(), "sha256").hexdigest()
+
+
+def signed(error: PaimonError, keys: Sequence[JobKey]) -> TaskError:
+    """The error as text that `JobKey.error_in` of each of these keys believes."""
+    content = {
+        "class": _known_class(error).__name__,
+        "what": error.what,
+        "why": error.why,
+        "hint": error.hint,
+        "details": error.details,
+    }
+    text = json.dumps(content, default=str)
+    return TaskError(f"{','.join(key.signature(text) for key in keys)} {text}")
 
 
 def _known_class(error: PaimonError) -> type[PaimonError]:
@@ -125,9 +126,8 @@ def called_by_spark() -> Iterator[None]:
         yield
     except PaimonError as error:
         os.environ[HIDES_TRACEBACK] = "1"
-        key = JobKey.of_task()
-        if key is not None:
-            raise key.signed(error) from None
+        if keys := JobKey.of_task():
+            raise signed(error, keys) from None
         if error.hint:
             error.what, error.why = f"{error.message}\nhint: {error.hint}", ""
             error.set_hint("")  # Python 3.11 would print the hint once more, as a note of the exception

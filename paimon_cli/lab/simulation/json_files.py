@@ -138,6 +138,7 @@ class JsonFileEngine:
     name = "json"
     reason = ""
     retries_tasks = False
+    shares_disk = True
     tasks_per_process = 1
 
     def __init__(self, rows: BucketRows | None = None) -> None:

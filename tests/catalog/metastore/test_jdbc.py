@@ -240,3 +240,17 @@ def test_a_nul_in_a_name_is_one_clear_line(tmp_path: Path) -> None:
             call("a\0b")
         assert refused.value.message == "a name or path holds a NUL character: no file or directory can have such a name"
     assert catalog.databases() == []
+
+
+def test_commands_of_the_library_go_through_the_catalog(tmp_path: Path) -> None:
+    """The path alone would go round the catalog, and its lock."""
+    options = {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
+    catalog = Catalog(f"{tmp_path}/wh", options)
+    catalog.create_database("shop")
+    catalog.create_table("shop.t", columns=["id INT NOT NULL"], primary_key="id", bucket=1, options={"write-only": "true"})
+    table = catalog.table("shop.t")
+    for number in range(9):
+        table.write([{"id": number}])
+    flags = f"--warehouse {tmp_path}/wh --option metastore=jdbc --option uri={options['uri']}"
+    for row in (table.health(), *catalog.health()):
+        assert [finding.command for finding in row.findings] == [f"paimon-cli compact shop.t {flags} --strategy minor"]

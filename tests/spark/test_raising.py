@@ -1,0 +1,23 @@
+"""The user's own queries raise the errors of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paimon_cli import spark
+from paimon_cli.errors import UsageError
+from tests.spark.raised import check_errors
+
+
+def test_errors_have_class_and_hint(session: SparkSession, tmp_path: Path) -> None:
+    check_errors(session, tmp_path)
+
+
+def test_a_session_is_needed() -> None:
+    given: Any = None
+    with pytest.raises(UsageError, match="is not a Spark session"), spark.errors(given):
+        pass
