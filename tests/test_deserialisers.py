@@ -16,6 +16,7 @@ ALLOWED = {
     ("paimon_cli/jobs/spark/chunks.py", "__iter__"): "notes and positions that the tasks of the step before have sent",
     ("paimon_cli/jobs/spark/write.py", "write_on_spark"): "what `writer_task` of this job has returned",
     ("paimon_cli/spark/writing.py", "_write_where_read"): "what `writing_task` of this job has returned",
+    ("paimon_cli/spark/merging.py", "run"): "what the tasks of `Staging` have returned in this job",
     ("paimon_cli/spark/reading.py", "read_tasks"): "parts of a scan that the driver has sent inside the function itself",
     ("paimon_cli/spark/source_writing.py", "commit_written"): "messages of this write's tasks, which Spark hands over",
 }
