@@ -55,7 +55,7 @@ def test_descriptions_and_refusals(run: Run) -> None:
     assert {row["null"] for name, row in columns.items() if name != "id"} == {"YES"}
     (computed,) = run("sql", "DESCRIBE SELECT id FROM shop.orders", "-o", "ndjson").lines
     assert (computed["null"], computed["key"]) == ("YES", None), "DuckDB knows no keys of a query"
-    assert "is not a query" in run("sql", "DROP TABLE shop.orders", code=2).err
+    assert "only --yes confirms" in run("sql", "DROP TABLE shop.orders", code=7).err
     assert "no table" in run("sql", "FROM shop.nothing", code=3).err
     assert run("sql", "FROM shop.orders", "--fields", "nope", code=2).out == ""
 

@@ -1,0 +1,220 @@
+"""INSERT, UPDATE, DELETE and TRUNCATE: each is one commit, by the method of `Table` that does the same, with its checks.
+
+Conditions and expressions that our own SQL has are given to `update` and `delete` as they are. Others DuckDB computes: a
+query selects the keys and new values of the rows that match, at the snapshot of a transaction, which merges them by their
+keys and commits under the data conflict check. So subqueries, CASE, functions and other tables need a primary key.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_query import TableDataset
+from paimon_cli.api.sql_result import SqlResult, changed
+from paimon_cli.api.sql_rows import assigned, rows_of
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.options.choices import ConflictCheck
+from paimon_cli.options.option_text import counted, did_you_mean
+from paimon_cli.sql.changes import Change, Insert
+from paimon_cli.sql.statements import JoinedSide, Words, quoted, resolved
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.datatypes.data_type import DataField
+    from paimon_cli.jobs.update_job import UpdateSummary
+    from paimon_cli.metadata.table_schema import TableSchema
+
+_NEW = "__new_{}"
+"""The columns of new values beside the keys of a change that DuckDB has computed."""
+
+
+def insert(context: SqlContext, asked: Insert) -> SqlResult:
+    """Write the rows of a query. Columns that it does not have get their default, or null."""
+    table = context.table(asked.table)
+    table.check_commit()
+    schema, names = table.context.schema, list[str]()
+    fixed = {column_of(schema, name): words for name, words in asked.partition.items()}
+
+    def wrap(text: str, columns: Sequence[tuple[str, str]]) -> str:
+        found = _targets(schema, asked, [name for name, _ in columns], list(fixed))
+        of_query = [of_type for _, of_type in columns]
+        given = [assigned(f"c{number}", field.type, of_query[number]) for number, field in enumerate(found)]
+        constants = [assigned(context.duckdb_text(words), schema.field(name).type) for name, words in fixed.items()]
+        names.extend([*(field.name for field in found), *fixed])
+        sources = ", ".join(f"c{number}" for number in range(len(columns)))
+        return f"SELECT {', '.join([*given, *constants])} FROM ({text}\n) AS q({sources})"
+
+    params = context.values_in(*asked.query, *asked.partition.values())
+    result = context.query(" ".join(map(context.duckdb_text, asked.query)), params, wrap=wrap)
+    how: dict[str, Any] = {"overwrite": True, "allow_empty": True} if asked.overwrite else {}
+    if fixed and asked.overwrite:
+        how["partition"] = {name: _literal(words, name) for name, words in fixed.items()}
+    with rows_of(result, names) as rows:
+        summary = table.write(rows, **how, read_snapshot=_read_snapshot(result, table))
+    return changed("overwritten" if asked.overwrite else "inserted", table.name, summary)
+
+
+def _targets(schema: TableSchema, asked: Insert, columns: Sequence[str], fixed: Sequence[str]) -> list[DataField]:
+    """The columns of the table to which those of the query go."""
+    if asked.by_name:
+        return [schema.field(column_of(schema, name)) for name in columns]
+    names = [name for name in schema.field_names if name not in fixed]
+    if asked.columns is not None:
+        names = [column_of(schema, name) for name in asked.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"column '{name}' is named twice", "a row has one value for it")
+    if len(names) != len(columns):
+        query = counted(len(columns), "column")
+        raise UsageError(
+            f"the query has {query}, and {counted(len(names), 'column')} {'is' if len(names) == 1 else 'are'} to be written",
+            f"columns go by their position to: {', '.join(names)}",
+            "name the columns, INSERT INTO t (a, b) ..., or INSERT INTO t BY NAME SELECT ...",
+        )
+    return [schema.field(name) for name in names]
+
+
+def column_of(schema: TableSchema, name: str) -> str:
+    """The column with this name; in SQL, upper and lower case are the same. Raises `UsageError` if there is none."""
+    if schema.find(name) is not None:
+        return name
+    alike = [column for column in schema.field_names if column.lower() == name.lower()]
+    if len(alike) != 1:
+        hint = f"{did_you_mean(name, schema.field_names)}columns: {', '.join(schema.field_names)}"
+        raise UsageError(f"no column '{name}'", "the table does not have it", hint, column=name)
+    return alike[0]
+
+
+def _literal(words: Words, name: str) -> str:
+    if len(words.tokens) != 1:
+        raise NotSupported(f"PARTITION ({name} = {words.text})", "the value of a partition is a text or a number", "write it out")
+    return str(words.tokens[0].text)
+
+
+def _read_snapshot(result: SqlResult, table: Table) -> int | None:
+    """The oldest snapshot of the table itself that the query has read, for the data conflict check; None if it has not."""
+    if table.context.options.commit_data_conflict_check == ConflictCheck.OFF:
+        return None
+    own = [dataset for dataset in result.datasets if isinstance(dataset, TableDataset) and dataset.url == table.url]
+    return min((dataset.snapshot_id for dataset in own), default=None)
+
+
+def update(context: SqlContext, asked: Change) -> SqlResult:
+    """Change the rows that match, or all."""
+    table = context.table(asked.table)
+    schema = table.context.schema
+    given = [(column_of(schema, name), words) for name, words in asked.assignments]
+    own = {asked.names[0].lower(): JoinedSide.of("", schema.field_names)}
+    texts = [f"{quoted(name)} = {resolved(words, own, [own[asked.names[0].lower()]])}" for name, words in given]
+    params = context.values_in(*(words for _, words in given), *((asked.where,) if asked.where else ()))
+
+    def natively(where: str) -> UpdateSummary:
+        return table.update(set=texts, where=where, params=params)
+
+    return changed("updated", table.name, _changed(context, table, asked, given, params, natively))
+
+
+def delete(context: SqlContext, asked: Change) -> SqlResult:
+    """Delete the rows that match, or all."""
+    table = context.table(asked.table)
+    params = context.values_in(*((asked.where,) if asked.where else ()))
+
+    def natively(where: str) -> UpdateSummary:
+        return table.delete(where=where, params=params)
+
+    return changed("deleted", table.name, _changed(context, table, asked, [], params, natively))
+
+
+def truncate(context: SqlContext, parts: tuple[str, ...]) -> SqlResult:
+    """Delete all rows, after a confirmation."""
+    table = context.table(parts)
+    table.check_commit()
+    planned = table.plan_truncate()
+    if planned.plan.files and context.confirm is not None:
+        what = f"{counted(planned.plan.rows, 'stored record')} in {counted(planned.plan.files, 'file')}"
+        context.confirm(f"{what} of {table.name} will be deleted")
+    return changed("truncated", table.name, planned.run())
+
+
+def _changed(
+    context: SqlContext,
+    table: Table,
+    asked: Change,
+    given: Sequence[tuple[str, Words]],
+    params: Mapping[str, Any],
+    natively: Callable[[str], UpdateSummary],
+) -> UpdateSummary:
+    """Change by our own SQL if it has all that the statement says, else by that of DuckDB."""
+    from paimon_cli.sql.clauses import parse_set_clause
+    from paimon_cli.sql.predicate import parse_predicate
+
+    schema = table.context.schema
+    side = JoinedSide.of("", schema.field_names)
+    sides = {asked.names[0].lower(): side}
+    where = "TRUE" if asked.where is None else resolved(asked.where, sides, [side])
+    if asked.source is None and asked.preamble is None:
+        try:
+            parse_predicate(where, schema, params)
+            if given:
+                parse_set_clause([f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given], schema, params)
+        except UsageError as error:
+            if not schema.primary_keys or "column" in error.details:
+                raise
+        else:
+            return natively(where)
+    if not schema.primary_keys:
+        what = "an UPDATE or DELETE that reads other tables" if asked.source or asked.preamble else "this condition"
+        raise NotSupported(what, f"{table.name} has no primary key, by which the rows could be found again", "")
+    return by_keys(context, table, asked, given)
+
+
+def by_keys(context: SqlContext, table: Table, asked: Change, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
+    """Change the rows whose keys a query of DuckDB finds, in one transaction; again after a conflict."""
+    from paimon_cli.jobs.table_change import again_on_conflict
+
+    hint = "run it again, or keep other writers away from this table for a while"
+    attempt = functools.partial(_attempt, context, table, asked, given)
+    summary, attempts = again_on_conflict(table.context, attempt, hint)
+    return replace(summary, attempts=attempts, conflicts=attempts - 1)
+
+
+def _attempt(context: SqlContext, table: Table, asked: Change, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
+    from paimon_cli.jobs.update_job import UpdateSummary
+
+    schema, name = table.context.schema, context.name_of(asked.table)
+    used = [words for words in (asked.preamble, asked.source, asked.where, *(words for _, words in given)) if words is not None]
+    transaction = table.transaction()
+    with transaction:
+        view = transaction.view
+
+        def opened(other: str) -> Table:
+            full = context.full_name(other)
+            return cast("Table", view) if full == name else context.catalog.table(full)
+
+        result = context.query(_selection(context, schema, asked, given), context.values_in(*used), open_table=opened)
+        columns = [*schema.primary_keys, *(_NEW.format(number) for number in range(len(given)))]
+        merge = transaction.merge(result.to_arrow().rename_columns(columns), on=schema.primary_keys)
+        new = {column: f"source.{_NEW.format(number)}" for number, (column, _) in enumerate(given)}
+        done = (merge.when_matched_update(new) if given else merge.when_matched_delete()).execute()
+    committed = transaction.summary
+    own = {field.name: getattr(done, field.name) for field in fields(UpdateSummary)}
+    if committed is not None:
+        own |= {field.name: getattr(committed, field.name) for field in fields(UpdateSummary) if hasattr(committed, field.name)}
+    return UpdateSummary(**own)
+
+
+def _selection(context: SqlContext, schema: TableSchema, asked: Change, given: Sequence[tuple[str, Words]]) -> str:
+    """The query for the keys of the rows that match, and their new values."""
+    alias = quoted(asked.names[0])
+    keys = [f"{alias}.{quoted(key)}" for key in schema.primary_keys]
+    new = [assigned(f"({context.duckdb_text(words)})", schema.field(column).type) for column, words in given]
+    text = f"SELECT DISTINCT {', '.join([*keys, *new])} FROM {'.'.join(map(quoted, asked.table))} AS {alias}"
+    if asked.source is not None:
+        text += f", {context.duckdb_text(asked.source)}"
+    if asked.where is not None:
+        text += f"\nWHERE {context.duckdb_text(asked.where)}"
+    return text if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n{text}"
