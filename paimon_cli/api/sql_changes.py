@@ -19,7 +19,7 @@ from paimon_cli.api.sql_rows import assigned, rows_of
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_text import counted, did_you_mean
-from paimon_cli.sql.changes import Change, Insert
+from paimon_cli.sql.changes import Insert, UpdateOrDelete
 from paimon_cli.sql.statements import JoinedSide, Words, quoted, resolved
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def _read_snapshot(result: SqlResult, table: Table) -> int | None:
     return min((dataset.snapshot_id for dataset in own), default=None)
 
 
-def update(context: SqlContext, asked: Change) -> SqlResult:
-    """Change the rows that match, or all."""
+def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
+    """UpdateOrDelete the rows that match, or all."""
     table = context.table(asked.table)
     schema = table.context.schema
     given = [(column_of(schema, name), words) for name, words in asked.assignments]
@@ -118,7 +118,7 @@ def update(context: SqlContext, asked: Change) -> SqlResult:
     return changed("updated", table.name, _changed(context, table, asked, given, params, natively))
 
 
-def delete(context: SqlContext, asked: Change) -> SqlResult:
+def delete(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     """Delete the rows that match, or all."""
     table = context.table(asked.table)
     params = context.values_in(*((asked.where,) if asked.where else ()))
@@ -143,12 +143,12 @@ def truncate(context: SqlContext, parts: tuple[str, ...]) -> SqlResult:
 def _changed(
     context: SqlContext,
     table: Table,
-    asked: Change,
+    asked: UpdateOrDelete,
     given: Sequence[tuple[str, Words]],
     params: Mapping[str, Any],
     natively: Callable[[str], UpdateSummary],
 ) -> UpdateSummary:
-    """Change by our own SQL if it has all that the statement says, else by that of DuckDB."""
+    """UpdateOrDelete by our own SQL if it has all that the statement says, else by that of DuckDB."""
     from paimon_cli.sql.clauses import parse_set_clause
     from paimon_cli.sql.predicate import parse_predicate
 
@@ -172,8 +172,8 @@ def _changed(
     return by_keys(context, table, asked, given)
 
 
-def by_keys(context: SqlContext, table: Table, asked: Change, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
-    """Change the rows whose keys a query of DuckDB finds, in one transaction; again after a conflict."""
+def by_keys(context: SqlContext, table: Table, asked: UpdateOrDelete, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
+    """UpdateOrDelete the rows whose keys a query of DuckDB finds, in one transaction; again after a conflict."""
     from paimon_cli.jobs.table_change import again_on_conflict
 
     hint = "run it again, or keep other writers away from this table for a while"
@@ -182,7 +182,7 @@ def by_keys(context: SqlContext, table: Table, asked: Change, given: Sequence[tu
     return replace(summary, attempts=attempts, conflicts=attempts - 1)
 
 
-def _attempt(context: SqlContext, table: Table, asked: Change, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
+def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
     from paimon_cli.jobs.update_job import UpdateSummary
 
     schema, name = table.context.schema, context.name_of(asked.table)
@@ -207,7 +207,7 @@ def _attempt(context: SqlContext, table: Table, asked: Change, given: Sequence[t
     return UpdateSummary(**own)
 
 
-def _selection(context: SqlContext, schema: TableSchema, asked: Change, given: Sequence[tuple[str, Words]]) -> str:
+def _selection(context: SqlContext, schema: TableSchema, asked: UpdateOrDelete, given: Sequence[tuple[str, Words]]) -> str:
     """The query for the keys of the rows that match, and their new values."""
     alias = quoted(asked.names[0])
     keys = [f"{alias}.{quoted(key)}" for key in schema.primary_keys]

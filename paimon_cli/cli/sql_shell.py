@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HISTORY = "sql_history"
 LINE = "line"
-MODES = (*(mode.value for mode in OutputFormat), LINE)
+SHELL_MODES = (*(mode.value for mode in OutputFormat), LINE)
 """How results are shown: the formats of `-o`, and one line for each value."""
 PROMPT, MORE = "paimon> ", "   ...> "
 _HELP = """\
@@ -119,14 +119,14 @@ class Shell:
         return True
 
     def _help(self, arguments: list[str]) -> None:
-        say(_HELP.format(modes=", ".join(MODES)))
+        say(_HELP.format(modes=", ".join(SHELL_MODES)))
 
     def _mode(self, arguments: list[str]) -> None:
         if not arguments:
             is_line = self.call.view.vertical and self.call.output is OutputFormat.TABLE
-            say(f"the mode is {LINE if is_line else self.call.output.value}; others: {', '.join(MODES)}")
+            say(f"the mode is {LINE if is_line else self.call.output.value}; others: {', '.join(SHELL_MODES)}")
             return
-        mode = _one(arguments, ".mode", MODES)
+        mode = _one(arguments, ".mode", SHELL_MODES)
         output = OutputFormat.TABLE if mode == LINE else OutputFormat(mode)
         self.call = replace(self.call, output=output, view=View(self.call.view.wide, mode == LINE))
 

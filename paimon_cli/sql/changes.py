@@ -29,7 +29,7 @@ class Insert:
 
 
 @dataclass(frozen=True)
-class Change:
+class UpdateOrDelete:
     """UPDATE, or DELETE without `assignments`. `names`: what columns of the table may be qualified with.
 
     `source`: what follows FROM or USING: other tables, whose columns conditions and expressions may read.
@@ -127,21 +127,21 @@ def _partition(words: Words) -> dict[str, Words]:
     return found
 
 
-def read_update(words: Words, preamble: Words | None) -> Change:
+def read_update(words: Words, preamble: Words | None) -> UpdateOrDelete:
     """Read what follows UPDATE."""
     table, names = _named(words, "SET")
     words.expect("SET")
     assignments = _assignments(words.until(("FROM",), ("WHERE",), (_RETURNING,)), names)
     source = words.until(("WHERE",), (_RETURNING,)) if words.accept("FROM") else None
-    return Change(table, names, assignments, _where(words), source, preamble)
+    return UpdateOrDelete(table, names, assignments, _where(words), source, preamble)
 
 
-def read_delete(words: Words, preamble: Words | None) -> Change:
+def read_delete(words: Words, preamble: Words | None) -> UpdateOrDelete:
     """Read what follows DELETE."""
     words.expect("FROM")
     table, names = _named(words, "USING", "WHERE", _RETURNING)
     source = words.until(("WHERE",), (_RETURNING,)) if words.accept("USING") else None
-    return Change(table, names, (), _where(words), source, preamble)
+    return UpdateOrDelete(table, names, (), _where(words), source, preamble)
 
 
 def read_truncate(words: Words) -> tuple[str, ...]:
