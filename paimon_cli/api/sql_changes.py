@@ -1,17 +1,15 @@
 """INSERT, UPDATE, DELETE and TRUNCATE: each is one commit, by the method of `Table` that does the same, with its checks.
 
-Conditions and expressions that our own SQL has are given to `update` and `delete` as they are. Others DuckDB computes: a
-query selects the keys and new values of the rows that match, at the snapshot of a transaction, which merges them by their
-keys and commits under the data conflict check. So subqueries, CASE, functions and other tables need a primary key.
+Conditions and expressions that our own SQL has are given to `update` and `delete` as they are; others DuckDB computes
+(`sql_computed`).
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from paimon_cli.api.sql_computed import computed_change
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_query import TableDataset
 from paimon_cli.api.sql_result import SqlResult, changed
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from paimon_cli.datatypes.data_type import DataField
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.metadata.table_schema import TableSchema
-
-_NEW = "__new_{}"
-"""The columns of new values beside the keys of a change that DuckDB has computed."""
 
 
 def insert(context: SqlContext, asked: Insert) -> SqlResult:
@@ -49,7 +44,7 @@ def insert(context: SqlContext, asked: Insert) -> SqlResult:
         return f"SELECT {', '.join([*given, *constants])} FROM ({text}\n) AS q({sources})"
 
     params = context.values_in(*asked.query, *asked.partition.values())
-    result = context.query(" ".join(map(context.duckdb_text, asked.query)), params, wrap=wrap)
+    result = context.query(" ".join(map(context.duckdb_text, asked.query)), params, wraps=(wrap,))
     how: dict[str, Any] = {"overwrite": True, "allow_empty": True} if asked.overwrite else {}
     if fixed and asked.overwrite:
         how["partition"] = {name: _literal(words, name) for name, words in fixed.items()}
@@ -162,59 +157,8 @@ def _changed(
             if given:
                 parse_set_clause([f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given], schema, params)
         except UsageError as error:
-            if not schema.primary_keys or "column" in error.details:
+            if "column" in error.details:
                 raise
         else:
             return natively(where)
-    if not schema.primary_keys:
-        what = "an UPDATE or DELETE that reads other tables" if asked.source or asked.preamble else "this condition"
-        raise NotSupported(what, f"{table.name} has no primary key, by which the rows could be found again", "")
-    return by_keys(context, table, asked, given)
-
-
-def by_keys(context: SqlContext, table: Table, asked: UpdateOrDelete, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
-    """UpdateOrDelete the rows whose keys a query of DuckDB finds, in one transaction; again after a conflict."""
-    from paimon_cli.jobs.table_change import again_on_conflict
-
-    hint = "run it again, or keep other writers away from this table for a while"
-    attempt = functools.partial(_attempt, context, table, asked, given)
-    summary, attempts = again_on_conflict(table.context, attempt, hint)
-    return replace(summary, attempts=attempts, conflicts=attempts - 1)
-
-
-def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: Sequence[tuple[str, Words]]) -> UpdateSummary:
-    from paimon_cli.jobs.update_job import UpdateSummary
-
-    schema, name = table.context.schema, context.name_of(asked.table)
-    used = [words for words in (asked.preamble, asked.source, asked.where, *(words for _, words in given)) if words is not None]
-    transaction = table.transaction()
-    with transaction:
-        view = transaction.view
-
-        def opened(other: str) -> Table:
-            full = context.full_name(other)
-            return cast("Table", view) if full == name else context.catalog.table(full)
-
-        result = context.query(_selection(context, schema, asked, given), context.values_in(*used), open_table=opened)
-        columns = [*schema.primary_keys, *(_NEW.format(number) for number in range(len(given)))]
-        merge = transaction.merge(result.to_arrow().rename_columns(columns), on=schema.primary_keys)
-        new = {column: f"source.{_NEW.format(number)}" for number, (column, _) in enumerate(given)}
-        done = (merge.when_matched_update(new) if given else merge.when_matched_delete()).execute()
-    committed = transaction.summary
-    own = {field.name: getattr(done, field.name) for field in fields(UpdateSummary)}
-    if committed is not None:
-        own |= {field.name: getattr(committed, field.name) for field in fields(UpdateSummary) if hasattr(committed, field.name)}
-    return UpdateSummary(**own)
-
-
-def _selection(context: SqlContext, schema: TableSchema, asked: UpdateOrDelete, given: Sequence[tuple[str, Words]]) -> str:
-    """The query for the keys of the rows that match, and their new values."""
-    alias = quoted(asked.names[0])
-    keys = [f"{alias}.{quoted(key)}" for key in schema.primary_keys]
-    new = [assigned(f"({context.duckdb_text(words)})", schema.field(column).type) for column, words in given]
-    text = f"SELECT DISTINCT {', '.join([*keys, *new])} FROM {'.'.join(map(quoted, asked.table))} AS {alias}"
-    if asked.source is not None:
-        text += f", {context.duckdb_text(asked.source)}"
-    if asked.where is not None:
-        text += f"\nWHERE {context.duckdb_text(asked.where)}"
-    return text if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n{text}"
+    return computed_change(context, table, asked, given)

@@ -78,11 +78,11 @@ class SqlContext:
         text: str,
         params: Mapping[str, Any],
         *,
-        wrap: Wrap | None = None,
+        wraps: tuple[Wrap, ...] = (),
         explain: str = "",
         open_table: OpenTable | None = None,
     ) -> SqlResult:
         """The rows of a query, whose text is DuckDB's."""
         opened = open_table or (lambda name: self.catalog.table(self.full_name(name)))
-        asked = Query(text, params, wrap, explain)
+        asked = Query(text, params, wraps, explain)
         return run_query(asked, opened, self.catalog.runtime.trace, allow_files=self.allow_files, on_begin=self._begun)

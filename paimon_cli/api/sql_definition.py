@@ -34,11 +34,9 @@ def show(context: SqlContext, words: Words) -> SqlResult:
     if words.accept("COLUMNS") or words.accept("FIELDS"):
         words.accept("FROM") or words.accept("IN")
         return described(context, words)
-    hints = {"PARTITIONS": "partitions ls TABLE", "TBLPROPERTIES": "options ls TABLE", "FUNCTIONS": "", "VIEWS": ""}
-    hint = next((hint for word, hint in hints.items() if words.peeks(word)), "")
-    raise NotSupported(
-        f"SHOW {words.rest.text}", "SHOW has TABLES, DATABASES, COLUMNS and CREATE TABLE", hint and f"paimon-cli {hint}"
-    )
+    hints = {"PARTITIONS": "partitions ls", "TBLPROPERTIES": "options ls"}
+    hint = next((f"the command `{name}` lists them" for word, name in hints.items() if words.peeks(word)), "")
+    raise NotSupported(f"SHOW {words.rest.text}", "SHOW has TABLES, DATABASES, COLUMNS and CREATE TABLE", hint)
 
 
 def _tables(context: SqlContext, words: Words) -> SqlResult:
@@ -79,7 +77,7 @@ def described(context: SqlContext, words: Words) -> SqlResult:
     """DESCRIBE of a table or a query."""
     for word in ("EXTENDED", "FORMATTED"):
         if words.peeks(word):
-            raise NotSupported(f"DESCRIBE {word}", "it shows the columns", "all about a table: paimon-cli describe TABLE")
+            raise NotSupported(f"DESCRIBE {word}", "it shows the columns", "the command `describe` tells all about a table")
     words.accept("TABLE")
     rest = words.rest
     return context.query(f"DESCRIBE {context.duckdb_text(rest)}", context.values_in(rest))
@@ -122,7 +120,11 @@ def _as_query(words: Words, whole: Words) -> tuple[str, Words | None]:
     head = whole.first(len(whole.tokens) - len(words.rest.tokens))
     if not words.accept("AS"):
         if before.peeks("LIKE"):
-            raise NotSupported("CREATE TABLE LIKE", "it is not read", "paimon-cli tables clone OLD NEW, or SHOW CREATE TABLE")
+            raise NotSupported(
+                "CREATE TABLE LIKE",
+                "it is not read",
+                "SHOW CREATE TABLE writes its statement; `tables clone` copies a table with its rows",
+            )
         return f"CREATE {head.text}", None
     return f"CREATE {head.text}", words.rest
 
@@ -253,7 +255,7 @@ def _alteration(alter: Alter, words: Words) -> AlteredTable:
         words.accept("COLUMN")
         return _changed_column(alter, words)
     what = f"ALTER TABLE ... {words.rest.text}"
-    raise NotSupported(what, "ALTER TABLE has SET, UNSET, ADD, DROP, RENAME and ALTER COLUMN", "paimon-cli alter --help")
+    raise NotSupported(what, "ALTER TABLE has SET, UNSET, ADD, DROP, RENAME and ALTER COLUMN", "the command `alter` has them all")
 
 
 def _pairs(words: Words) -> dict[str, str]:

@@ -14,6 +14,7 @@ from paimon_cli.api.sql_changes import column_of
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned
+from paimon_cli.datatypes.data_type import BOOLEAN, DataType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.changes import MergeInto, WhenClause
@@ -31,7 +32,7 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
     source = context.duckdb_text(asked.source)
     preamble = "" if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n"
     text = f"{preamble}SELECT * FROM {source} AS {quoted(asked.source_name)}"
-    rows = context.query(text, context.values_in(*parts), wrap=plan.wrapped).to_arrow()
+    rows = context.query(text, context.values_in(*parts), wraps=(plan.wrapped, plan.typed)).to_arrow()
     begun = table.merge(rows, on=plan.on, params=context.values_in(*plan.native))
     for clause in asked.clauses:
         begun = plan.added(begun, clause)
@@ -60,6 +61,7 @@ class _Plan:
     on: tuple[str, ...] = ()
     native: list[Words] = field(default_factory=list)
     computed: dict[str, str] = field(default_factory=dict)
+    types: dict[str, DataType] = field(default_factory=dict)
     _columns: dict[str, str] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
 
@@ -80,8 +82,16 @@ class _Plan:
         selected += [
             f"{alias}.{quoted(name)} AS {quoted(target)}" for target, name in equal.items() if self._columns[name] != target
         ]
-        selected += [f"{expression} AS {name}" for name, expression in self.computed.items()]
+        selected += [f"({expression}) AS {name}" for name, expression in self.computed.items()]
         return f"SELECT {', '.join(selected)} FROM ({text}\n) AS {alias}"
+
+    def typed(self, text: str, found: Sequence[tuple[str, str]]) -> str:
+        """The same query, with what is computed as values of the columns to which it goes."""
+        values = [
+            f"{assigned(name, self.types[name], given)} AS {name}" if name in self.types else quoted(name)
+            for name, given in found
+        ]
+        return f"SELECT {', '.join(values)} FROM ({text}\n) AS computed"
 
     def _equal_columns(self) -> dict[str, str]:
         """The columns of the source by those of the table that they are compared with."""
@@ -124,20 +134,18 @@ class _Plan:
     def _compute(self, clause: WhenClause) -> None:
         """Let DuckDB compute what reads the source alone."""
         if clause.condition is not None:
-            self._add(clause, clause.condition, lambda text: f"CAST(({text}) AS BOOLEAN)")
+            self._add(clause, clause.condition, BOOLEAN)
         for name, words in clause.values or ():
-            t = self.schema.field(column_of(self.schema, name)).type
-            self._add(clause, words, lambda text, t=t: assigned(f"({text})", t))
+            self._add(clause, words, self.schema.field(column_of(self.schema, name)).type)
 
-    def _add(self, clause: WhenClause, words: Words, computed: object) -> None:
+    def _add(self, clause: WhenClause, words: Words, t: DataType) -> None:
         own = {name.lower() for name in self.schema.field_names} if clause.when != "not_matched" else set[str]()
         if clause.when == "not_matched_by_source" or reads(words, self.asked.names[0], own, self.asked.source_name):
             self.native.append(words)
             return
         name = _COMPUTED.format(len(self.computed))
         self._names[id(words)] = name
-        assert callable(computed)
-        self.computed[name] = computed(self.context.duckdb_text(words))
+        self.computed[name], self.types[name] = self.context.duckdb_text(words), t
 
     def _text(self, clause: WhenClause, words: Words) -> str:
         """An expression or a condition as the merge reads it."""

@@ -132,13 +132,13 @@ class NamedTable:
 class Query:
     """A query of DuckDB. `params`: values by the names that it reads by `getvariable`.
 
-    `wrap`: makes another query out of the text and the columns of this one.
+    `wraps`: make another query out of the text and the columns of this one, one after the other.
     `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows.
     """
 
     text: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    wrap: Wrap | None = None
+    wraps: tuple[Wrap, ...] = ()
     explain: str = ""
 
 
@@ -187,9 +187,9 @@ def run_query(
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
             text, is_description = _registered(connection, query.text, _remembering(open_table, missing), trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
-            if query.wrap is not None:
+            for wrap in query.wraps:
                 relation = connection.sql(text)
-                text = query.wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
+                text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
             reader = connection.sql(f"{query.explain} {text}").to_arrow_reader(PIECES.batch_rows)
             if is_description and datasets and not query.explain:
                 reader = with_constraints(reader, datasets[0].table_schema)

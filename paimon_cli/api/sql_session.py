@@ -23,12 +23,15 @@ NOT_RUN = {
         ("ATTACH", "DETACH", "INSTALL", "LOAD", "SET", "RESET", "PRAGMA", "CALL", "IMPORT", "DEALLOCATE"), _TABLES_ONLY
     ),
     **dict.fromkeys(("PREPARE", "EXECUTE"), ("statements are not prepared", "values of parameters: --param id=7 for :id")),
-    "COPY": ("a statement writes no files", "paimon-cli sql QUERY -o csv > FILE, or paimon-cli read TABLE --output-path DIR"),
-    "EXPORT": ("a statement writes no files", "paimon-cli read TABLE --output-path DIR"),
-    "VACUUM": ("snapshots expire by a command", "paimon-cli expire TABLE --dry-run"),
+    "COPY": ("a statement writes no files", "the command `sql` prints files with -o csv, `read` writes them with --output-path"),
+    "EXPORT": ("a statement writes no files", "the command `read` writes files with --output-path"),
+    "VACUUM": (
+        "snapshots expire by a command",
+        "the command `expire` removes old snapshots for good; it shows them with --dry-run",
+    ),
     "CHECKPOINT": ("each commit is durable", ""),
-    "OPTIMIZE": ("tables are compacted by a command", "paimon-cli compact TABLE"),
-    "ANALYZE": ("statistics are not stored", "paimon-cli describe TABLE"),
+    "OPTIMIZE": ("tables are compacted by a command", "the command `compact`"),
+    "ANALYZE": ("statistics are not stored", "the command `describe` tells what a table holds"),
     "REPLACE": ("in a table with a primary key, INSERT replaces the row with the same key", "INSERT INTO ..."),
     "UPSERT": ("in a table with a primary key, INSERT replaces the row with the same key", "INSERT INTO ..."),
     **dict.fromkeys(("GRANT", "REVOKE", "COMMENT", "REFRESH", "CACHE", "UNCACHE", "MSCK", "REPAIR"), ("it is not supported", "")),
@@ -77,7 +80,7 @@ class SqlSession:
         """
         statements = statements_of(script)
         if not statements:
-            raise UsageError("there is no statement", "the SQL is empty", "paimon-cli sql 'SELECT 1'")
+            raise UsageError("there is no statement", "the SQL is empty")
         self._check_params(statements)
         done: list[tuple[int, SqlResult]] = []
         for number, statement in enumerate(statements, 1):
@@ -95,6 +98,8 @@ class SqlSession:
                 _say_what_is_done(interrupt, number, statements, done)
                 raise interrupt from error
             except (PaimonError, KeyboardInterrupt) as error:
+                if isinstance(error, UsageError) and (missing := self._without_value(statement)) is not None:
+                    error.set_hint(f"if :{missing} is a parameter, give it a value: --param {missing}=VALUE")
                 _say_what_is_done(error, number, statements, done)
                 raise
 
@@ -104,6 +109,11 @@ class SqlSession:
             raise UsageError(
                 f"the SQL has no parameter :{unused[0]}", "a value is given for it", "leave out the value, or write it as :name"
             )
+
+    def _without_value(self, statement: Statement) -> str | None:
+        """What may be a parameter, and has no value."""
+        names = (name for _, name in parameters_of(statement.words()))
+        return next((name for name in names if name not in self.context.params), None)
 
     def execute(self, statement: Statement) -> SqlResult:
         """Run one statement."""
@@ -147,12 +157,14 @@ class SqlSession:
 
     def _explained(self, words: Words) -> SqlResult:
         words.expect("EXPLAIN")
+        if words.peeks("(", "FORMAT") or words.peeks("(", "ANALYZE"):
+            raise NotSupported(
+                f"EXPLAIN {words.rest.first(2).text} ...)", "a plan is shown as text", "EXPLAIN or EXPLAIN ANALYZE"
+            )
         analyze = words.accept("ANALYZE")
         rest = words.rest
         if not any(rest.peeks(word) for word in (*_QUERIES, "WITH")):
-            raise NotSupported(
-                "EXPLAIN of a change", "only queries have a plan", "paimon-cli update or delete; EXPLAIN SELECT ..."
-            )
+            raise NotSupported("EXPLAIN of a change", "only queries have a plan", "EXPLAIN SELECT ... with the same condition")
         text, values = self.context.duckdb_text(rest), self.context.values_in(rest)
         return self.context.query(text, values, explain="EXPLAIN ANALYZE" if analyze else "EXPLAIN")
 

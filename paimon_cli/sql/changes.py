@@ -202,6 +202,8 @@ def read_merge(words: Words, preamble: Words | None) -> MergeInto:
         default = "source"
     else:
         default = words.path("a table or a query in brackets")[-1]
+        if words.peeks("("):  # a function such as read_csv('x.csv')
+            words.in_brackets()
     source = start.first(len(start.tokens) - len(words.rest.tokens))
     alias = words.alias("ON", "USING") or default
     if words.peeks("("):

@@ -185,6 +185,14 @@ class Words:
         """The tokens behind a part at the beginning of what is left."""
         return Words(self._script, self.tokens[self._next + len(part.tokens) :])
 
+    def after_tokens(self, count: int) -> Words:
+        """The tokens behind the first ones."""
+        return Words(self._script, self.tokens[count:])
+
+    def part(self, token: Token) -> str:
+        """A token as it was written."""
+        return self._script[token.start : token.end + 1]
+
     def in_brackets(self) -> Words:
         """The tokens within brackets, which are next."""
         self.expect("(")
@@ -252,12 +260,20 @@ def parameters_of(words: Words) -> Iterator[tuple[Token, str]]:
 
 
 def duckdb_text(words: Words, params: Collection[str]) -> str:
-    """The text as DuckDB reads it: `name` is "name", and `:id` a variable of its session, if it is one of `params`."""
+    """The text as DuckDB reads it: `name` is "name", and `:id` a variable of its session, if it is one of `params`.
+
+    `VERSION AS OF 3` and `TIMESTAMP AS OF '...'`, with or without FOR, are AT (VERSION => 3) and AT (TIMESTAMP => '...').
+    """
     replaced = {token.start: quoted(token.text) for token in words.tokens if _is_in_backticks(words, token)}
+    replaced |= _versions(words)
     for colon, name in parameters_of(words):
         if name in params:
             replaced |= {colon.start: "", colon.end + 1: f"getvariable('{name}')"}
     return rewritten(words, replaced) if words.tokens else ""
+
+
+_AS_OF = {"VERSION": ("VERSION", "SYSTEM_VERSION"), "TIMESTAMP": ("TIMESTAMP", "SYSTEM_TIME")}
+"""Words before AS OF, by the unit that DuckDB has for them."""
 
 
 @dataclass(frozen=True)
@@ -301,6 +317,11 @@ def resolved(words: Words, sides: Mapping[str, JoinedSide], plain: Sequence[Join
     return rewritten(words, replaced) if tokens else ""
 
 
+def columns_in(words: Words, side: JoinedSide) -> set[str]:
+    """The columns of a side that occur in the text, whatever they belong to there; as `side` writes them."""
+    return {side.columns[token.text.lower()] for token in words.tokens if is_name(token) and token.text.lower() in side.columns}
+
+
 def reads(words: Words, qualifier: str, columns: Collection[str], other: str) -> bool:
     """Whether the text may read a column of a side, by its name or without one. `other`: the name of the other side."""
     for number, token in enumerate(words.tokens):
@@ -314,6 +335,27 @@ def reads(words: Words, qualifier: str, columns: Collection[str], other: str) ->
         elif known in columns:
             return True
     return False
+
+
+def _versions(words: Words) -> dict[int, str]:
+    replaced: dict[int, str] = {}
+    for number, token in enumerate(words.tokens):
+        unit = next((unit for unit, spellings in _AS_OF.items() if any(_is(token, one) for one in spellings)), None)
+        rest = words.after_tokens(number + 1)
+        if unit is None or not rest.accept("AS", "OF"):
+            continue
+        rest.accept("TIMESTAMP")
+        literal = rest.rest.first(1).tokens
+        if not literal or literal[0].token_type not in (TokenType.NUMBER, TokenType.STRING):
+            continue
+        if number and _is(words.tokens[number - 1], "FOR"):
+            replaced[words.tokens[number - 1].start] = ""
+        replaced[token.start] = f"AT ({unit} =>"
+        replaced |= {words.tokens[number + 1].start: "", words.tokens[number + 2].start: ""}
+        if len(words.tokens) > number + 3 and _is(words.tokens[number + 3], "TIMESTAMP"):
+            replaced[words.tokens[number + 3].start] = ""
+        replaced[literal[0].start] = f"{words.part(literal[0])})"
+    return replaced
 
 
 def _is_in_backticks(words: Words, token: Token) -> bool:

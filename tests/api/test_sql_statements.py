@@ -12,7 +12,7 @@ import pytest
 from paimon_cli import Catalog
 from paimon_cli.api import sql_rows
 from paimon_cli.api.sql_rows import SpilledRows
-from paimon_cli.errors import BadInput, NotFound, NotSupported, PaimonError, UsageError
+from paimon_cli.errors import BadInput, NotFound, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.pieces import PIECES
 
 
@@ -158,6 +158,63 @@ def test_a_merge_needs_one_row_of_the_source_for_each_row(catalog: Catalog) -> N
     assert len(catalog.table("shop.orders").snapshots()) == 1
 
 
+@pytest.mark.parametrize(
+    "statement, expected",
+    [
+        ("DELETE FROM shop.log WHERE id IN (SELECT id + 1 FROM shop.log)", {1: "x"}),
+        ("UPDATE shop.log SET s = CASE WHEN id = 1 THEN 'one' ELSE s END", {1: "one", 2: "y"}),
+        ("UPDATE shop.log l SET s = o.s FROM shop.orders o WHERE o.id = l.id AND o.n > 10", {1: "x", 2: "b"}),
+        (
+            "MERGE INTO shop.log l USING shop.orders o ON l.id = o.id WHEN MATCHED THEN DELETE "
+            "WHEN NOT MATCHED THEN INSERT (id, s) VALUES (o.id, o.s)",
+            {3: "c"},
+        ),
+    ],
+)
+def test_changes_of_a_table_without_a_key(catalog: Catalog, statement: str, expected: dict[int, str]) -> None:
+    catalog.sql(statement)
+    assert dict(rows(catalog, "SELECT id, s FROM shop.log")) == expected
+
+
+def test_rows_that_cannot_be_found_again_are_refused(catalog: Catalog) -> None:
+    catalog.sql("INSERT INTO shop.log (s) VALUES ('no id')")
+    with pytest.raises(NotSupported, match="null in column 'id'"):
+        catalog.sql("UPDATE shop.log SET s = CASE WHEN id = 1 THEN 'one' ELSE 'other' END")
+    assert len(catalog.table("shop.log").snapshots()) == 2
+
+
+def test_whole_numbers_are_never_rounded(catalog: Catalog) -> None:
+    catalog.sql("UPDATE shop.orders SET n = (SELECT sum(n) FROM shop.orders) WHERE id = 1")
+    catalog.sql("INSERT INTO shop.orders (id, n) SELECT 9, avg(n) FROM shop.orders WHERE id = 2")
+    assert rows(catalog, "SELECT n FROM shop.orders WHERE id IN (1, 9) ORDER BY id") == [(60,), (20,)]
+    for statement in (
+        "INSERT INTO shop.orders (id, n) VALUES (8, 2.5)",
+        "UPDATE shop.orders SET n = (SELECT 2.5)",
+        "MERGE INTO shop.orders o USING (SELECT 7 AS id) s USING (id) WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 5 / 2)",
+    ):
+        with pytest.raises(UsageError, match="is not a whole number"):
+            catalog.sql(statement)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "AT (VERSION => 1)",
+        "VERSION AS OF 1",
+        "FOR VERSION AS OF 1",
+        "FOR SYSTEM_VERSION AS OF 1",
+        "TIMESTAMP AS OF '{now}'",
+        "FOR SYSTEM_TIME AS OF TIMESTAMP '{now}'",
+    ],
+)
+def test_versions_as_others_write_them(catalog: Catalog, version: str) -> None:
+    time = catalog.table("shop.orders").snapshots()[-1].time
+    now = datetime.datetime.fromtimestamp(time / 1000, datetime.timezone.utc).isoformat()
+    catalog.sql("DELETE FROM shop.orders")
+    found = rows(catalog, f"SELECT count(*) FROM shop.orders {version.format(now=now)}")
+    assert found == [(3,)] and rows(catalog, "SELECT count(*) FROM shop.orders") == [(0,)]
+
+
 def test_parameters_are_data(catalog: Catalog) -> None:
     evil = "x'; DROP TABLE shop.orders; --"
     catalog.sql("INSERT INTO shop.orders (id, s) VALUES (:id, :s)", params={"id": 8, "s": evil})
@@ -280,8 +337,14 @@ def test_definitions(catalog: Catalog) -> None:
         ("INSERT INTO shop.orders (id, n) VALUES (1, 1.5)", UsageError, "not a whole number"),
         ("INSERT INTO shop.nothing VALUES (1)", NotFound, "no table"),
         ("UPDATE shop.orders SET id = 2 WHERE id = 1", UsageError, "id"),
-        ("UPDATE shop.log SET s = CASE WHEN id = 1 THEN 'a' END", UsageError, "not supported in the assignment"),
-        ("UPDATE shop.log SET s = 'a' FROM shop.orders o", NotSupported, "no primary key"),
+        ("UPDATE shop.log SET s = random()::VARCHAR", NotSupported, "reads no column"),
+        ("UPDATE shop.log SET s = upper(nope)", UsageError, "nope"),
+        ("SELECT * FROM shop.orders WHERE id = :id", UsageError, "syntax error"),
+        ("EXPLAIN (FORMAT json) SELECT 1", NotSupported, "EXPLAIN"),
+        ("MERGE INTO shop.orders o USING read_csv('/etc/passwd') s ON o.id = s.id WHEN MATCHED THEN DELETE", Refused, "passwd"),
+        ("INSERT INTO shop.orders (id) SELECT 1 FROM read_csv('/etc/passwd')", Refused, "passwd"),
+        ("UPDATE shop.orders SET s = (SELECT content FROM read_text('/etc/passwd'))", Refused, "passwd"),
+        ("CREATE TABLE shop.stolen AS SELECT * FROM read_text('/etc/passwd')", Refused, "passwd"),
         ("CREATE OR REPLACE TABLE shop.orders (id INT)", NotSupported, "CREATE OR REPLACE"),
         ("CREATE VIEW v AS SELECT 1", NotSupported, "CREATE VIEW"),
         ("CREATE TABLE plain (id INT)", UsageError, "names no database"),
