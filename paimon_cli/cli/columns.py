@@ -265,6 +265,7 @@ TITLES: dict[str, str | None] = {
     "ScanAnalysis.bytes": "Bytes fetched",
     "ExportSummary.rows": "Rows",
     "IcebergExport.rows": "Rows",
+    "MergeSummary.rows": "Rows",
     "ScanPlan.rows": "Rows at most",
     "ScanStage.rows": "Rows",
     "UpdateSummary.rows": "Rows",
@@ -304,6 +305,8 @@ SHOWN_FIELDS = {
     "ExportSummary": "output_path rows size engine engine_reason seconds files",
     "FileToDelete": "kind path size",
     "Invariant": "code check level severity meaning",
+    "MergeSummary": "source_rows rows inserted updated deleted files size buckets snapshots attempts conflicts already_committed "
+    "compacted compaction_lost compaction_repeated unseen_records waiting_records engine engine_reason seconds",
     "RescaledPartition": "partition buckets new_buckets rows size files files_after bucket_size bucket_size_after",
     "RunRow": "run level files size rows delete_rows min_key max_key span overlap picked",
     "Story": "case checks store is_correct verdict rows violations steps bucket_before bucket_after",
