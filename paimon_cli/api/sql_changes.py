@@ -103,14 +103,20 @@ def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     table = context.table(asked.table)
     schema = table.context.schema
     given = [(column_of(schema, name), words) for name, words in asked.assignments]
-    own = {asked.names[0].lower(): JoinedSide.of("", schema.field_names)}
-    texts = [f"{quoted(name)} = {resolved(words, own, [own[asked.names[0].lower()]])}" for name, words in given]
+    side = JoinedSide.of("", schema.field_names)
+    texts = [f"{quoted(name)} = {resolved(words, _sides(asked, side), [side])}" for name, words in given]
     params = context.values_in(*(words for _, words in given), *((asked.where,) if asked.where else ()))
 
     def natively(where: str) -> UpdateSummary:
         return table.update(set=texts, where=where, params=params)
 
     return changed("updated", table.name, _changed(context, table, asked, given, params, natively))
+
+
+def _sides(asked: UpdateOrDelete, side: JoinedSide) -> dict[str, JoinedSide]:
+    """What columns may be qualified with: the alias, else the table, also with its database."""
+    has_alias = asked.names[0] != asked.table[-1]
+    return {asked.names[0].lower(): side} | ({} if has_alias else {".".join(asked.table[-2:]).lower(): side})
 
 
 def delete(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
@@ -149,7 +155,7 @@ def _changed(
 
     schema = table.context.schema
     side = JoinedSide.of("", schema.field_names)
-    sides = {asked.names[0].lower(): side}
+    sides = _sides(asked, side)
     where = "TRUE" if asked.where is None else resolved(asked.where, sides, [side])
     if asked.source is None and asked.preamble is None:
         try:

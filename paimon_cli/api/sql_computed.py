@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_rows import assigned
 from paimon_cli.errors import NotSupported
 from paimon_cli.sql.changes import UpdateOrDelete
@@ -23,9 +24,12 @@ from paimon_cli.sql.statements import JoinedSide, Words, columns_in, quoted
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
+    from paimon_cli.api.transaction import Transaction
+    from paimon_cli.jobs.transaction_job import TransactionSummary
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.metadata.table_schema import TableSchema
 
+Changed = TypeVar("Changed", bound="UpdateSummary")
 _NEW = "__new_{}"
 """The columns of new values, beside the keys."""
 _ROWS = "__rows"
@@ -46,15 +50,10 @@ def computed_change(context: SqlContext, table: Table, asked: UpdateOrDelete, gi
 def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: Assigned) -> UpdateSummary:
     from paimon_cli.jobs.update_job import UpdateSummary
 
-    schema, name = table.context.schema, context.name_of(asked.table)
+    schema = table.context.schema
     keys = list(schema.primary_keys) or _columns_read(schema, asked, given)
     transaction = table.transaction()
     with transaction:
-        view = transaction.view
-
-        def opened(other: str) -> Table:
-            full = context.full_name(other)
-            return cast("Table", view) if full == name else context.catalog.table(full)
 
         def typed(text: str, found: Sequence[tuple[str, str]]) -> str:
             of_given = [of_type for _, of_type in found[len(keys) : -1]]
@@ -65,7 +64,7 @@ def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: As
             return f"SELECT {', '.join([*map(quoted, keys), *new, _ROWS])} FROM ({text}\n) AS found"
 
         text, params = _selection(context, keys, asked, given), context.values_in(*_parts(asked, given))
-        rows = context.query(text, params, wraps=(typed,), open_table=opened).to_arrow()
+        rows = context.query(text, params, wraps=(typed,), open_table=viewed(context, asked.table, transaction)).to_arrow()
         _refuse_nulls(schema, rows, keys)
         expected = rows.num_rows if asked.source is not None else pc.sum(rows.column(_ROWS)).as_py() or 0
         merge = transaction.merge(rows.drop_columns(_ROWS), on=keys)
@@ -74,10 +73,26 @@ def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: As
         if done.rows != expected and (asked.source is None or done.rows < expected):
             what = f"{expected:,} rows were to be changed, and {done.rows:,} were found by {', '.join(keys)}"
             raise NotSupported(what, "values of these columns are not the same in DuckDB; nothing was committed")
-    own = {field.name: getattr(done, field.name) for field in fields(UpdateSummary)}
-    committed = transaction.summary
-    own |= {field.name: getattr(committed, field.name) for field in fields(UpdateSummary) if hasattr(committed, field.name)}
-    return UpdateSummary(**own)
+    return committed(
+        UpdateSummary(**{field.name: getattr(done, field.name) for field in fields(UpdateSummary)}), transaction.summary
+    )
+
+
+def viewed(context: SqlContext, parts: Sequence[str], transaction: Transaction) -> OpenTable:
+    """Opens tables; the one of the transaction as its steps see it."""
+    name, view = context.name_of(parts), transaction.view
+
+    def opened(other: str) -> Table:
+        full = context.full_name(other)
+        return cast("Table", view) if full == name else context.catalog.table(full)
+
+    return opened
+
+
+def committed(step: Changed, transaction: TransactionSummary | None) -> Changed:
+    """The summary of the only step of a transaction, with what its commit did."""
+    names = {field.name for field in fields(step)}
+    return replace(step, **{one.name: getattr(transaction, one.name) for one in fields(transaction or step) if one.name in names})
 
 
 def _parts(asked: UpdateOrDelete, given: Assigned) -> list[Words]:
@@ -114,7 +129,8 @@ def _selection(context: SqlContext, keys: Sequence[str], asked: UpdateOrDelete, 
     chosen = (
         f"{', '.join(selected)}, count(*) AS {_ROWS}" if asked.source is None else f"DISTINCT {', '.join(selected)}, 1 AS {_ROWS}"
     )
-    text = f"SELECT {chosen} FROM {'.'.join(map(quoted, asked.table))} AS {alias}"
+    named = "" if asked.names[0] == asked.table[-1] else f" AS {alias}"  # then columns may be qualified with the database, too
+    text = f"SELECT {chosen} FROM {'.'.join(map(quoted, asked.table))}{named}"
     if asked.source is not None:
         text += f", {context.duckdb_text(asked.source)}"
     if asked.where is not None:

@@ -81,8 +81,9 @@ class SqlContext:
         wraps: tuple[Wrap, ...] = (),
         explain: str = "",
         open_table: OpenTable | None = None,
+        others: tuple[str, ...] = (),
     ) -> SqlResult:
-        """The rows of a query, whose text is DuckDB's."""
+        """The rows of a query, whose text is DuckDB's. `others`: tables in SQL that only `wraps` name."""
         opened = open_table or (lambda name: self.catalog.table(self.full_name(name)))
-        asked = Query(text, params, wraps, explain)
+        asked = Query(text, params, wraps, explain, others)
         return run_query(asked, opened, self.catalog.runtime.trace, allow_files=self.allow_files, on_begin=self._begun)

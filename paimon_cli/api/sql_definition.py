@@ -206,7 +206,8 @@ def alter(context: SqlContext, words: Words) -> SqlResult:
     if words.accept("RENAME", "TO"):
         new = context.name_of(words.path("the new name"))
         words.expect_end(_END)
-        context.catalog.rename_table(name, new if "." in new or "." not in name else f"{name.rpartition('.')[0]}.{new}")
+        new = new if "." in new or "." not in name else f"{name.rpartition('.')[0]}.{new}"
+        context.catalog.rename_table(name, new)
         return changed("altered", new, None)
     table = context.catalog.table(name)
     table.check_commit()

@@ -1,17 +1,21 @@
 """MERGE INTO: the source is a query of DuckDB, and the clauses are those of `Table.merge`.
 
 DuckDB also computes the conditions and values that read the source alone, as further columns of it. What reads rows of the table
-is computed while they are merged, by our own SQL.
+is computed while they are merged, by our own SQL; if that lacks something, and the rows are found by their key, by DuckDB, which
+joins both at the snapshot of a transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.merging import Merge
 from paimon_cli.api.sql_changes import column_of
+from paimon_cli.api.sql_computed import committed, viewed
 from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned
 from paimon_cli.datatypes.data_type import BOOLEAN, DataType
@@ -20,23 +24,48 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.changes import MergeInto, WhenClause
 from paimon_cli.sql.statements import JoinedSide, Words, quoted, reads, resolved
 
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.jobs.merge_job import MergeSummary
+
 _HOW_ON = "ON compares columns: t.id = s.id AND t.dt = s.dt"
 _COMPUTED = "__computed_{}"
 
 
 def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
-    """Merge the rows of the source into the table."""
+    """Merge the rows of the source into the table.
+
+    If the source reads the table itself, that is at the snapshot of a transaction, so that the commit is checked from there on.
+    """
     table = context.table(asked.table)
-    parts = [*_texts(asked)]
     plan = _Plan(context, asked, table.context.schema)
-    source = context.duckdb_text(asked.source)
-    preamble = "" if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n"
-    text = f"{preamble}SELECT * FROM {source} AS {quoted(asked.source_name)}"
-    rows = context.query(text, context.values_in(*parts), wraps=(plan.wrapped, plan.typed)).to_arrow()
-    begun = table.merge(rows, on=plan.on, params=context.values_in(*plan.native))
-    for clause in asked.clauses:
-        begun = plan.added(begun, clause)
-    return changed("merged", table.name, begun.execute())
+    result = plan.source()
+    rows, reads_itself = result.to_arrow(), table.url in {getattr(dataset, "url", "") for dataset in result.datasets}
+    try:
+        if not reads_itself:
+            return changed("merged", table.name, plan.clauses_of(table.merge(rows, on=plan.on, params=plan.params)).execute())
+    except UsageError as error:
+        keys = set(table.primary_keys)
+        if not keys or not keys <= set(plan.on) or "column" in error.details:
+            raise
+    return changed("merged", table.name, _in_a_transaction(context, asked, table, with_both=not reads_itself))
+
+
+def _in_a_transaction(context: SqlContext, asked: MergeInto, table: Table, with_both: bool) -> MergeSummary:
+    """Merge in a transaction, again after a conflict. `with_both`: DuckDB computes all values and conditions from both sides."""
+    from paimon_cli.jobs.table_change import again_on_conflict
+
+    def attempt() -> MergeSummary:
+        transaction = table.transaction()
+        with transaction:
+            plan = _Plan(context, asked, table.context.schema, with_both)
+            rows = plan.source(viewed(context, asked.table, transaction)).to_arrow()
+            done = plan.clauses_of(transaction.merge(rows, on=plan.on, params=plan.params)).execute()
+        return committed(done, transaction.summary)
+
+    hint = "run it again, or keep other writers away from this table for a while"
+    summary, attempts = again_on_conflict(table.context, attempt, hint)
+    return replace(summary, attempts=attempts, conflicts=attempts - 1)
 
 
 def _texts(asked: MergeInto) -> list[Words]:
@@ -58,12 +87,35 @@ class _Plan:
     context: SqlContext
     asked: MergeInto
     schema: TableSchema
+    with_both: bool = False
     on: tuple[str, ...] = ()
     native: list[Words] = field(default_factory=list)
     computed: dict[str, str] = field(default_factory=dict)
     types: dict[str, DataType] = field(default_factory=dict)
     _columns: dict[str, str] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The values of the parameters that our own SQL has."""
+        return self.context.values_in(*self.native)
+
+    def source(self, open_table: OpenTable | None = None) -> SqlResult:
+        """The rows of the source, with what DuckDB computes."""
+        asked, context = self.asked, self.context
+        preamble = "" if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n"
+        text = f"{preamble}SELECT * FROM {context.duckdb_text(asked.source)} AS {quoted(asked.source_name)}"
+        values = context.values_in(*_texts(asked))
+        return context.query(text, values, wraps=(self.wrapped, self.typed), open_table=open_table, others=self._others())
+
+    def _others(self) -> tuple[str, ...]:
+        """The target, if expressions read it in DuckDB."""
+        return (".".join(map(quoted, self.asked.table)),) if self.with_both else ()
+
+    def clauses_of(self, begun: Merge) -> Merge:
+        for clause in self.asked.clauses:
+            begun = self.added(begun, clause)
+        return begun
 
     def wrapped(self, text: str, found: Sequence[tuple[str, str]]) -> str:
         """The query for the source: its columns with the names that the table has for them, and what DuckDB computes."""
@@ -83,7 +135,12 @@ class _Plan:
             f"{alias}.{quoted(name)} AS {quoted(target)}" for target, name in equal.items() if self._columns[name] != target
         ]
         selected += [f"({expression}) AS {name}" for name, expression in self.computed.items()]
-        return f"SELECT {', '.join(selected)} FROM ({text}\n) AS {alias}"
+        both = ""
+        if self.with_both:
+            target = quoted(self.asked.names[0])
+            equals = [f"{target}.{quoted(column)} = {alias}.{quoted(name)}" for column, name in equal.items()]
+            both = f" LEFT JOIN {'.'.join(map(quoted, self.asked.table))} AS {target} ON {' AND '.join(equals)}"
+        return f"SELECT {', '.join(selected)} FROM ({text}\n) AS {alias}{both}"
 
     def typed(self, text: str, found: Sequence[tuple[str, str]]) -> str:
         """The same query, with what is computed as values of the columns to which it goes."""
@@ -140,7 +197,9 @@ class _Plan:
 
     def _add(self, clause: WhenClause, words: Words, t: DataType) -> None:
         own = {name.lower() for name in self.schema.field_names} if clause.when != "not_matched" else set[str]()
-        if clause.when == "not_matched_by_source" or reads(words, self.asked.names[0], own, self.asked.source_name):
+        if clause.when == "not_matched_by_source" or (
+            not self.with_both and reads(words, self.asked.names[0], own, self.asked.source_name)
+        ):
             self.native.append(words)
             return
         name = _COMPUTED.format(len(self.computed))

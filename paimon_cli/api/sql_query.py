@@ -133,13 +133,14 @@ class Query:
     """A query of DuckDB. `params`: values by the names that it reads by `getvariable`.
 
     `wraps`: make another query out of the text and the columns of this one, one after the other.
-    `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows.
+    `others`: tables in SQL that only these name. `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows.
     """
 
     text: str
     params: Mapping[str, Any] = field(default_factory=dict)
     wraps: tuple[Wrap, ...] = ()
     explain: str = ""
+    others: tuple[str, ...] = ()
 
 
 def run_query(
@@ -185,7 +186,10 @@ def run_query(
         with translated_errors(datasets, missing, query.text):
             for name, value in query.params.items():
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
-            text, is_description = _registered(connection, query.text, _remembering(open_table, missing), trace, datasets)
+            opening = _remembering(open_table, missing)
+            text, is_description = _registered(connection, query.text, opening, trace, datasets)
+            for other in query.others:
+                _registered(connection, f"FROM {other}", opening, trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             for wrap in query.wraps:
                 relation = connection.sql(text)
@@ -229,7 +233,7 @@ def _registered(
         if table is None:
             continue
         if named not in views:
-            views[named] = f"__table_{len(views)}"
+            views[named] = f"__table_{len(datasets)}"
             datasets.append(TableDataset(table, named.scan_options(), trace))
             connection.register(views[named], datasets[-1])
             if named.version is None:
@@ -249,7 +253,7 @@ def _create_view(connection: Any, named: NamedTable, source: str) -> None:
     *schemas, name = (quoted(part) for part in named.parts)
     for schema in schemas:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}").fetchall()
-    connection.execute(f"CREATE VIEW {'.'.join([*schemas, name])} AS FROM {source}").fetchall()
+    connection.execute(f"CREATE VIEW IF NOT EXISTS {'.'.join([*schemas, name])} AS FROM {source}").fetchall()
 
 
 def _parsed(connection: Any, query: str) -> dict[str, Any]:

@@ -274,6 +274,23 @@ def duckdb_text(words: Words, params: Collection[str]) -> str:
 
 _AS_OF = {"VERSION": ("VERSION", "SYSTEM_VERSION"), "TIMESTAMP": ("TIMESTAMP", "SYSTEM_TIME")}
 """Words before AS OF, by the unit that DuckDB has for them."""
+_AFTER_A_TABLE = (
+    *("WHERE", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF", "POSITIONAL", "ON", "USING"),
+    *(
+        "GROUP",
+        "ORDER",
+        "HAVING",
+        "LIMIT",
+        "OFFSET",
+        "QUALIFY",
+        "WINDOW",
+        "UNION",
+        "INTERSECT",
+        "EXCEPT",
+        "SELECT",
+        "TABLESAMPLE",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -301,6 +318,10 @@ def resolved(words: Words, sides: Mapping[str, JoinedSide], plain: Sequence[Join
     for number, token in enumerate(tokens):
         if not is_name(token) or (number and tokens[number - 1].token_type == TokenType.DOT):
             continue
+        if (whole := _with_database(tokens, number)) in sides:
+            replaced |= {one.start: "" for one in tokens[number : number + 2]}
+            replaced |= {tokens[number + 2].start: sides[whole].prefix, tokens[number + 3].start: ""}
+            continue
         known, after = token.text.lower(), [following.token_type for following in tokens[number + 1 : number + 3]]
         side = sides.get(known) if after[:1] == [TokenType.DOT] and len(after) == 2 else None
         if side is not None:
@@ -315,6 +336,14 @@ def resolved(words: Words, sides: Mapping[str, JoinedSide], plain: Sequence[Join
                 if name:
                     break
     return rewritten(words, replaced) if tokens else ""
+
+
+def _with_database(tokens: Sequence[Token], number: int) -> str:
+    """`db.table` before a dot, in lower case; empty if there is none here."""
+    signs = [token.token_type for token in tokens[number + 1 : number + 4]]
+    if signs != [TokenType.DOT, TokenType.VAR, TokenType.DOT]:
+        return ""
+    return f"{tokens[number].text}.{tokens[number + 2].text}".lower()
 
 
 def columns_in(words: Words, side: JoinedSide) -> set[str]:
@@ -350,12 +379,22 @@ def _versions(words: Words) -> dict[int, str]:
             continue
         if number and _is(words.tokens[number - 1], "FOR"):
             replaced[words.tokens[number - 1].start] = ""
-        replaced[token.start] = f"AT ({unit} =>"
         replaced |= {words.tokens[number + 1].start: "", words.tokens[number + 2].start: ""}
         if len(words.tokens) > number + 3 and _is(words.tokens[number + 3], "TIMESTAMP"):
             replaced[words.tokens[number + 3].start] = ""
+        alias = _alias_after(words.tokens, literal[0])
+        replaced |= {one.start: "" for one in alias}
+        replaced[token.start] = f"{'AS ' + words.part(alias[-1]) + ' ' if alias else ''}AT ({unit} =>"
         replaced[literal[0].start] = f"{words.part(literal[0])})"
     return replaced
+
+
+def _alias_after(tokens: Sequence[Token], literal: Token) -> Sequence[Token]:
+    """The alias of a table behind its version, where DuckDB wants it before."""
+    after = [token for token in tokens if token.start > literal.start][:2]
+    if len(after) == 2 and _is(after[0], "AS") and is_name(after[1]):
+        return after
+    return after[:1] if after and is_name(after[0]) and not any(_is(after[0], word) for word in _AFTER_A_TABLE) else []
 
 
 def _is_in_backticks(words: Words, token: Token) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paimon_cli import Catalog
-from paimon_cli.api import sql_rows
+from paimon_cli.api import sql_computed, sql_merge, sql_rows
 from paimon_cli.api.sql_rows import SpilledRows
 from paimon_cli.errors import BadInput, NotFound, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.pieces import PIECES
@@ -75,6 +75,8 @@ def test_dates_are_read_as_sql_assigns_them(catalog: Catalog) -> None:
         ("UPDATE shop.orders SET s = (SELECT max(s) FROM shop.log) WHERE id IN (SELECT id FROM shop.log)", {1: "y", 2: "y"}),
         ("UPDATE shop.orders o SET s = l.s FROM shop.log AS l WHERE l.id = o.id", {1: "x", 2: "y"}),
         ("WITH w AS (SELECT 3 AS i) UPDATE shop.orders SET s = 'w' FROM w WHERE id = i", {3: "w"}),
+        ("UPDATE shop.orders SET s = shop.orders.s || '?' WHERE shop.orders.id = 3", {3: "c?"}),
+        ("UPDATE shop.orders SET s = CASE WHEN shop.orders.n = 30 THEN 'x' END WHERE shop.orders.id = 3", {3: "x"}),
         ("UPDATE shop.orders SET s = NULL WHERE s IS DISTINCT FROM 'a'", {2: None, 3: None}),
         ("UPDATE shop.orders SET s = 'never' WHERE id > 99", {}),
     ],
@@ -149,6 +151,48 @@ def test_sources_of_a_merge(catalog: Catalog, merge: str) -> None:
     assert [row[1] for row in orders(catalog)] == ["x", "y", "c"]
 
 
+@pytest.mark.parametrize(
+    "merge, expected",
+    [
+        (
+            "MERGE INTO shop.orders t USING (SELECT 2 AS id, 50 AS n) s ON t.id = s.id "
+            "WHEN MATCHED AND greatest(t.n, s.n) = 50 "
+            "THEN UPDATE SET n = CASE WHEN t.n < s.n THEN s.n ELSE t.n END, s = t.s || '!'",
+            [(1, "a", 10), (2, "b!", 50), (3, "c", 30)],
+        ),
+        (
+            "MERGE INTO shop.orders USING (SELECT id, n * 2 AS n FROM shop.orders WHERE id > 1) s ON orders.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED BY SOURCE THEN DELETE",
+            [(2, "b", 40), (3, "c", 60)],
+        ),
+    ],
+)
+def test_merges_in_a_transaction(catalog: Catalog, merge: str, expected: list[tuple[Any, ...]]) -> None:
+    """What reads both sides beyond our own SQL, and a source that reads the table itself."""
+    result = catalog.sql(merge)
+    assert orders(catalog, "id, s, n") == expected
+    assert type(result.summary).__name__ == "MergeSummary"
+    assert (result.summary.updated, len(result.summary.snapshots)) == (1 if "greatest" in merge else 2, 1)
+
+
+def test_a_merge_of_its_own_rows_is_checked_from_its_read_on(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another commit between the read of the source and the merge: the merge starts again, and loses nothing."""
+    between = ["UPDATE shop.orders SET n = 1000 WHERE id = 1"]
+    wrapped = sql_merge._Plan.clauses_of
+
+    def interrupted(plan: Any, begun: Any) -> Any:
+        if between:
+            Catalog(catalog.url).sql(between.pop())
+        return wrapped(plan, begun)
+
+    monkeypatch.setattr(sql_merge._Plan, "clauses_of", interrupted)
+    done = catalog.sql(
+        "MERGE INTO shop.orders t USING (SELECT id, n + 1 AS n FROM shop.orders) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET n = s.n"
+    )
+    assert orders(catalog, "n") == [(1001,), (21,), (31,)] and done.summary.attempts == 2
+
+
 def test_a_merge_needs_one_row_of_the_source_for_each_row(catalog: Catalog) -> None:
     with pytest.raises(BadInput):
         catalog.sql(
@@ -174,6 +218,20 @@ def test_a_merge_needs_one_row_of_the_source_for_each_row(catalog: Catalog) -> N
 def test_changes_of_a_table_without_a_key(catalog: Catalog, statement: str, expected: dict[int, str]) -> None:
     catalog.sql(statement)
     assert dict(rows(catalog, "SELECT id, s FROM shop.log")) == expected
+
+
+def test_a_change_that_duckdb_computes_starts_again_after_a_conflict(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    between = ["UPDATE shop.orders SET n = 1000 WHERE id = 1"]
+    selection = sql_computed._refuse_nulls
+
+    def interrupted(*given: Any) -> None:
+        if between:
+            Catalog(catalog.url).sql(between.pop())
+        selection(*given)
+
+    monkeypatch.setattr(sql_computed, "_refuse_nulls", interrupted)
+    done = catalog.sql("UPDATE shop.orders SET n = CASE WHEN id > 0 THEN n + 1 END")
+    assert orders(catalog, "n") == [(1001,), (21,), (31,)] and done.summary.attempts == 2
 
 
 def test_rows_that_cannot_be_found_again_are_refused(catalog: Catalog) -> None:
@@ -205,6 +263,8 @@ def test_whole_numbers_are_never_rounded(catalog: Catalog) -> None:
         "FOR SYSTEM_VERSION AS OF 1",
         "TIMESTAMP AS OF '{now}'",
         "FOR SYSTEM_TIME AS OF TIMESTAMP '{now}'",
+        "VERSION AS OF 1 AS o WHERE o.id > 0",
+        "TIMESTAMP AS OF '{now}' o JOIN shop.orders VERSION AS OF 1 ON o.id = orders.id",
     ],
 )
 def test_versions_as_others_write_them(catalog: Catalog, version: str) -> None:
