@@ -18,7 +18,8 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_text import counted, did_you_mean
 from paimon_cli.sql.changes import Insert, UpdateOrDelete
-from paimon_cli.sql.statements import JoinedSide, Words, quoted, resolved
+from paimon_cli.sql.statement_text import JoinedSide, resolved
+from paimon_cli.sql.statements import Words, quoted
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table

@@ -20,7 +20,8 @@ from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_rows import assigned
 from paimon_cli.errors import NotSupported
 from paimon_cli.sql.changes import UpdateOrDelete
-from paimon_cli.sql.statements import JoinedSide, Words, columns_in, quoted
+from paimon_cli.sql.statement_text import JoinedSide, columns_in
+from paimon_cli.sql.statements import Words, quoted
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from paimon_cli.api.sql_query import OpenTable, Query, Wrap, run_query
 from paimon_cli.api.sql_result import SqlResult
-from paimon_cli.sql.statements import Words, duckdb_text, parameters_of
+from paimon_cli.sql.statement_text import duckdb_text, parameters_of
+from paimon_cli.sql.statements import Words
 
 if TYPE_CHECKING:
     from paimon_cli.api.maintenance import Planned
@@ -81,9 +82,8 @@ class SqlContext:
         wraps: tuple[Wrap, ...] = (),
         explain: str = "",
         open_table: OpenTable | None = None,
-        others: tuple[str, ...] = (),
     ) -> SqlResult:
-        """The rows of a query, whose text is DuckDB's. `others`: tables in SQL that only `wraps` name."""
+        """The rows of a query, whose text is DuckDB's."""
         opened = open_table or (lambda name: self.catalog.table(self.full_name(name)))
-        asked = Query(text, params, wraps, explain, others)
+        asked = Query(text, params, wraps, explain)
         return run_query(asked, opened, self.catalog.runtime.trace, allow_files=self.allow_files, on_begin=self._begun)

@@ -22,7 +22,8 @@ from paimon_cli.datatypes.data_type import BOOLEAN, DataType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.changes import MergeInto, WhenClause
-from paimon_cli.sql.statements import JoinedSide, Words, quoted, reads, resolved
+from paimon_cli.sql.statement_text import JoinedSide, reads, resolved
+from paimon_cli.sql.statements import Words, quoted
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -106,11 +107,7 @@ class _Plan:
         preamble = "" if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n"
         text = f"{preamble}SELECT * FROM {context.duckdb_text(asked.source)} AS {quoted(asked.source_name)}"
         values = context.values_in(*_texts(asked))
-        return context.query(text, values, wraps=(self.wrapped, self.typed), open_table=open_table, others=self._others())
-
-    def _others(self) -> tuple[str, ...]:
-        """The target, if expressions read it in DuckDB."""
-        return (".".join(map(quoted, self.asked.table)),) if self.with_both else ()
+        return context.query(text, values, wraps=(self.wrapped, self.typed), open_table=open_table)
 
     def clauses_of(self, begun: Merge) -> Merge:
         for clause in self.asked.clauses:

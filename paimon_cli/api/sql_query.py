@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from paimon_cli.storage.injected import Trace
 
 SHOW_HINT = "`paimon-cli tables ls` lists the tables of the warehouse"
+_VIEW = "__table_"
+"""How the views begin that stand for tables at a version."""
 OpenTable = Callable[[str], "Table"]
 """Opens a table by `db.table` or by its path; raises `NotFound`."""
 Wrap = Callable[[str, Sequence[tuple[str, str]]], str]
@@ -133,31 +135,47 @@ class Query:
     """A query of DuckDB. `params`: values by the names that it reads by `getvariable`.
 
     `wraps`: make another query out of the text and the columns of this one, one after the other.
-    `others`: tables in SQL that only these name. `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows.
+    `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows.
     """
 
     text: str
     params: Mapping[str, Any] = field(default_factory=dict)
     wraps: tuple[Wrap, ...] = ()
     explain: str = ""
-    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QueryBounds:
+    """What a query may take. `on_begin` gets a function that interrupts it, which may be called in another thread."""
+
+    memory: str
+    scratch: str
+    threads: int
+    on_begin: Callable[[Callable[[], None]], object]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"memory_limit": self.memory, "max_temp_directory_size": self.scratch, "threads": self.threads}
 
 
 def run_query(
-    query: Query,
+    query: str | Query,
     open_table: OpenTable,
     trace: Trace,
     *,
     allow_files: bool = False,
-    on_begin: Callable[[Callable[[], None]], None] | None = None,
+    bounds: QueryBounds | None = None,
+    on_begin: Callable[[Callable[[], None]], object] | None = None,
 ) -> SqlResult:
     """Run one SELECT over the tables that it names; with `allow_files`, also over files that DuckDB reads.
 
-    `on_begin` gets a function that stops the query from another thread.
+    `on_begin`, and that of `bounds`, get a function that interrupts the query from another thread.
 
     Raises `UsageError` for other statements and errors in the query, `NotFound` for a missing table, and `Refused` for a
     query that would read files without `allow_files`.
     """
+    if isinstance(query, str):
+        query = Query(query)
     duckdb = installed("duckdb", EXTRA)
     scratch = ScratchDirectory("sql")
     settings = {
@@ -166,6 +184,7 @@ def run_query(
         "autoload_known_extensions": False,
         "enable_external_access": allow_files,
         "temp_directory": str(scratch.path),
+        **({} if bounds is None else bounds.settings),
     }
     connection = duckdb.connect(config=settings)
     datasets: list[TableDataset] = []
@@ -175,8 +194,9 @@ def run_query(
         with contextlib.suppress(duckdb.Error):  # the query has just ended
             connection.interrupt()
 
-    if on_begin is not None:
-        on_begin(stop)
+    for begun in (on_begin, None if bounds is None else bounds.on_begin):
+        if begun is not None:
+            begun(stop)
 
     def release() -> None:
         connection.close()
@@ -188,12 +208,11 @@ def run_query(
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
             opening = _remembering(open_table, missing)
             text, is_description = _registered(connection, query.text, opening, trace, datasets)
-            for other in query.others:
-                _registered(connection, f"FROM {other}", opening, trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             for wrap in query.wraps:
                 relation = connection.sql(text)
                 text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
+                text, _ = _registered(connection, text, opening, trace, datasets)
             reader = connection.sql(f"{query.explain} {text}").to_arrow_reader(PIECES.batch_rows)
             if is_description and datasets and not query.explain:
                 reader = with_constraints(reader, datasets[0].table_schema)
@@ -229,11 +248,13 @@ def _registered(
     views: dict[NamedTable, str] = {}
     for node in nodes:
         named = _named(node)
+        if named.name.startswith(_VIEW):
+            continue
         table = _opened(named, open_table)
         if table is None:
             continue
         if named not in views:
-            views[named] = f"__table_{len(datasets)}"
+            views[named] = f"{_VIEW}{len(datasets)}"
             datasets.append(TableDataset(table, named.scan_options(), trace))
             connection.register(views[named], datasets[-1])
             if named.version is None:

@@ -76,6 +76,12 @@ class SqlResult(ReadableRows):
             self._rows.close()
             self._release()
 
+    def close(self) -> None:
+        """End the query, whether its rows were read or not."""
+        self._is_read = True
+        self._rows.close()
+        self._release()
+
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a reader that yields them batch by batch, as DuckDB computes them."""
         return pa.RecordBatchReader.from_batches(self.schema, self.rows())

@@ -13,7 +13,8 @@ from paimon_cli.api.sql_result import SqlResult, snapshots_of
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.requests.conditions import Params
 from paimon_cli.sql.changes import read_delete, read_insert, read_merge, read_truncate, read_update
-from paimon_cli.sql.statements import Statement, Words, parameters_of, statements_of
+from paimon_cli.sql.statement_text import parameters_of
+from paimon_cli.sql.statements import Statement, Words, statements_of
 
 _ONE_COMMIT = ("each statement is one commit", "several changes of a table as one commit: `with table.transaction()` in Python")
 _TABLES_ONLY = ("a query reads tables; nothing else is attached, loaded or set", "")

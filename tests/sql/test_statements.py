@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.sql.statements import (
-    JoinedSide,
-    columns_in,
-    duckdb_text,
-    is_complete,
-    parameters_of,
-    reads,
-    resolved,
-    statements_of,
-)
+from paimon_cli.sql.statement_text import JoinedSide, columns_in, duckdb_text, parameters_of, reads, resolved
+from paimon_cli.sql.statements import is_complete, statements_of
 
 
 def texts(script: str) -> list[str]:
