@@ -112,6 +112,8 @@ def test_changes_answer_as_their_commands_do(run: Run) -> None:
         name, item = kind(statement)
         assert isinstance(item, dict) and (name, item["rows"]) == expected
         assert item["snapshots"]
+        if name == "MergeSummary":
+            assert [item[field] for field in ("source_rows", "inserted", "updated", "deleted")] == [1, 0, 1, 0]
     assert kind("TRUNCATE TABLE shop.orders", "--yes")[0] == "DropSummary"
     assert kind("DROP TABLE shop.orders", "-y")[0] == "TableDropSummary"
 
