@@ -70,7 +70,10 @@ def sql(
 
 def _text(file: str | None) -> str:
     if file is None or file == STDIN:
-        return sys.stdin.read()
+        try:
+            return sys.stdin.read().removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise UsageError("cannot read the statements of stdin", "they are not UTF-8", "iconv converts them") from error
     from paimon_cli.cli.sql_output import text_of_file
 
     return text_of_file(file)
