@@ -181,6 +181,10 @@ class PaimonError(Exception):
         self.hint = _indented(hint)
         self.__notes__ = [f"hint: {in_python(self.hint)}"] if hint else []
 
+    def extend_why(self, text: str) -> None:
+        """Add lines to the reason, such as what was done before."""
+        self.why = _indented(f"{self.why}\n{text}" if self.why else text)
+
     @property
     def message(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what

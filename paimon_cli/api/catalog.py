@@ -14,7 +14,7 @@ from paimon_cli.api.backups import Backups
 from paimon_cli.api.catalog_health import Examination
 from paimon_cli.api.catalog_maintenance import Maintaining
 from paimon_cli.api.comparison import CompareCall, ComparedVersions
-from paimon_cli.api.definition import NewTable
+from paimon_cli.api.definition import NewTable, create_defined
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
 from paimon_cli.api.runtime import Runtime
@@ -29,11 +29,13 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.fields import Point
+from paimon_cli.requests.reading import SqlCall
 from paimon_cli.storage.catalog_options import trash_millis
 from paimon_cli.storage.storage import link_target
 
 if TYPE_CHECKING:
-    from paimon_cli.api.sql_query import SqlResult
+    from paimon_cli.api.sql_result import SqlResult
+    from paimon_cli.catalog.table_definition import TableDefinition
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.clone_job import ClonedTable
@@ -246,16 +248,40 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
 
         return compared_versions(self, call)
 
-    def sql(self, query: str, *, allow_files: bool = False) -> SqlResult:
-        """Run one SELECT with DuckDB over tables of this catalog, or tables named by their paths in double quotes.
+    @takes(SqlCall)
+    def sql(self, call: SqlCall) -> SqlResult:
+        """Run statements of SQL one after the other, and return what the last one answers.
 
-        DuckDB passes down columns and conditions, by which files are skipped. `allow_files`: the query may also read other
-        files by DuckDB's own functions, such as `read_csv`; without it, that raises `Refused`. Raises `UsageError`
-        for other statements, for errors in the query, and if duckdb is not installed.
+        `query`: statements, separated by semicolons. Tables are `db.table`, or named by their paths in double quotes.
+        DuckDB runs queries; it passes down columns and conditions, by which files are skipped. INSERT, UPDATE, DELETE,
+        MERGE INTO and TRUNCATE are one commit each, as the methods of `Table` make it; `summary` of the result is what
+        these return. CREATE, ALTER and DROP change definitions, without asking; `USE db` names the database of tables
+        without one.
+
+        Without `allow_files`, a query that opens files raises `Refused`. Raises `UsageError` for errors in the SQL, and if
+        duckdb is not installed, `NotSupported` for other statements. If one of several statements fails, those before it
+        stay committed, and its error says which.
+
+        >>> catalog = Catalog("lake")
+        >>> catalog.create_table("shop.items", columns=["id BIGINT NOT NULL", "name STRING"], primary_key="id", bucket=1)
+        Table('shop.items')
+        >>> catalog.sql("INSERT INTO shop.items VALUES (1, 'a'), (2, 'b')").summary.rows
+        2
+        >>> catalog.sql("SELECT name FROM shop.items WHERE id = :id", params={"id": 2}).to_arrow().to_pylist()
+        [{'name': 'b'}]
         """
-        from paimon_cli.api.sql_query import run_query
+        from paimon_cli.api.sql_session import SqlSession
 
-        return run_query(query, self.table, self.runtime.trace, allow_files=allow_files)
+        return SqlSession(self, params=call.params, allow_files=call.allow_files).last(call.query)
+
+    def _create_defined(self, name: str, definition: TableDefinition) -> bool:
+        """Create the table of a CREATE TABLE statement; False if it exists, and the statement allows that."""
+        location = locate_table(name, self.url, self._options, is_new=True)
+        definition = replace(definition, options={**definition.options, **self._table_options})
+        created = create_defined(replace(location, allow_unsafe_commit=self._allow_unsafe_commit), definition)
+        for warning in created.warnings:
+            self.runtime.warn(warning)
+        return created.created
 
     def locks(self, table: str | None = None) -> LockReport:
         """How concurrent commits to a table, or in the warehouse, exclude each other, and the commit locks that are held.

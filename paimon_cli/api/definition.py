@@ -47,7 +47,6 @@ class NewTable(CreateOptions):
 
 def create_table(location: TableLocation, asked: NewTable) -> Created:
     """Create a table. Keys, options and comment given here override those of the source."""
-    from paimon_cli.catalog import create_table as creation
     from paimon_cli.catalog.option_values import refuse_unknown
 
     given, bucket = option_texts(asked.options), asked.bucket
@@ -68,6 +67,13 @@ def create_table(location: TableLocation, asked: NewTable) -> Created:
     )
     if asked.strict_options:
         refuse_unknown(merged)
+    return create_defined(location, definition, inferred)
+
+
+def create_defined(location: TableLocation, definition: TableDefinition, inferred: InferredColumns | None = None) -> Created:
+    """Create the table of a definition. `inferred`: where its columns come from a file."""
+    from paimon_cli.catalog import create_table as creation
+
     result = creation.create_table(location, definition)
     warnings = inferred.warnings if inferred is not None and result.created else ()
     return Created(result.schema, result.created, (*result.warnings, *warnings), inferred)

@@ -1,6 +1,6 @@
 """SQL queries over tables, run by DuckDB.
 
-Each table is a dataset, from which DuckDB requests the columns and rows that it needs. Only SELECT is accepted; nothing is
+Each table is a dataset, from which DuckDB requests the columns and rows that it needs. Only queries are accepted; nothing is
 written. DuckDB itself opens no file and no address, and loads no extension, unless the caller allows files: a query may come
 from elsewhere, and `read_text` would show it any file of the user.
 """
@@ -11,20 +11,20 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from paimon_cli.api.pushed_filters import pushed_condition
-from paimon_cli.api.scan import ReadableRows, installed, narrowed
+from paimon_cli.api.scan import installed, narrowed
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
-from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
-from paimon_cli.datatypes.data_type import STRING, DataField
-from paimon_cli.errors import NotFound, NotSupported, PaimonError, Refused, UsageError
-from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.api.sql_errors import EXTRA, translated_errors
+from paimon_cli.api.sql_result import SqlResult
+from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
+from paimon_cli.sql.statements import quoted
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 if TYPE_CHECKING:
@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.table_schema import TableSchema
     from paimon_cli.storage.injected import Trace
 
-EXTRA = "sql"
 SHOW_HINT = "`paimon-cli tables ls` lists the tables of the warehouse"
+_VIEW = "__table_"
+"""How the views begin that stand for tables at a version."""
 OpenTable = Callable[[str], "Table"]
 """Opens a table by `db.table` or by its path; raises `NotFound`."""
+Wrap = Callable[[str, Sequence[tuple[str, str]]], str]
+"""Makes a query out of the text of another one, and the names and types of its columns."""
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]
@@ -58,6 +61,16 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     def table_schema(self) -> TableSchema:
         """The schema with which the rows are read."""
         return self._scan.rows.context.schema
+
+    @property
+    def url(self) -> str:
+        return self._table.url
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that is read; 0 if the table has none."""
+        snapshot = self._scan.rows.plan.snapshot
+        return 0 if snapshot is None else snapshot.id
 
     @contextlib.contextmanager
     def _remembering_failure(self) -> Iterator[None]:
@@ -117,55 +130,52 @@ class NamedTable:
         return {"snapshot": self.version}
 
 
-class SqlResult(ReadableRows):
-    """The rows of a query, which DuckDB computes while they are read. They can be read only once."""
+@dataclass(frozen=True)
+class Query:
+    """A query of DuckDB. `params`: values by the names that it reads by `getvariable`.
 
-    def __init__(self, rows: pa.RecordBatchReader, datasets: Sequence[TableDataset], release: Callable[[], None]) -> None:
-        self._rows = rows
-        self._datasets = datasets
-        self._release = release
-        self._is_read = False
-        columns = zip(_unique(rows.schema.names), rows.schema, strict=True)
-        self.fields = tuple(DataField(number, name, _type_of(column)) for number, (name, column) in enumerate(columns))
+    `wraps`: make another query out of the text and the columns of this one, one after the other.
+    `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows.
+    """
 
-    def __repr__(self) -> str:
-        return f"SqlResult(columns={[field.name for field in self.fields]})"
+    text: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    wraps: tuple[Wrap, ...] = ()
+    explain: str = ""
+
+
+@dataclass(frozen=True)
+class QueryBounds:
+    """What a query may take. `on_begin` gets a function that interrupts it, which may be called in another thread."""
+
+    memory: str
+    scratch: str
+    threads: int
+    on_begin: Callable[[Callable[[], None]], object]
 
     @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the result."""
-        return pa.schema([(field.name, arrow_type(field.type)) for field in self.fields])
-
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch."""
-        if self._is_read:
-            raise UsageError(
-                "the rows of a query can be read only once",
-                "DuckDB computed them while they were read",
-                "run the query again, or keep the result of to_arrow()",
-            )
-        self._is_read = True
-        schema = self.schema
-        try:
-            with _translated_errors(self._datasets):
-                for batch in self._rows:
-                    columns = [column.cast(t) for column, t in zip(batch.columns, schema.types, strict=True)]
-                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
-        finally:
-            self._rows.close()
-            self._release()
-
-    def to_batches(self) -> pa.RecordBatchReader:
-        """The rows as a reader that yields them batch by batch, as DuckDB computes them."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.rows())
+    def settings(self) -> dict[str, Any]:
+        return {"memory_limit": self.memory, "max_temp_directory_size": self.scratch, "threads": self.threads}
 
 
-def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: bool = False) -> SqlResult:
+def run_query(
+    query: str | Query,
+    open_table: OpenTable,
+    trace: Trace,
+    *,
+    allow_files: bool = False,
+    bounds: QueryBounds | None = None,
+    on_begin: Callable[[Callable[[], None]], object] | None = None,
+) -> SqlResult:
     """Run one SELECT over the tables that it names; with `allow_files`, also over files that DuckDB reads.
+
+    `on_begin`, and that of `bounds`, get a function that interrupts the query from another thread.
 
     Raises `UsageError` for other statements and errors in the query, `NotFound` for a missing table, and `Refused` for a
     query that would read files without `allow_files`.
     """
+    if isinstance(query, str):
+        query = Query(query)
     duckdb = installed("duckdb", EXTRA)
     scratch = ScratchDirectory("sql")
     settings = {
@@ -174,23 +184,39 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
         "autoload_known_extensions": False,
         "enable_external_access": allow_files,
         "temp_directory": str(scratch.path),
+        **({} if bounds is None else bounds.settings),
     }
     connection = duckdb.connect(config=settings)
     datasets: list[TableDataset] = []
     missing: list[NotFound] = []
+
+    def stop() -> None:
+        with contextlib.suppress(duckdb.Error):  # the query has just ended
+            connection.interrupt()
+
+    for begun in (on_begin, None if bounds is None else bounds.on_begin):
+        if begun is not None:
+            begun(stop)
 
     def release() -> None:
         connection.close()
         scratch.remove()
 
     try:
-        with _translated_errors(datasets, missing, query):
-            query, is_description = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
+        with translated_errors(datasets, missing, query.text):
+            for name, value in query.params.items():
+                connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
+            opening = _remembering(open_table, missing)
+            text, is_description = _registered(connection, query.text, opening, trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
-            reader = connection.sql(query).to_arrow_reader(PIECES.batch_rows)
-            if is_description and datasets:
+            for wrap in query.wraps:
+                relation = connection.sql(text)
+                text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
+                text, _ = _registered(connection, text, opening, trace, datasets)
+            reader = connection.sql(f"{query.explain} {text}").to_arrow_reader(PIECES.batch_rows)
+            if is_description and datasets and not query.explain:
                 reader = with_constraints(reader, datasets[0].table_schema)
-        return SqlResult(reader, datasets, release)
+        return SqlResult(reader, datasets, release, is_text=bool(query.explain))
     except BaseException:
         release()
         raise
@@ -222,11 +248,13 @@ def _registered(
     views: dict[NamedTable, str] = {}
     for node in nodes:
         named = _named(node)
+        if named.name.startswith(_VIEW):
+            continue
         table = _opened(named, open_table)
         if table is None:
             continue
         if named not in views:
-            views[named] = f"__table_{len(views)}"
+            views[named] = f"{_VIEW}{len(datasets)}"
             datasets.append(TableDataset(table, named.scan_options(), trace))
             connection.register(views[named], datasets[-1])
             if named.version is None:
@@ -243,14 +271,10 @@ def _registered(
 
 def _create_view(connection: Any, named: NamedTable, source: str) -> None:
     """Create a view with the name in the query, so that columns can be qualified with it."""
-    *schemas, name = (_identifier(part) for part in named.parts)
+    *schemas, name = (quoted(part) for part in named.parts)
     for schema in schemas:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}").fetchall()
-    connection.execute(f"CREATE VIEW {'.'.join([*schemas, name])} AS FROM {source}").fetchall()
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    connection.execute(f"CREATE VIEW IF NOT EXISTS {'.'.join([*schemas, name])} AS FROM {source}").fetchall()
 
 
 def _parsed(connection: Any, query: str) -> dict[str, Any]:
@@ -263,7 +287,7 @@ def _parsed(connection: Any, query: str) -> dict[str, Any]:
     if tree["error"]:
         kind = str(statements[0].type).rpartition(".")[2]
         what = "this statement cannot be run" if kind in ("SELECT", "MULTI") else f"{kind} is not a query"
-        raise UsageError(what, "only queries are accepted: SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE")
+        raise UsageError(what, "queries are SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE")
     return tree
 
 
@@ -315,71 +339,3 @@ def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:
         if named.version is not None or len(named.parts) == 2:
             raise
         return None
-
-
-_QUOTED = re.compile(r'"([^"]+)"')
-_BARE_PATH = re.compile(r"\b(?:from|join)\s+([\w.-]*/[^\s'\";,)]+)", re.IGNORECASE)
-"""A path without quotes where a table is named."""
-_KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
-
-
-@contextlib.contextmanager
-def _translated_errors(datasets: Sequence[TableDataset], missing: Sequence[NotFound] = (), query: str = "") -> Iterator[None]:
-    """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query.
-
-    `missing`: the errors about tables that could not be opened, which may say what was meant.
-    """
-    duckdb = installed("duckdb", EXTRA)
-    try:
-        yield
-    except RecursionError:  # its tree is read as JSON
-        why = "each operator of a chain such as a + b + c is a level"
-        raise UsageError("the query is nested too deeply", why, "compute parts of it in WITH queries") from None
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        failure = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
-        if failure is not None:
-            raise failure from None
-        what, _, lines = str(error).strip().partition("\n")
-        why = "\n".join(line.rstrip() for line in lines.splitlines() if line.strip())  # a caret points into the line above
-        if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
-            hint = "name tables as db.table with --warehouse, or by their path in double quotes"
-            hint = next((error.hint for error in missing if error.is_about_a_name), hint)
-            raise NotFound(_KIND_OF_ERROR.sub("", what), "there is no such table or function", hint) from error
-        if isinstance(error, duckdb.PermissionException):
-            why = "a query reads tables only, unless the call allows it files"
-            hint = "if you trust the query, add --allow-files; or name a table as db.table, or by its path in double quotes"
-            raise Refused(_KIND_OF_ERROR.sub("", what), why, hint) from error
-        hint = ""
-        if isinstance(error, duckdb.BinderException):
-            hint = _meant_column(what, datasets) or "write strings in single quotes: 'tea'"
-        if isinstance(error, duckdb.ParserException) and (path := _BARE_PATH.search(query)) is not None:
-            hint = f"a path in a query is in quotes: FROM '{path[1]}'"
-        raise UsageError(_KIND_OF_ERROR.sub("", what), why, hint) from error
-
-
-def _meant_column(what: str, datasets: Sequence[TableDataset]) -> str:
-    """A hint that names a column which is similar to the unknown name that the error quotes; empty if there is none."""
-    columns = {name for dataset in datasets for name in dataset.schema.names}
-    unknown = (name for name in _QUOTED.findall(what) if name not in columns)
-    return next(filter(None, (did_you_mean(name, columns).strip() for name in unknown)), "")
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """The names, with a number appended to repeated ones."""
-    unique: list[str] = []
-    for name in names:
-        number, candidate = 1, name
-        while candidate in unique:
-            number, candidate = number + 1, f"{name}_{number}"
-        unique.append(candidate)
-    return unique
-
-
-def _type_of(column: pa.Field) -> Any:
-    if pa.types.is_null(column.type):
-        return STRING
-    try:
-        return type_from_arrow(column.type)
-    except NotSupported as error:
-        hint = f"cast it in the query: {_identifier(column.name)}::VARCHAR"
-        raise NotSupported(f"column '{column.name}' is a {column.type}", "Paimon has no such type", hint) from error

@@ -149,6 +149,11 @@ class Transaction:
         """All rows as an Arrow table, with the changes of this transaction."""
         return open_scan(self._current(), ScanCall()).to_arrow()
 
+    @property
+    def view(self) -> Writing:
+        """The table with the changes of this transaction. Internal to paimon_cli: its own changes would be commits."""
+        return self._current()
+
     def _current(self) -> Writing:
         if self._view is None:
             raise (

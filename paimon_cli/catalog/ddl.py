@@ -1,18 +1,25 @@
-"""Parses a CREATE TABLE statement in the syntax of Flink SQL, Spark SQL or Paimon's documentation."""
+"""CREATE TABLE in the syntax of Flink SQL, Spark SQL or Paimon's documentation: it is parsed, and written for a table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from paimon_cli.catalog.option_values import is_secret
 from paimon_cli.catalog.table_definition import TableDefinition
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.column_definitions import SqlColumn, SqlTokens, TokenKind, read_column
 
 OPTION_CLAUSES = ("WITH", "TBLPROPERTIES", "OPTIONS")
 
 
-def parse_create_table(sql: str, what: str) -> TableDefinition:
+def parse_create_table(sql: str, what: str, of_query: Sequence[DataField] | None = None) -> TableDefinition:
     """The table that the statement defines; the name in it is ignored. `what`: the source of the text, for messages.
+
+    `of_query`: the columns of CREATE TABLE AS, whose statement is given without AS and the query.
 
     Raises `UsageError` with line and column for other statements, `NotSupported` for computed columns, watermarks and
     CREATE TABLE AS.
@@ -24,6 +31,13 @@ def parse_create_table(sql: str, what: str) -> TableDefinition:
     tokens.name("a table name")
     while tokens.accept("."):
         tokens.name("a table name")
+    if of_query is not None:
+        if tokens.peek.is_sign("("):
+            raise NotSupported(
+                "columns in CREATE TABLE AS", "the query says which they are", "leave them out, or cast in the query"
+            )
+        definition = TableDefinition(tuple(of_query), if_not_exists=if_not_exists)
+        return _read_clauses(tokens, definition)
     columns, primary_keys = _read_columns(tokens)
     declared = definition_of(columns, what)
     if primary_keys and declared.primary_keys:
@@ -128,3 +142,34 @@ def _read_option_value(tokens: SqlTokens) -> str:
     if tokens.peek.kind in (TokenKind.NUMBER, TokenKind.WORD):
         return tokens.take().text
     return tokens.string("a value")
+
+
+def create_table_text(name: str, schema: TableSchema) -> str:
+    """A CREATE TABLE statement for a table like this; values of options that are secrets are left out."""
+    lines = [f"  {_column_text(field)}" for field in schema.fields]
+    if schema.primary_keys:
+        lines.append(f"  PRIMARY KEY ({', '.join(map(_tick, schema.primary_keys))}) NOT ENFORCED")
+    text = f"CREATE TABLE {'.'.join(map(_tick, name.split('.')))} (\n" + ",\n".join(lines) + "\n)"
+    if schema.comment:
+        text += f" COMMENT {_string(schema.comment)}"
+    if schema.partition_keys:
+        text += f"\nPARTITIONED BY ({', '.join(map(_tick, schema.partition_keys))})"
+    options = {key: value for key, value in sorted(schema.options.items()) if not is_secret(key)}
+    if options:
+        pairs = ",\n".join(f"  {_string(key)} = {_string(value)}" for key, value in options.items())
+        text += f"\nWITH (\n{pairs}\n)"
+    return f"{text};"
+
+
+def _column_text(field: DataField) -> str:
+    default = "" if field.default_value is None else f" DEFAULT {_string(field.default_value)}"
+    comment = "" if not field.description else f" COMMENT {_string(field.description)}"
+    return f"{_tick(field.name)} {type_to_sql(field.type)}{default}{comment}"
+
+
+def _tick(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -27,7 +27,7 @@ PANELS = {
         "update": "update_commands",
         "delete": "update_commands",
         "read": "read_commands",
-        "sql": "read_commands",
+        "sql": "sql_command",
         "export": "read_commands.export",
         "compact": "compact_command",
         "truncate": "drop_commands",

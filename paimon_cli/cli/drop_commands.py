@@ -90,7 +90,7 @@ def _drop(
     if plan.files and not dry_run:
         confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)
     done = plan if dry_run else planned.run()
-    call.show(Item("DropPlan" if dry_run else "DropSummary", opened.name, done), _summary_text(done, dry_run))
+    call.show(Item("DropPlan" if dry_run else "DropSummary", opened.name, done), emptied_text(done, dry_run))
     return bool(plan.files)
 
 
@@ -98,7 +98,7 @@ def _content(what: Dropped) -> str:
     return f"{counted(what.rows, 'stored record')} in {counted(what.files, 'file')} of {counted(what.partitions, 'partition')}"
 
 
-def _summary_text(done: Dropped, dry_run: bool) -> str:
+def emptied_text(done: Dropped, dry_run: bool) -> str:
     if done.already_committed:
         return "already committed under this user and identifier, nothing was done"
     if dry_run:

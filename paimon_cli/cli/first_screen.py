@@ -21,7 +21,7 @@ FIRST_SCREEN = {
         "describe": "a table on one screen: columns, keys, options, contents",
         "health": "is it all right, and what should I do? --fix does it",
         "compact": "merge sorted runs, so that reads are fast again",
-        "sql": "SELECT over tables: joins, aggregates, window functions",
+        "sql": "SQL over tables: queries, changes, a shell",
     },
     "Keep": {
         "maintain": "compact what is due, expire, remove orphans, check",

@@ -113,29 +113,6 @@ def _show_summary(call: Call, table: str, summary: ExportSummary) -> None:
     call.show(Item("ExportSummary", table, summary), f"{written}, {ran(summary)} -> {summary.output_path}")
 
 
-@command(commands, "sql")
-def sql(
-    call: Call,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT over tables.", show_default=False)],
-    allow_files: Annotated[
-        bool, typer.Option("--allow-files", help="The query may also read other files, by functions such as read_csv.")
-    ] = False,
-) -> None:
-    """Query tables with DuckDB's SQL: joins, aggregates, window functions. Read-only.
-
-    Tables are db.table of the warehouse, or paths in double quotes; AT (VERSION => 3) reads a snapshot, AT (VERSION =>
-    'nightly') a tag, AT (TIMESTAMP => '2026-11-01') a time. DuckDB passes down columns and conditions, so that files are
-    skipped as with `read`. DuckDB opens no other file without --allow-files. Needs `pip install 'paimon-cli[sql]'`.
-
-    paimon-cli sql "SELECT status, sum(amount) FROM shop.orders GROUP BY ALL" --warehouse ./wh
-
-    paimon-cli sql 'SELECT count(*) FROM "./wh/shop.db/orders" AS o AT (VERSION => 3) WHERE o.amount > 100'
-    """
-    from paimon_cli.cli.row_output import print_rows
-
-    print_rows(call.catalog().sql(query, allow_files=allow_files), None, call)
-
-
 @command(export, "iceberg")
 def iceberg(
     call: Call,

@@ -70,17 +70,22 @@ def delete(
 
 def _show(call: Call, table: Table, item: Item, done: str) -> None:
     summary: UpdateSummary = item.row
-    call.show(item, _summary_text(summary, done))
+    call.show(item, changed_text(summary, done))
+    note_changed(summary, done)
+    note_waiting(table.context.layout.argument, summary.waiting_records)
+
+
+def note_changed(summary: UpdateSummary, done: str) -> None:
+    """Print notes about a change: what it did to rows that reads did not show, and what it could not compact."""
     if summary.unseen_records:
         unseen = counted(summary.unseen_records, "stored record")
         what = f"reads did not show {unseen} that still had to be compacted"
         note(f"note: {what}; matching rows among them were {done}, too")
     if summary.compaction_lost:
         note(f"note: the change is committed, but its compaction failed: {summary.compaction_lost}")
-    note_waiting(table.context.layout.argument, summary.waiting_records)
 
 
-def _summary_text(summary: UpdateSummary, done: str) -> str:
+def changed_text(summary: UpdateSummary, done: str) -> str:
     if summary.already_committed:
         return already_done(summary)
     if not summary.snapshots:

@@ -95,7 +95,7 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
 
         show_staged(call, opened, [stage], partial(staged_text, stage))
         return
-    call.show(Item("WriteSummary", opened.name, summary), _summary_text(summary))
+    call.show(Item("WriteSummary", opened.name, summary), written_text(summary))
     if summary.compaction_lost:
         note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
 
@@ -128,7 +128,7 @@ def _input(
     return replace(call, options={}, branch=None).open(from_table).scan(snapshot=snapshot, tag=tag, as_of=as_of)
 
 
-def _summary_text(summary: WriteSummary) -> str:
+def written_text(summary: WriteSummary) -> str:
     if summary.already_committed:
         return already_done(summary)
     if not summary.snapshots:

@@ -42,7 +42,7 @@ class Params(Parsed[Mapping[str, Any] | None, Mapping[str, Any] | None]):
 
 
 PARAM = Option(
-    "Value of :NAME in the condition, which is data and never SQL; repeatable.",
+    "Value of :NAME in the SQL, which is data and never SQL; repeatable.",
     flags=("--param",),
     library="Values of parameters, which are written as `:name` in SQL. They are data, never SQL: texts, numbers, times, "
     "booleans, bytes and None; a list for `IN :name`",

@@ -154,3 +154,16 @@ class FollowedCall(ChangelogCall):
 
     _: KW_ONLY
     wait_seconds: float = 1.0
+
+
+class SqlOptions(Conditional):
+    """How statements of SQL run."""
+
+    _: KW_ONLY
+    allow_files: Annotated[bool, Option("Queries may also read other files, by functions such as read_csv.")] = False
+
+
+class SqlCall(SqlOptions):
+    """Statements of SQL."""
+
+    query: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.catalog.ddl import parse_create_table
+from paimon_cli.catalog.ddl import create_table_text, parse_create_table
 from paimon_cli.catalog.table_definition import to_schema, with_key_options
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from paimon_cli.metadata.table_schema import TableSchema
 from tests.tables import row_fields
 
 FLINK = """
@@ -80,3 +81,30 @@ def test_a_key_after_its_column() -> None:
 def test_unsupported_clauses(sql: str, error: type[PaimonError], message: str) -> None:
     with pytest.raises(error, match=message):
         parse_create_table(sql, "x.sql")
+
+
+def test_a_table_is_written_as_the_statement_that_makes_it() -> None:
+    text = (
+        "CREATE TABLE `shop`.`it``s` (\n"
+        "  `id` BIGINT NOT NULL COMMENT 'the ''key''',\n"
+        "  `my col` DECIMAL(10, 2) DEFAULT '1.5',\n"
+        "  `r` ROW<`a` INT, `b` ARRAY<STRING>>,\n"
+        "  PRIMARY KEY (`id`) NOT ENFORCED\n"
+        ") COMMENT 'a table'\n"
+        "WITH (\n  'bucket' = '2'\n);"
+    )
+    definition = parse_create_table(text, "a statement")
+    schema = TableSchema(
+        0,
+        tuple(definition.fields),
+        len(definition.fields),
+        definition.partition_keys,
+        definition.primary_keys,
+        {**definition.options, "s3.secret-key": "hunter2"},
+        definition.comment,
+        0,
+    )
+    written = create_table_text("shop.it`s", schema)
+    assert "hunter2" not in written
+    again = parse_create_table(written, "a statement")
+    assert again == definition

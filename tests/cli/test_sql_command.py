@@ -55,7 +55,7 @@ def test_descriptions_and_refusals(run: Run) -> None:
     assert {row["null"] for name, row in columns.items() if name != "id"} == {"YES"}
     (computed,) = run("sql", "DESCRIBE SELECT id FROM shop.orders", "-o", "ndjson").lines
     assert (computed["null"], computed["key"]) == ("YES", None), "DuckDB knows no keys of a query"
-    assert "is not a query" in run("sql", "DROP TABLE shop.orders", code=2).err
+    assert "only --yes confirms" in run("sql", "DROP TABLE shop.orders", code=7).err
     assert "no table" in run("sql", "FROM shop.nothing", code=3).err
     assert run("sql", "FROM shop.orders", "--fields", "nope", code=2).out == ""
 
@@ -80,3 +80,81 @@ def test_a_path_without_quotes_is_shown_with_them(run: Run) -> None:
     answer = run("sql", "select id from ./wh/shop.db/orders where id = 1", code=2)
     assert answer.err.splitlines()[-1] == "hint: a path in a query is in quotes: FROM './wh/shop.db/orders'"
     assert "in quotes" not in run("sql", "select 1/2 frm x", code=2).err
+
+
+def test_statements_of_a_file_and_of_stdin(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "load.sql"
+    script.write_text("\ufeffINSERT INTO shop.orders (id, s) VALUES (2, 'a;b'); -- 1; 2\nSELECT s FROM shop.orders WHERE id = 2")
+    assert run("sql", "-f", script, "-o", "ndjson").out.splitlines()[-1] == '{"s":"a;b"}'
+    assert run("sql", "-o", "ndjson", stdin="SELECT 1 AS x;\nSELECT 2 AS y;\n").lines == [{"x": 1}, {"y": 2}]
+    assert run("sql", "-", "-o", "csv", stdin="SELECT 1 AS x").out == "x\n1\n"
+    assert "no file" in run("sql", "--file", tmp_path / "none.sql", code=3).err
+    assert "one place" in run("sql", "SELECT 1", "--file", script, code=2).err
+    assert "there is no statement" in run("sql", stdin=" -- nothing\n", code=2).err
+
+
+def test_changes_answer_as_their_commands_do(run: Run) -> None:
+    def kind(statement: str, *more: object) -> tuple[str, object]:
+        answer = run("sql", statement, "-o", "json", *more).json
+        return answer["kind"], answer["item"]
+
+    kinds = {
+        "INSERT INTO shop.orders (id) VALUES (20), (21)": ("WriteSummary", 2),
+        "UPDATE shop.orders SET s = 'x' WHERE id = 20": ("UpdateSummary", 1),
+        "UPDATE shop.orders SET s = CASE WHEN id = 20 THEN 'y' ELSE 'z' END WHERE id > 19": ("UpdateSummary", 2),
+        "DELETE FROM shop.orders WHERE id = 21": ("DeleteSummary", 1),
+        "MERGE INTO shop.orders o USING (SELECT 7 AS id) s USING (id) WHEN MATCHED THEN UPDATE SET s = 'm'": (
+            "MergeSummary",
+            1,
+        ),
+    }
+    for statement, expected in kinds.items():
+        name, item = kind(statement)
+        assert isinstance(item, dict) and (name, item["rows"]) == expected
+        assert item["snapshots"]
+        if name == "MergeSummary":
+            assert [item[field] for field in ("source_rows", "inserted", "updated", "deleted")] == [1, 0, 1, 0]
+    assert kind("TRUNCATE TABLE shop.orders", "--yes")[0] == "DropSummary"
+    assert kind("DROP TABLE shop.orders", "-y")[0] == "TableDropSummary"
+
+
+def test_texts_of_changes(run: Run) -> None:
+    assert run("sql", "INSERT INTO shop.orders (id) VALUES (20)").out.startswith("snapshot 2: 1 row in 1 file")
+    assert "1 row deleted in 1 bucket" in run("sql", "DELETE FROM shop.orders WHERE id = 20").out
+    merge = "MERGE INTO shop.orders o USING (SELECT 77 AS id) s USING (id) WHEN {} THEN {}"
+    assert "1 row inserted, 0 updated, 0 deleted" in run("sql", merge.format("NOT MATCHED", "INSERT *")).out
+    assert "nothing was committed" in run("sql", merge.format("MATCHED AND o.id < 0", "DELETE")).out
+    assert run("sql", "CREATE DATABASE IF NOT EXISTS shop").out == "shop already exists, nothing was changed\n"
+    assert "CREATE TABLE `shop`.`orders` (\n  `id` BIGINT NOT NULL,\n" in run("sql", "SHOW CREATE TABLE shop.orders").out
+    assert "PYTHON_ARROW_SCAN" in run("sql", "EXPLAIN SELECT id FROM shop.orders").out
+
+
+def test_what_discards_asks(run: Run) -> None:
+    for statement in ("DROP TABLE shop.orders", "TRUNCATE shop.orders", "DROP DATABASE shop CASCADE"):
+        refused = run("sql", f"SELECT 1; {statement}; SELECT 2", code=7).err
+        assert "only --yes confirms it" in refused and "not run: 3" in refused
+    assert run("read", "shop.orders", "--count").out.strip().endswith("3")
+
+
+def test_a_failed_script_says_what_is_committed(run: Run) -> None:
+    script = "INSERT INTO shop.orders (id) VALUES (30); DELETE FROM shop.orders WHERE nope = 1; SELECT 1"
+    failed = run("sql", script, "-o", "json", code=2)
+    details = failed.error["details"]
+    committed = {"statement": 1, "done": "inserted", "table": "shop.orders", "snapshots": [2]}
+    assert (details["statement"], details["committed"], details["not_run"]) == (2, [committed], [3])
+    assert "committed before: 1 (inserted, shop.orders, snapshot" in run("sql", script, code=2).err
+
+
+def test_parameters_are_data(run: Run) -> None:
+    text = "x'; DROP TABLE shop.orders; --"
+    run("sql", "INSERT INTO shop.orders (id, s) VALUES (:id, :s)", "--param", "id=50", "--param", f"s={text}")
+    assert run("sql", "SELECT id FROM shop.orders WHERE s = :s", "--param", f"s={text}", "-o", "ndjson").lines == [{"id": 50}]
+    run("sql", "UPDATE shop.orders SET p = :p WHERE id = :id", "--param", "id=50", "--param", "p=2.50")
+    assert "--param id=VALUE" in run("sql", "SELECT * FROM shop.orders WHERE id = :id", code=2).err
+
+
+@pytest.mark.parametrize(
+    "statement", ["COPY (SELECT 1) TO 'x'", "ATTACH 'x.db'", "PRAGMA x", "SET threads = 1", "BEGIN", "VACUUM shop.orders"]
+)
+def test_statements_of_others_are_not_supported(run: Run, statement: str) -> None:
+    assert run("sql", statement, "-o", "json", code=8).error["code"] == "PC-NOT-SUPPORTED"

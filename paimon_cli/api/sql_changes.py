@@ -1,0 +1,171 @@
+"""INSERT, UPDATE, DELETE and TRUNCATE: each is one commit, by the method of `Table` that does the same, with its checks.
+
+Conditions and expressions that our own SQL has are given to `update` and `delete` as they are; others DuckDB computes
+(`sql_computed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.api.sql_computed import computed_change
+from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_query import TableDataset
+from paimon_cli.api.sql_result import SqlResult, changed
+from paimon_cli.api.sql_rows import assigned, rows_of
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.options.choices import ConflictCheck
+from paimon_cli.options.option_text import counted, did_you_mean
+from paimon_cli.sql.changes import Insert, UpdateOrDelete
+from paimon_cli.sql.statement_text import JoinedSide, resolved
+from paimon_cli.sql.statements import Words, quoted
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.datatypes.data_type import DataField
+    from paimon_cli.jobs.update_job import UpdateSummary
+    from paimon_cli.metadata.table_schema import TableSchema
+
+
+def insert(context: SqlContext, asked: Insert) -> SqlResult:
+    """Write the rows of a query. Columns that it does not have get their default, or null."""
+    table = context.table(asked.table)
+    table.check_commit()
+    schema, names = table.context.schema, list[str]()
+    fixed = {column_of(schema, name): words for name, words in asked.partition.items()}
+
+    def wrap(text: str, columns: Sequence[tuple[str, str]]) -> str:
+        found = _targets(schema, asked, [name for name, _ in columns], list(fixed))
+        of_query = [of_type for _, of_type in columns]
+        given = [assigned(f"c{number}", field.type, of_query[number]) for number, field in enumerate(found)]
+        constants = [assigned(context.duckdb_text(words), schema.field(name).type) for name, words in fixed.items()]
+        names.extend([*(field.name for field in found), *fixed])
+        sources = ", ".join(f"c{number}" for number in range(len(columns)))
+        return f"SELECT {', '.join([*given, *constants])} FROM ({text}\n) AS q({sources})"
+
+    params = context.values_in(*asked.query, *asked.partition.values())
+    result = context.query(" ".join(map(context.duckdb_text, asked.query)), params, wraps=(wrap,))
+    how: dict[str, Any] = {"overwrite": True, "allow_empty": True} if asked.overwrite else {}
+    if fixed and asked.overwrite:
+        how["partition"] = {name: _literal(words, name) for name, words in fixed.items()}
+    with rows_of(result, names) as rows:
+        summary = table.write(rows, **how, read_snapshot=_read_snapshot(result, table))
+    return changed("overwritten" if asked.overwrite else "inserted", table.name, summary)
+
+
+def _targets(schema: TableSchema, asked: Insert, columns: Sequence[str], fixed: Sequence[str]) -> list[DataField]:
+    """The columns of the table to which those of the query go."""
+    if asked.by_name:
+        return [schema.field(column_of(schema, name)) for name in columns]
+    names = [name for name in schema.field_names if name not in fixed]
+    if asked.columns is not None:
+        names = [column_of(schema, name) for name in asked.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"column '{name}' is named twice", "a row has one value for it")
+    if len(names) != len(columns):
+        query = counted(len(columns), "column")
+        raise UsageError(
+            f"the query has {query}, and {counted(len(names), 'column')} {'is' if len(names) == 1 else 'are'} to be written",
+            f"columns go by their position to: {', '.join(names)}",
+            "name the columns, INSERT INTO t (a, b) ..., or INSERT INTO t BY NAME SELECT ...",
+        )
+    return [schema.field(name) for name in names]
+
+
+def column_of(schema: TableSchema, name: str) -> str:
+    """The column with this name; in SQL, upper and lower case are the same. Raises `UsageError` if there is none."""
+    if schema.find(name) is not None:
+        return name
+    alike = [column for column in schema.field_names if column.lower() == name.lower()]
+    if len(alike) != 1:
+        hint = f"{did_you_mean(name, schema.field_names)}columns: {', '.join(schema.field_names)}"
+        raise UsageError(f"no column '{name}'", "the table does not have it", hint, column=name)
+    return alike[0]
+
+
+def _literal(words: Words, name: str) -> str:
+    if len(words.tokens) != 1:
+        raise NotSupported(f"PARTITION ({name} = {words.text})", "the value of a partition is a text or a number", "write it out")
+    return str(words.tokens[0].text)
+
+
+def _read_snapshot(result: SqlResult, table: Table) -> int | None:
+    """The oldest snapshot of the table itself that the query has read, for the data conflict check; None if it has not."""
+    if table.context.options.commit_data_conflict_check == ConflictCheck.OFF:
+        return None
+    own = [dataset for dataset in result.datasets if isinstance(dataset, TableDataset) and dataset.url == table.url]
+    return min((dataset.snapshot_id for dataset in own), default=None)
+
+
+def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
+    """UpdateOrDelete the rows that match, or all."""
+    table = context.table(asked.table)
+    schema = table.context.schema
+    given = [(column_of(schema, name), words) for name, words in asked.assignments]
+    side = JoinedSide.of("", schema.field_names)
+    texts = [f"{quoted(name)} = {resolved(words, _sides(asked, side), [side])}" for name, words in given]
+    params = context.values_in(*(words for _, words in given), *((asked.where,) if asked.where else ()))
+
+    def natively(where: str) -> UpdateSummary:
+        return table.update(set=texts, where=where, params=params)
+
+    return changed("updated", table.name, _changed(context, table, asked, given, params, natively))
+
+
+def _sides(asked: UpdateOrDelete, side: JoinedSide) -> dict[str, JoinedSide]:
+    """What columns may be qualified with: the alias, else the table, also with its database."""
+    has_alias = asked.names[0] != asked.table[-1]
+    return {asked.names[0].lower(): side} | ({} if has_alias else {".".join(asked.table[-2:]).lower(): side})
+
+
+def delete(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
+    """Delete the rows that match, or all."""
+    table = context.table(asked.table)
+    params = context.values_in(*((asked.where,) if asked.where else ()))
+
+    def natively(where: str) -> UpdateSummary:
+        return table.delete(where=where, params=params)
+
+    return changed("deleted", table.name, _changed(context, table, asked, [], params, natively))
+
+
+def truncate(context: SqlContext, parts: tuple[str, ...]) -> SqlResult:
+    """Delete all rows, after a confirmation."""
+    table = context.table(parts)
+    table.check_commit()
+    planned = table.plan_truncate()
+    if planned.plan.files and context.confirm is not None:
+        what = f"{counted(planned.plan.rows, 'stored record')} in {counted(planned.plan.files, 'file')}"
+        context.confirm(f"{what} of {table.name} will be deleted")
+    return changed("truncated", table.name, planned.run())
+
+
+def _changed(
+    context: SqlContext,
+    table: Table,
+    asked: UpdateOrDelete,
+    given: Sequence[tuple[str, Words]],
+    params: Mapping[str, Any],
+    natively: Callable[[str], UpdateSummary],
+) -> UpdateSummary:
+    """UpdateOrDelete by our own SQL if it has all that the statement says, else by that of DuckDB."""
+    from paimon_cli.sql.clauses import parse_set_clause
+    from paimon_cli.sql.predicate import parse_predicate
+
+    schema = table.context.schema
+    side = JoinedSide.of("", schema.field_names)
+    sides = _sides(asked, side)
+    where = "TRUE" if asked.where is None else resolved(asked.where, sides, [side])
+    if asked.source is None and asked.preamble is None:
+        try:
+            parse_predicate(where, schema, params)
+            if given:
+                parse_set_clause([f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given], schema, params)
+        except UsageError as error:
+            if "column" in error.details:
+                raise
+        else:
+            return natively(where)
+    return computed_change(context, table, asked, given)

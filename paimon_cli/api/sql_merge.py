@@ -1,0 +1,241 @@
+"""MERGE INTO: the source is a query of DuckDB, and the clauses are those of `Table.merge`.
+
+DuckDB also computes the conditions and values that read the source alone, as further columns of it. What reads rows of the table
+is computed while they are merged, by our own SQL; if that lacks something, and the rows are found by their key, by DuckDB, which
+joins both at the snapshot of a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.api.merging import Merge
+from paimon_cli.api.sql_changes import column_of
+from paimon_cli.api.sql_computed import committed, viewed
+from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_query import OpenTable
+from paimon_cli.api.sql_result import SqlResult, changed
+from paimon_cli.api.sql_rows import assigned
+from paimon_cli.datatypes.data_type import BOOLEAN, DataType
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.sql.changes import MergeInto, WhenClause
+from paimon_cli.sql.statement_text import JoinedSide, reads, resolved
+from paimon_cli.sql.statements import Words, quoted
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.jobs.merge_job import MergeSummary
+
+_HOW_ON = "ON compares columns: t.id = s.id AND t.dt = s.dt"
+_COMPUTED = "__computed_{}"
+
+
+def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
+    """Merge the rows of the source into the table.
+
+    If the source reads the table itself, that is at the snapshot of a transaction, so that the commit is checked from there on.
+    """
+    table = context.table(asked.table)
+    plan = _Plan(context, asked, table.context.schema)
+    result = plan.source()
+    rows, reads_itself = result.to_arrow(), table.url in {getattr(dataset, "url", "") for dataset in result.datasets}
+    try:
+        if not reads_itself:
+            return changed("merged", table.name, plan.clauses_of(table.merge(rows, on=plan.on, params=plan.params)).execute())
+    except UsageError as error:
+        keys = set(table.primary_keys)
+        if not keys or not keys <= set(plan.on) or "column" in error.details:
+            raise
+    return changed("merged", table.name, _in_a_transaction(context, asked, table, with_both=not reads_itself))
+
+
+def _in_a_transaction(context: SqlContext, asked: MergeInto, table: Table, with_both: bool) -> MergeSummary:
+    """Merge in a transaction, again after a conflict. `with_both`: DuckDB computes all values and conditions from both sides."""
+    from paimon_cli.jobs.table_change import again_on_conflict
+
+    def attempt() -> MergeSummary:
+        transaction = table.transaction()
+        with transaction:
+            plan = _Plan(context, asked, table.context.schema, with_both)
+            rows = plan.source(viewed(context, asked.table, transaction)).to_arrow()
+            done = plan.clauses_of(transaction.merge(rows, on=plan.on, params=plan.params)).execute()
+        return committed(done, transaction.summary)
+
+    hint = "run it again, or keep other writers away from this table for a while"
+    summary, attempts = again_on_conflict(table.context, attempt, hint)
+    return replace(summary, attempts=attempts, conflicts=attempts - 1)
+
+
+def _texts(asked: MergeInto) -> list[Words]:
+    """All parts of the statement that may have parameters."""
+    found = [asked.source, *([asked.preamble] if asked.preamble else [])]
+    for clause in asked.clauses:
+        found += [*([clause.condition] if clause.condition else []), *(words for _, words in clause.values or ())]
+    return found
+
+
+@dataclass
+class _Plan:
+    """What the merge reads and sets; known when the columns of the source are.
+
+    `on`: the columns that are equal. `native`: the texts that our own SQL computes. `computed`: expressions that DuckDB computes,
+    by their columns of the source.
+    """
+
+    context: SqlContext
+    asked: MergeInto
+    schema: TableSchema
+    with_both: bool = False
+    on: tuple[str, ...] = ()
+    native: list[Words] = field(default_factory=list)
+    computed: dict[str, str] = field(default_factory=dict)
+    types: dict[str, DataType] = field(default_factory=dict)
+    _columns: dict[str, str] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The values of the parameters that our own SQL has."""
+        return self.context.values_in(*self.native)
+
+    def source(self, open_table: OpenTable | None = None) -> SqlResult:
+        """The rows of the source, with what DuckDB computes."""
+        asked, context = self.asked, self.context
+        preamble = "" if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n"
+        text = f"{preamble}SELECT * FROM {context.duckdb_text(asked.source)} AS {quoted(asked.source_name)}"
+        values = context.values_in(*_texts(asked))
+        return context.query(text, values, wraps=(self.wrapped, self.typed), open_table=open_table)
+
+    def clauses_of(self, begun: Merge) -> Merge:
+        for clause in self.asked.clauses:
+            begun = self.added(begun, clause)
+        return begun
+
+    def wrapped(self, text: str, found: Sequence[tuple[str, str]]) -> str:
+        """The query for the source: its columns with the names that the table has for them, and what DuckDB computes."""
+        columns = [name for name, _ in found]
+        for name in columns:
+            if [other.lower() for other in columns].count(name.lower()) > 1:
+                raise UsageError(f"the source has two columns '{name}'", hint="give one of them another name: a.id AS other_id")
+        of_table = {name.lower(): name for name in self.schema.field_names}
+        self._columns = {name: of_table.get(name.lower(), name) for name in columns}
+        equal = self._equal_columns()
+        self.on = tuple(equal)
+        for clause in self.asked.clauses:
+            self._compute(clause)
+        alias = quoted(self.asked.source_name)
+        selected = [f"{alias}.{quoted(name)} AS {quoted(new)}" for name, new in self._columns.items()]
+        selected += [
+            f"{alias}.{quoted(name)} AS {quoted(target)}" for target, name in equal.items() if self._columns[name] != target
+        ]
+        selected += [f"({expression}) AS {name}" for name, expression in self.computed.items()]
+        both = ""
+        if self.with_both:
+            target = quoted(self.asked.names[0])
+            equals = [f"{target}.{quoted(column)} = {alias}.{quoted(name)}" for column, name in equal.items()]
+            both = f" LEFT JOIN {'.'.join(map(quoted, self.asked.table))} AS {target} ON {' AND '.join(equals)}"
+        return f"SELECT {', '.join(selected)} FROM ({text}\n) AS {alias}{both}"
+
+    def typed(self, text: str, found: Sequence[tuple[str, str]]) -> str:
+        """The same query, with what is computed as values of the columns to which it goes."""
+        values = [
+            f"{assigned(name, self.types[name], given)} AS {name}" if name in self.types else quoted(name)
+            for name, given in found
+        ]
+        return f"SELECT {', '.join(values)} FROM ({text}\n) AS computed"
+
+    def _equal_columns(self) -> dict[str, str]:
+        """The columns of the source by those of the table that they are compared with."""
+        if self.asked.using:
+            return {column_of(self.schema, name): self._source_column(name) for name in self.asked.using}
+        found = {}
+        for part in (self.asked.on or self.asked.source).parts("AND"):
+            part = part.in_brackets() if part.peeks("(") else part
+            left = part.path("a column")
+            if not part.accept("="):
+                raise NotSupported(
+                    f"ON {self.asked.on.text if self.asked.on else ''}", _HOW_ON, "other conditions: WHEN MATCHED AND ..."
+                )
+            right = part.path("a column")
+            part.expect_end("AND or WHEN")
+            target, source = (left, right) if self._is_target(left) else (right, left)
+            if not self._is_target(target) or self._is_target(source):
+                raise NotSupported(
+                    f"ON {self.asked.on.text if self.asked.on else ''}", _HOW_ON, "qualify the columns of both sides"
+                )
+            name, other = column_of(self.schema, target[-1]), self._source_column(source[-1])
+            if self._columns[other] != name and name in self._columns.values():
+                what = f"ON {'.'.join(left)} = {'.'.join(right)}, where the source has another column '{name}'"
+                raise NotSupported(what, "columns that are compared have one name", f"USING (SELECT {source[-1]} AS {name}, ...)")
+            found[name] = other
+        return found
+
+    def _is_target(self, path: Sequence[str]) -> bool:
+        """Whether a column in ON is one of the table: by its qualifier, else because only the table has it."""
+        if len(path) > 1:
+            return path[-2].lower() == self.asked.names[0].lower()
+        return path[0].lower() not in {name.lower() for name in self._columns}
+
+    def _source_column(self, name: str) -> str:
+        for column in self._columns:
+            if column.lower() == name.lower():
+                return column
+        raise UsageError(f"the source has no column '{name}'", f"columns: {', '.join(self._columns)}")
+
+    def _compute(self, clause: WhenClause) -> None:
+        """Let DuckDB compute what reads the source alone."""
+        if clause.condition is not None:
+            self._add(clause, clause.condition, BOOLEAN)
+        for name, words in clause.values or ():
+            self._add(clause, words, self.schema.field(column_of(self.schema, name)).type)
+
+    def _add(self, clause: WhenClause, words: Words, t: DataType) -> None:
+        own = {name.lower() for name in self.schema.field_names} if clause.when != "not_matched" else set[str]()
+        if clause.when == "not_matched_by_source" or (
+            not self.with_both and reads(words, self.asked.names[0], own, self.asked.source_name)
+        ):
+            self.native.append(words)
+            return
+        name = _COMPUTED.format(len(self.computed))
+        self._names[id(words)] = name
+        self.computed[name], self.types[name] = self.context.duckdb_text(words), t
+
+    def _text(self, clause: WhenClause, words: Words) -> str:
+        """An expression or a condition as the merge reads it."""
+        if id(words) in self._names:
+            return f"source.{self._names[id(words)]}"
+        target, source = JoinedSide.of("target.", self.schema.field_names), JoinedSide.of("source.", self._columns.values())
+        sides = {self.asked.names[0].lower(): target, self.asked.source_name.lower(): source}
+        return resolved(words, sides, [source] if clause.when == "not_matched" else [target, source])
+
+    def added(self, begun: Merge, clause: WhenClause) -> Merge:
+        """The merge with this clause."""
+        condition = None
+        if clause.condition is not None:
+            condition = self._text(clause, clause.condition)
+            condition = f"{condition} = TRUE" if id(clause.condition) in self._names else condition
+        if clause.action == "nothing":
+            later = self.asked.clauses[self.asked.clauses.index(clause) + 1 :]
+            if any(other.when == clause.when for other in later):
+                raise NotSupported(
+                    "DO NOTHING before another clause", "the first clause that holds counts", "put its condition into the others"
+                )
+            return begun
+        if clause.action == "delete":
+            is_matched = clause.when == "matched"
+            return (begun.when_matched_delete if is_matched else begun.when_not_matched_by_source_delete)(condition=condition)
+        if clause.values is None:
+            if clause.when == "not_matched_by_source":
+                raise UsageError(
+                    "UPDATE * in a clause WHEN NOT MATCHED BY SOURCE", "there is no row of the source", "name the columns"
+                )
+            every = begun.when_matched_update_all if clause.action == "update" else begun.when_not_matched_insert_all
+            return every(condition=condition)
+        values = {column_of(self.schema, name): self._text(clause, words) for name, words in clause.values}
+        if clause.action == "insert":
+            return begun.when_not_matched_insert(values, condition=condition)
+        is_matched = clause.when == "matched"
+        return (begun.when_matched_update if is_matched else begun.when_not_matched_by_source_update)(values, condition=condition)

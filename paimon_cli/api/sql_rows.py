@@ -1,0 +1,109 @@
+"""The rows of a query as the input of a write: they are computed once, and can be read again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from paimon_cli.api.sql_result import SqlResult
+from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField, DataType, DecimalType, TimestampType
+from paimon_cli.ingest.json_rows import Needed
+from paimon_cli.ingest.row_sources import ARROW, ArrowRows, RowSource, columnar_batches
+from paimon_cli.ingest.source_files import RawRows, SourceSplit, plan_sources
+from paimon_cli.ingest.text_form import PLAIN, TextForm
+from paimon_cli.pieces import PIECES
+from paimon_cli.storage.whole_file import ScratchDirectory
+
+THE_QUERY = "the query"
+_PLAIN_TYPES = {
+    "CHAR": "VARCHAR",
+    "VARCHAR": "VARCHAR",
+    "STRING": "VARCHAR",
+    "FLOAT": "FLOAT",
+    "DOUBLE": "DOUBLE",
+    "DATE": "DATE",
+}
+_PLAIN_TYPES |= {"TIME": "TIME", "BOOLEAN": "BOOLEAN", "BINARY": "BLOB", "VARBINARY": "BLOB", "BYTES": "BLOB"}
+_OF_PRECISION = {0: "TIMESTAMP_S", 3: "TIMESTAMP_MS", 9: "TIMESTAMP_NS"}
+
+
+@dataclass(frozen=True)
+class SpilledRows(RowSource):
+    """Rows in a temporary file of Arrow's, in this process."""
+
+    path: str
+
+    @property
+    def form(self) -> TextForm:
+        return PLAIN
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return ()
+
+    def plan(self, *, allow_empty: bool = False) -> Sequence[SourceSplit]:
+        splits = plan_sources((self.path,), ARROW, {}, PLAIN, allow_empty=allow_empty)
+        return [replace(split, name=THE_QUERY) for split in splits]
+
+    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
+        with open(self.path, "rb") as stream:
+            yield from columnar_batches(stream, split)
+
+
+@contextlib.contextmanager
+def rows_of(result: SqlResult, names: Sequence[str]) -> Iterator[RowSource]:
+    """All rows of a query, with these names of columns: in memory if they are few, else in a file that the block has."""
+    scratch = ScratchDirectory("sql-rows")
+    try:
+        yield _gathered(result, names, Path(scratch.path) / "rows.arrow")
+    finally:
+        scratch.remove()
+
+
+def _gathered(result: SqlResult, names: Sequence[str], path: Path) -> RowSource:
+    schema = pa.schema([field.with_name(name) for field, name in zip(result.schema, names, strict=True)])
+    batches, few, size = result.rows(), list[pa.RecordBatch](), 0
+    for batch in batches:
+        few.append(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        size += batch.nbytes
+        if size > PIECES.arrow_split_bytes:
+            break
+    else:
+        return ArrowRows(pa.Table.from_batches(few, schema), THE_QUERY)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for batch in few:
+            writer.write_batch(batch)
+        few.clear()
+        for batch in batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+    return SpilledRows(str(path))
+
+
+def assigned(expression: str, t: DataType, given: str | None = None) -> str:
+    """The expression of DuckDB as a value of a column of this type, as SQL assigns it: decimals are rounded, texts are read.
+
+    `given`: the type of the expression. A number that is not whole is an error for a column of whole numbers.
+    """
+    target = duckdb_type(t)
+    if target is not None:
+        return f"CAST({expression} AS {target})"
+    if t.root not in INTEGER_ROOTS or given is None:
+        return f"({expression})"
+    cast = f"CAST({expression} AS {t.root if t.root != 'INT' else 'INTEGER'})"
+    if not given.startswith(("DECIMAL", "DOUBLE", "FLOAT")):
+        return cast
+    refused = f"error(concat('cannot take ', {expression}, ': it is not a whole number'))"
+    return f"CASE WHEN {expression} IS NULL OR {expression} = trunc({expression}) THEN {cast} ELSE {refused} END"
+
+
+def duckdb_type(t: DataType) -> str | None:
+    """DuckDB's type for values that are cast when they are assigned; None for those that are checked as they are."""
+    if isinstance(t, DecimalType):
+        return f"DECIMAL({t.precision}, {t.scale})"
+    if isinstance(t, TimestampType):
+        return "TIMESTAMPTZ" if t.root == "TIMESTAMP_LTZ" else _OF_PRECISION.get(t.precision, "TIMESTAMP")
+    return _PLAIN_TYPES.get(t.root)

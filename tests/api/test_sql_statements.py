@@ -1,0 +1,431 @@
+"""`Catalog.sql` beside queries: changes of rows and definitions, scripts, parameters, names."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli import Catalog
+from paimon_cli.api import sql_computed, sql_merge, sql_rows
+from paimon_cli.api.sql_rows import SpilledRows
+from paimon_cli.errors import BadInput, NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.pieces import PIECES
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """shop.orders with keys 1 to 3, and shop.log without a key."""
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.sql(
+        """CREATE DATABASE shop; USE shop;
+        CREATE TABLE orders (id BIGINT NOT NULL, s STRING, p DECIMAL(10, 2), d DATE, n INT, PRIMARY KEY (id) NOT ENFORCED)
+            WITH ('bucket' = '1');
+        CREATE TABLE log (id BIGINT, s STRING);
+        INSERT INTO orders (id, s, p, n) VALUES (1, 'a', 1.5, 10), (2, 'b', 2.5, 20), (3, 'c', 3.5, 30);
+        INSERT INTO log VALUES (1, 'x'), (2, 'y')"""
+    )
+    return catalog
+
+
+def rows(catalog: Catalog, query: str, **params: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in catalog.sql(query, params=params).to_arrow().to_pylist()]
+
+
+def orders(catalog: Catalog, columns: str = "id, s, p") -> list[tuple[Any, ...]]:
+    return rows(catalog, f"SELECT {columns} FROM shop.orders ORDER BY id")
+
+
+@pytest.mark.parametrize(
+    "statement, expected",
+    [
+        ("INSERT INTO shop.orders VALUES (4, 'd', 4, '2024-05-06', NULL)", [(4, "d", Decimal("4.00"))]),
+        ("INSERT INTO shop.orders (s, id) SELECT upper(s), id + 3 FROM shop.orders WHERE id = 1", [(4, "A", None)]),
+        ("INSERT INTO shop.orders BY NAME SELECT 'z' AS S, 4 AS id", [(4, "z", None)]),
+        ("INSERT INTO shop.orders (id, p) (SELECT 4, 1.005)", [(4, None, Decimal("1.01"))]),
+        ("WITH x AS (SELECT 4 AS i) INSERT INTO shop.orders (id) SELECT i FROM x", [(4, None, None)]),
+        ("INSERT INTO shop.orders (id, s) WITH x AS (SELECT 4 AS i) SELECT i, 'q;' FROM x", [(4, "q;", None)]),
+        ("INSERT INTO `shop`.`orders` (`id`, `s`) VALUES (4, 'it''s')", [(4, "it's", None)]),
+        ("INSERT INTO shop.orders TABLE shop.orders", []),
+    ],
+)
+def test_inserts(catalog: Catalog, statement: str, expected: list[tuple[Any, ...]]) -> None:
+    before = orders(catalog)
+    result = catalog.sql(statement)
+    assert orders(catalog) == [*before, *expected]
+    assert [snapshot.id for snapshot in result.summary.snapshots] == [2] and result.summary.rows_read >= len(expected)
+    assert result.to_arrow().to_pylist()[0]["snapshot"] == 2
+
+
+def test_dates_are_read_as_sql_assigns_them(catalog: Catalog) -> None:
+    catalog.sql("INSERT INTO shop.orders (id, d) VALUES (9, '2024-05-06')")
+    assert rows(catalog, "SELECT d FROM shop.orders WHERE id = 9") == [(datetime.date(2024, 5, 6),)]
+
+
+@pytest.mark.parametrize(
+    "statement, expected",
+    [
+        ("UPDATE shop.orders SET s = 'x' WHERE id = 2", {2: "x"}),
+        ("UPDATE shop.orders AS o SET s = o.s || '!' WHERE o.ID >= 2", {2: "b!", 3: "c!"}),
+        ("UPDATE shop.orders SET S = upper(orders.s)", {1: "A", 2: "B", 3: "C"}),
+        ("UPDATE shop.orders SET s = CASE WHEN id = 1 THEN 'one' ELSE s END WHERE n < 25", {1: "one"}),
+        ("UPDATE shop.orders SET s = (SELECT max(s) FROM shop.log) WHERE id IN (SELECT id FROM shop.log)", {1: "y", 2: "y"}),
+        ("UPDATE shop.orders o SET s = l.s FROM shop.log AS l WHERE l.id = o.id", {1: "x", 2: "y"}),
+        ("WITH w AS (SELECT 3 AS i) UPDATE shop.orders SET s = 'w' FROM w WHERE id = i", {3: "w"}),
+        ("UPDATE shop.orders SET s = shop.orders.s || '?' WHERE shop.orders.id = 3", {3: "c?"}),
+        ("UPDATE shop.orders SET s = CASE WHEN shop.orders.n = 30 THEN 'x' END WHERE shop.orders.id = 3", {3: "x"}),
+        ("UPDATE shop.orders SET s = NULL WHERE s IS DISTINCT FROM 'a'", {2: None, 3: None}),
+        ("UPDATE shop.orders SET s = 'never' WHERE id > 99", {}),
+    ],
+)
+def test_updates(catalog: Catalog, statement: str, expected: dict[int, str | None]) -> None:
+    result = catalog.sql(statement)
+    assert dict(rows(catalog, "SELECT id, s FROM shop.orders")) == {1: "a", 2: "b", 3: "c"} | expected
+    assert result.summary.rows >= len(expected) and len(result.summary.snapshots) in (0, 1, 2)
+    assert type(result.summary).__name__ == "UpdateSummary"
+
+
+@pytest.mark.parametrize(
+    "statement, left",
+    [
+        ("DELETE FROM shop.orders WHERE id = 2", [1, 3]),
+        ("DELETE FROM shop.orders o WHERE o.id IN (SELECT id FROM shop.log)", [3]),
+        ("DELETE FROM shop.orders USING shop.log AS l WHERE orders.id = l.id AND l.s = 'x'", [2, 3]),
+        ("DELETE FROM shop.orders WHERE p > (SELECT avg(p) FROM shop.orders)", [1, 2]),
+        ("DELETE FROM shop.orders WHERE length(s) + 0.5 > 99 OR regexp_matches(s, '[bc]')", [1]),
+        ("DELETE FROM shop.orders WHERE NOT EXISTS (SELECT 1 FROM shop.log l WHERE l.id = orders.id)", [1, 2]),
+        ("DELETE FROM shop.orders", []),
+        ("TRUNCATE TABLE shop.orders", []),
+    ],
+)
+def test_deletes(catalog: Catalog, statement: str, left: list[int]) -> None:
+    catalog.sql(statement)
+    assert [row[0] for row in orders(catalog)] == left
+
+
+MERGE = "MERGE INTO shop.orders t USING (SELECT * FROM (VALUES (2, 'm', 5), (7, 'n', 6)) v(id, s, p)) AS s ON t.id = s.id "
+
+
+@pytest.mark.parametrize(
+    "clauses, expected",
+    [
+        ("WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *", {2: ("m", 5), 7: ("n", 6)}),
+        ("WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT", {2: ("m", 5), 7: ("n", 6)}),
+        ("WHEN MATCHED AND s.p > 99 THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", {7: (None, None)}),
+        ("WHEN MATCHED THEN DELETE", {2: None}),
+        ("WHEN MATCHED THEN UPDATE SET p = t.p + s.p, s = t.s || s.s", {2: ("bm", Decimal("7.50"))}),
+        ("WHEN MATCHED THEN UPDATE SET t.s = CASE WHEN s.p = 5 THEN 'five' END", {2: ("five", Decimal("2.50"))}),
+        (
+            "WHEN NOT MATCHED AND s.s = 'n' THEN INSERT (id, s, p) VALUES (s.id, concat(s.s, '-', length(s.s)), s.p / 4)",
+            {7: ("n-1", Decimal("1.50"))},
+        ),
+        (
+            "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, (SELECT max(n) FROM shop.orders AT (VERSION => 1)))",
+            {7: (None, None)},
+        ),
+        ("WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN DELETE", {1: None}),
+        ("WHEN NOT MATCHED BY SOURCE THEN UPDATE SET s = 'gone'", {1: ("gone", Decimal("1.50")), 3: ("gone", Decimal("3.50"))}),
+        ("WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED BY TARGET THEN INSERT *", {7: ("n", 6)}),
+    ],
+)
+def test_merges(catalog: Catalog, clauses: str, expected: dict[int, Any]) -> None:
+    before = {row[0]: row[1:] for row in orders(catalog)}
+    result = catalog.sql(MERGE + clauses)
+    after = {key: value for key, value in (before | expected).items() if value is not None}
+    assert {row[0]: row[1:] for row in orders(catalog)} == after
+    assert result.summary.source_rows == 2 and result.verb == "merged"
+
+
+@pytest.mark.parametrize(
+    "merge",
+    [
+        "MERGE INTO shop.orders AS o USING shop.log ON log.id = o.id WHEN MATCHED THEN UPDATE SET s = log.s",
+        "MERGE INTO shop.orders USING shop.log l USING (id) WHEN MATCHED THEN UPDATE SET s = l.s",
+        "WITH l AS (FROM shop.log) MERGE INTO shop.orders o USING l ON (o.id = l.id) WHEN MATCHED THEN UPDATE SET s = l.s",
+        "MERGE INTO shop.orders o USING (SELECT id AS other, s AS word FROM shop.log) l ON o.id = other "
+        "WHEN MATCHED THEN UPDATE SET s = word",
+        "MERGE INTO shop.orders o USING (SELECT id AS ID, s FROM shop.log) l ON o.id = l.ID WHEN MATCHED THEN UPDATE SET S = l.S",
+    ],
+)
+def test_sources_of_a_merge(catalog: Catalog, merge: str) -> None:
+    catalog.sql(merge)
+    assert [row[1] for row in orders(catalog)] == ["x", "y", "c"]
+
+
+@pytest.mark.parametrize(
+    "merge, expected",
+    [
+        (
+            "MERGE INTO shop.orders t USING (SELECT 2 AS id, 50 AS n) s ON t.id = s.id "
+            "WHEN MATCHED AND greatest(t.n, s.n) = 50 "
+            "THEN UPDATE SET n = CASE WHEN t.n < s.n THEN s.n ELSE t.n END, s = t.s || '!'",
+            [(1, "a", 10), (2, "b!", 50), (3, "c", 30)],
+        ),
+        (
+            "MERGE INTO shop.orders USING (SELECT id, n * 2 AS n FROM shop.orders WHERE id > 1) s ON orders.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED BY SOURCE THEN DELETE",
+            [(2, "b", 40), (3, "c", 60)],
+        ),
+    ],
+)
+def test_merges_in_a_transaction(catalog: Catalog, merge: str, expected: list[tuple[Any, ...]]) -> None:
+    """What reads both sides beyond our own SQL, and a source that reads the table itself."""
+    result = catalog.sql(merge)
+    assert orders(catalog, "id, s, n") == expected
+    assert type(result.summary).__name__ == "MergeSummary"
+    assert (result.summary.updated, len(result.summary.snapshots)) == (1 if "greatest" in merge else 2, 1)
+
+
+def test_a_merge_of_its_own_rows_is_checked_from_its_read_on(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another commit between the read of the source and the merge: the merge starts again, and loses nothing."""
+    between = ["UPDATE shop.orders SET n = 1000 WHERE id = 1"]
+    wrapped = sql_merge._Plan.clauses_of
+
+    def interrupted(plan: Any, begun: Any) -> Any:
+        if between:
+            Catalog(catalog.url).sql(between.pop())
+        return wrapped(plan, begun)
+
+    monkeypatch.setattr(sql_merge._Plan, "clauses_of", interrupted)
+    done = catalog.sql(
+        "MERGE INTO shop.orders t USING (SELECT id, n + 1 AS n FROM shop.orders) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET n = s.n"
+    )
+    assert orders(catalog, "n") == [(1001,), (21,), (31,)] and done.summary.attempts == 2
+
+
+def test_a_merge_needs_one_row_of_the_source_for_each_row(catalog: Catalog) -> None:
+    with pytest.raises(BadInput):
+        catalog.sql(
+            "MERGE INTO shop.orders o USING (SELECT 1 AS id, s FROM shop.log) l ON o.id = l.id "
+            "WHEN MATCHED THEN UPDATE SET s = l.s"
+        )
+    assert len(catalog.table("shop.orders").snapshots()) == 1
+
+
+@pytest.mark.parametrize(
+    "statement, expected",
+    [
+        ("DELETE FROM shop.log WHERE id IN (SELECT id + 1 FROM shop.log)", {1: "x"}),
+        ("UPDATE shop.log SET s = CASE WHEN id = 1 THEN 'one' ELSE s END", {1: "one", 2: "y"}),
+        ("UPDATE shop.log l SET s = o.s FROM shop.orders o WHERE o.id = l.id AND o.n > 10", {1: "x", 2: "b"}),
+        (
+            "MERGE INTO shop.log l USING shop.orders o ON l.id = o.id WHEN MATCHED THEN DELETE "
+            "WHEN NOT MATCHED THEN INSERT (id, s) VALUES (o.id, o.s)",
+            {3: "c"},
+        ),
+    ],
+)
+def test_changes_of_a_table_without_a_key(catalog: Catalog, statement: str, expected: dict[int, str]) -> None:
+    catalog.sql(statement)
+    assert dict(rows(catalog, "SELECT id, s FROM shop.log")) == expected
+
+
+def test_a_change_that_duckdb_computes_starts_again_after_a_conflict(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    between = ["UPDATE shop.orders SET n = 1000 WHERE id = 1"]
+    selection = sql_computed._refuse_nulls
+
+    def interrupted(*given: Any) -> None:
+        if between:
+            Catalog(catalog.url).sql(between.pop())
+        selection(*given)
+
+    monkeypatch.setattr(sql_computed, "_refuse_nulls", interrupted)
+    done = catalog.sql("UPDATE shop.orders SET n = CASE WHEN id > 0 THEN n + 1 END")
+    assert orders(catalog, "n") == [(1001,), (21,), (31,)] and done.summary.attempts == 2
+
+
+def test_rows_that_cannot_be_found_again_are_refused(catalog: Catalog) -> None:
+    catalog.sql("INSERT INTO shop.log (s) VALUES ('no id')")
+    with pytest.raises(NotSupported, match="null in column 'id'"):
+        catalog.sql("UPDATE shop.log SET s = CASE WHEN id = 1 THEN 'one' ELSE 'other' END")
+    assert len(catalog.table("shop.log").snapshots()) == 2
+
+
+def test_whole_numbers_are_never_rounded(catalog: Catalog) -> None:
+    catalog.sql("UPDATE shop.orders SET n = (SELECT sum(n) FROM shop.orders) WHERE id = 1")
+    catalog.sql("INSERT INTO shop.orders (id, n) SELECT 9, avg(n) FROM shop.orders WHERE id = 2")
+    assert rows(catalog, "SELECT n FROM shop.orders WHERE id IN (1, 9) ORDER BY id") == [(60,), (20,)]
+    for statement in (
+        "INSERT INTO shop.orders (id, n) VALUES (8, 2.5)",
+        "UPDATE shop.orders SET n = (SELECT 2.5)",
+        "MERGE INTO shop.orders o USING (SELECT 7 AS id) s USING (id) WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 5 / 2)",
+    ):
+        with pytest.raises(UsageError, match="is not a whole number"):
+            catalog.sql(statement)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "AT (VERSION => 1)",
+        "VERSION AS OF 1",
+        "FOR VERSION AS OF 1",
+        "FOR SYSTEM_VERSION AS OF 1",
+        "TIMESTAMP AS OF '{now}'",
+        "FOR SYSTEM_TIME AS OF TIMESTAMP '{now}'",
+        "VERSION AS OF 1 AS o WHERE o.id > 0",
+        "TIMESTAMP AS OF '{now}' o JOIN shop.orders VERSION AS OF 1 ON o.id = orders.id",
+    ],
+)
+def test_versions_as_others_write_them(catalog: Catalog, version: str) -> None:
+    time = catalog.table("shop.orders").snapshots()[-1].time
+    now = datetime.datetime.fromtimestamp(time / 1000, datetime.timezone.utc).isoformat()
+    catalog.sql("DELETE FROM shop.orders")
+    found = rows(catalog, f"SELECT count(*) FROM shop.orders {version.format(now=now)}")
+    assert found == [(3,)] and rows(catalog, "SELECT count(*) FROM shop.orders") == [(0,)]
+
+
+def test_parameters_are_data(catalog: Catalog) -> None:
+    evil = "x'; DROP TABLE shop.orders; --"
+    catalog.sql("INSERT INTO shop.orders (id, s) VALUES (:id, :s)", params={"id": 8, "s": evil})
+    assert rows(catalog, "SELECT id FROM shop.orders WHERE s = :s", s=evil) == [(8,)]
+    assert rows(catalog, "SELECT id FROM shop.orders WHERE id IN :ids ORDER BY id", ids=[1, 8]) == [(1,), (8,)]
+    assert rows(catalog, "SELECT {'a': id}, [1, 2, 3][1:2] FROM shop.orders WHERE id = :id", id=8) == [({"a": 8}, [1, 2])]
+    catalog.sql("UPDATE shop.orders SET s = :new WHERE id = :id", params={"new": "it's", "id": 1})
+    catalog.sql("DELETE FROM shop.orders WHERE s IN (:a, :b) OR length(s) = length(:a) + 1000", params={"a": "b", "b": "c"})
+    assert orders(catalog, "id, s") == [(1, "it's"), (8, evil)]
+    with pytest.raises(UsageError, match="the SQL has no parameter :nope"):
+        catalog.sql("SELECT 1", params={"nope": 1})
+
+
+def test_a_failed_script_says_what_was_committed(catalog: Catalog) -> None:
+    script = """
+        INSERT INTO shop.orders (id) VALUES (4);
+        SELECT ';' FROM shop.orders; -- a ; in a comment
+        DELETE FROM shop.orders WHERE id = 1;
+        UPDATE shop.orders SET nope = 1 WHERE id = 2;
+        DELETE FROM shop.orders"""
+    with pytest.raises(UsageError) as raised:
+        catalog.sql(script)
+    details = raised.value.details
+    assert (details["statement"], details["line"], details["not_run"]) == (4, 5, [5])
+    assert [(one["statement"], one["done"], one["snapshots"]) for one in details["committed"]] == [
+        (1, "inserted", [2]),
+        (3, "deleted", [3]),
+    ]
+    assert "committed before: 1 (inserted, shop.orders, snapshot 2), 3 (deleted, shop.orders, snapshot 3); not run: 5" in str(
+        raised.value
+    )
+    assert [row[0] for row in orders(catalog)] == [2, 3, 4]
+
+
+def test_a_quote_that_is_open_runs_nothing(catalog: Catalog) -> None:
+    with pytest.raises(UsageError, match="a quote or a comment is not closed"):
+        catalog.sql("DELETE FROM shop.orders; SELECT 'open")
+    assert len(orders(catalog)) == 3
+
+
+def test_many_rows_are_not_held_in_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    spilled: list[str] = []
+
+    class Spilled(SpilledRows):
+        def __init__(self, path: str) -> None:
+            spilled.append(path)
+            super().__init__(path)
+
+    monkeypatch.setattr(sql_rows, "SpilledRows", Spilled)
+    monkeypatch.setattr(PIECES, "arrow_split_bytes", 1000)
+    catalog.sql("INSERT INTO shop.log SELECT i, 'row ' || i FROM range(5000) t(i)")
+    assert len(spilled) == 1 and not Path(spilled[0]).exists()
+    assert rows(catalog, "SELECT count(*), sum(id) FROM shop.log WHERE s LIKE 'row %'") == [(5000, sum(range(5000)))]
+
+
+def test_overwrites(catalog: Catalog) -> None:
+    catalog.sql("CREATE TABLE shop.days (id BIGINT, dt STRING) PARTITIONED BY (dt)")
+    catalog.sql("INSERT INTO shop.days VALUES (1, 'a'), (2, 'b')")
+    catalog.sql("INSERT OVERWRITE shop.days SELECT 9, 'a'")
+    assert rows(catalog, "SELECT id, dt FROM shop.days ORDER BY dt") == [(9, "a"), (2, "b")]
+    catalog.sql("INSERT OVERWRITE TABLE shop.days PARTITION (dt = 'b') SELECT 7")
+    assert rows(catalog, "SELECT id, dt FROM shop.days ORDER BY dt") == [(9, "a"), (7, "b")]
+    catalog.sql("INSERT INTO shop.days PARTITION (dt = 'c') VALUES (5)")
+    catalog.sql("ALTER TABLE shop.days DROP PARTITION (dt = 'a')")
+    assert rows(catalog, "SELECT id, dt FROM shop.days ORDER BY dt") == [(7, "b"), (5, "c")]
+
+
+def test_tables_are_created_from_queries(catalog: Catalog) -> None:
+    made = catalog.sql(
+        "CREATE TABLE shop.copy COMMENT 'a copy' WITH ('primary-key' = 'id', 'bucket' = '1') AS SELECT id, p FROM shop.orders"
+    )
+    assert made.summary.rows == 3 and catalog.table("shop.copy").primary_keys == ["id"]
+    with pytest.raises(PaimonError):
+        catalog.sql("CREATE TABLE shop.bad AS SELECT 1 AS id, 'x'::INT AS n")
+    assert rows(catalog, "SHOW TABLES FROM shop LIKE 'b%'") == []
+    again = catalog.sql("CREATE TABLE IF NOT EXISTS shop.copy AS SELECT 1 AS id, 2.5 AS p")
+    assert again.verb == "existed" and rows(catalog, "SELECT count(*) FROM shop.copy") == [(3,)]
+
+
+def test_definitions(catalog: Catalog) -> None:
+    assert rows(catalog, "SHOW TABLES") == [("shop", "log"), ("shop", "orders")]
+    assert rows(catalog, "USE shop; SHOW TABLES LIKE 'o%'") == [("shop", "orders")]
+    assert rows(catalog, "SHOW DATABASES") == [("shop",)]
+    assert [row[0] for row in rows(catalog, "SHOW COLUMNS FROM shop.log")] == ["id", "s"]
+    for change in (
+        "ADD COLUMN extra STRING COMMENT 'x' AFTER id",
+        "RENAME COLUMN extra TO more",
+        "ALTER COLUMN n TYPE BIGINT",
+        "SET TBLPROPERTIES ('snapshot.num-retained.max' = '20')",
+        "SET ('snapshot.num-retained.min' = '2')",
+        "UNSET TBLPROPERTIES ('snapshot.num-retained.min')",
+        "DROP COLUMN more",
+        "ALTER COLUMN n COMMENT 'count'",
+    ):
+        assert catalog.sql(f"ALTER TABLE shop.orders {change}").verb == "altered"
+    table = catalog.table("shop.orders")
+    assert str(table.context.schema.field("n").type.root) == "BIGINT" and table.options["snapshot.num-retained.max"] == "20"
+    ((text,),) = rows(catalog, "SHOW CREATE TABLE shop.orders")
+    catalog.sql("ALTER TABLE shop.orders RENAME TO old; DROP TABLE IF EXISTS shop.nothing")
+    catalog.sql(text)
+    made, old = catalog.table("shop.orders").context.schema, catalog.table("shop.old").context.schema
+    assert [(f.name, f.type, f.description) for f in made.fields] == [(f.name, f.type, f.description) for f in old.fields]
+    assert (made.primary_keys, made.options) == (old.primary_keys, old.options)
+    catalog.sql("DROP TABLE shop.old; DROP DATABASE shop CASCADE")
+    assert rows(catalog, "SHOW DATABASES") == []
+
+
+@pytest.mark.parametrize(
+    "statement, error, message",
+    [
+        ("BEGIN", NotSupported, "each statement is one commit"),
+        ("PRAGMA table_info('x')", NotSupported, "PRAGMA"),
+        ("INSERT OR REPLACE INTO shop.orders VALUES (1)", NotSupported, "OR REPLACE"),
+        ("INSERT INTO shop.orders (id) VALUES (1) ON CONFLICT DO NOTHING", NotSupported, "ON CONFLICT"),
+        ("DELETE FROM shop.orders WHERE id = 1 RETURNING id", NotSupported, "RETURNING"),
+        ("INSERT INTO shop.orders SELECT 1", UsageError, "the query has 1 column, and 5 columns are to be written"),
+        ("INSERT INTO shop.orders (id, nope) SELECT 1, 2", UsageError, "no column 'nope'"),
+        ("INSERT INTO shop.orders BY NAME SELECT 1 AS nope", UsageError, "no column 'nope'"),
+        ("INSERT INTO shop.orders (id, d) VALUES (1, 'no day')", UsageError, "no day"),
+        ("INSERT INTO shop.orders (id, n) VALUES (1, 1.5)", UsageError, "not a whole number"),
+        ("INSERT INTO shop.nothing VALUES (1)", NotFound, "no table"),
+        ("UPDATE shop.orders SET id = 2 WHERE id = 1", UsageError, "id"),
+        ("UPDATE shop.log SET s = random()::VARCHAR", NotSupported, "reads no column"),
+        ("UPDATE shop.log SET s = upper(nope)", UsageError, "nope"),
+        ("SELECT * FROM shop.orders WHERE id = :id", UsageError, "syntax error"),
+        ("EXPLAIN (FORMAT json) SELECT 1", NotSupported, "EXPLAIN"),
+        ("MERGE INTO shop.orders o USING read_csv('/etc/passwd') s ON o.id = s.id WHEN MATCHED THEN DELETE", Refused, "passwd"),
+        ("INSERT INTO shop.orders (id) SELECT 1 FROM read_csv('/etc/passwd')", Refused, "passwd"),
+        ("UPDATE shop.orders SET s = (SELECT content FROM read_text('/etc/passwd'))", Refused, "passwd"),
+        ("CREATE TABLE shop.stolen AS SELECT * FROM read_text('/etc/passwd')", Refused, "passwd"),
+        ("CREATE OR REPLACE TABLE shop.orders (id INT)", NotSupported, "CREATE OR REPLACE"),
+        ("CREATE VIEW v AS SELECT 1", NotSupported, "CREATE VIEW"),
+        ("CREATE TABLE plain (id INT)", UsageError, "names no database"),
+        ("DROP VIEW v", NotSupported, "DROP VIEW"),
+        ("DROP TABLE shop.nothing", NotFound, "nothing"),
+        ("USE nowhere", NotFound, "nowhere"),
+        (MERGE, UsageError, "WHEN is expected"),
+        (
+            "MERGE INTO shop.orders t USING shop.log s ON t.id > s.id WHEN MATCHED THEN DELETE",
+            NotSupported,
+            "ON compares columns",
+        ),
+        (MERGE + "WHEN MATCHED THEN INSERT *", UsageError, "INSERT in a clause WHEN MATCHED"),
+        ("EXPLAIN DELETE FROM shop.orders", NotSupported, "only queries have a plan"),
+    ],
+)
+def test_what_is_refused(catalog: Catalog, statement: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        catalog.sql(statement)
+    assert len(catalog.table("shop.orders").snapshots()) == 1, "nothing is committed"
