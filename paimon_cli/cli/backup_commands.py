@@ -186,6 +186,7 @@ def restore(
 
 def _restored_text(done: Restored) -> str:
     copied = f"{counted(done.files, 'file')} of {human_size(done.size)} copied"
+    copied += ", the rest of a restore that was killed" if done.is_continued else ""
     if done.restored is None:
         return f"{done.table} is {done.source} without rows: {copied}"
     if not done.is_new:

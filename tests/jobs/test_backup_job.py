@@ -16,8 +16,9 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.backup_job import LEASE, LEASE_MILLIS, SET_ASIDE
+from paimon_cli.jobs.backup_job import SET_ASIDE
 from paimon_cli.jobs.backup_records import BackupRecords
+from paimon_cli.jobs.copy_claim import LEASE, LEASE_MILLIS
 from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.branches import create_branch, remove_branch
