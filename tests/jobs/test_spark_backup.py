@@ -19,8 +19,8 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.requests.backup import BackupOptions, RestoreOptions
 from paimon_cli.storage.local_storage import ConfinedStorage
 from tests.jobs.backups import backup, check_same, opened
-from tests.jobs.test_backup_job import fill, rich_table
 from tests.jobs.spark_cluster import SparkCluster
+from tests.jobs.test_backup_job import fill, rich_table
 from tests.pieces import injected
 
 T = TypeVar("T")
