@@ -18,6 +18,7 @@ from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.table_copy import TableCopy
+from paimon_cli.maintain.tags import text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.storage.storage import remove_empty_directory
@@ -76,9 +77,10 @@ def copy_into_new(
         stack.enter_context(claim.held())
         if not claim.is_continued:
             claim.check_empty()
-        if not (
+        is_there = (
             claim.is_continued and SchemaHistory(storage, claim.layout).ids()
-        ):  # whose first one shows that all else is there
+        )  # the first schema comes when all else is there
+        if not is_there:
             copy_versions(copy)
         copy.copy_schemas(context, newest_first=True)
         return True
@@ -103,7 +105,10 @@ def copy_snapshot(copy: TableCopy, snapshot: Snapshot | None) -> None:
     """Copy a snapshot as the only one of a new table, with the records of the commits that it contains."""
     if snapshot is None:
         return
-    version = CopiedVersion(copy.source.layout.snapshot(snapshot.id), snapshot.to_json().encode(), snapshot)
+    source, path, content = copy.source, copy.source.layout.snapshot(snapshot.id), snapshot.to_json().encode()
+    if source.snapshots.find(snapshot.id) != snapshot:  # that of a tag, which may have lost its changelog
+        content = text_within_tag(source, content)
+    version = CopiedVersion(path, content, Snapshot.from_json(content, path))
     copy_records(copy, copy.source, snapshot.id)
     copy.copy_state(copy.source, version, copy.layout.snapshot(snapshot.id))
     copy.write_hints(MAIN_BRANCH)

@@ -151,7 +151,7 @@ class TableCopy:
                 continue
             if version.snapshot.id not in held or not self._is_same(layout, version):
                 portion = CopyPortion()
-                CopyPlan(history).add_state(portion, version)
+                CopyPlan(history).add_tag(portion, version)
                 self.copy_files(portion)
             self.put(path, version.content, replaces=exists)
             self.tally.tags += 1

@@ -501,3 +501,29 @@ def test_a_rollback_while_a_backup_runs(tmp_path: Path, at: str, then: str) -> N
         opened(copy), TableLocation(str(tmp_path / "n"), "n"), RestoreOptions(history=True), LocalEngine(), NoProgress()
     )
     check_same(opened(copy), opened(tmp_path / "n"))
+
+
+@pytest.mark.parametrize("lists", ["kept", "gone"])
+def test_a_tag_whose_changelog_has_expired(tmp_path: Path, lists: str) -> None:
+    """A tag keeps its rows and not its changelog. Java deletes the list of that, too."""
+    table, copy = new_table(tmp_path, **{"changelog-producer": "input"}), tmp_path / "copy"
+    fill(table, 1)
+    create_tag(table, "old", 1)
+    expected = rows(table, snapshot_id=1)
+    fill(table, 3, first=5)
+    tagged = table.tags.get("old").snapshot
+    expire_snapshots(table, replace(ALL_BUT_ONE, at_most=2))
+    assert tagged.changelog_manifest_list is not None and 1 not in table.snapshots.ids()
+    if lists == "gone":
+        Path(table.layout.manifest(tagged.changelog_manifest_list)).unlink()
+    create_branch(table, "try", "old", None)
+    backup(table, copy)
+    check_same(table, opened(copy))
+    restored = {"all": RestoreOptions(history=True), "one": RestoreOptions(tag="old")}
+    for name, options in restored.items():
+        restore_table(opened(copy), TableLocation(str(tmp_path / name), name), options, LocalEngine(), NoProgress())
+        check_whole(opened(tmp_path / name))
+    check_same(table, opened(tmp_path / "all"))
+    assert rows(opened(tmp_path / "one")) == expected
+    remove_tags(opened(copy), plan_removal(opened(copy), ["old"]), delete_files(opened(copy)))
+    check_whole(opened(copy))
