@@ -361,10 +361,11 @@ def empty_trash(trash: Trash, planned: Iterable[TrashEntry]) -> tuple[list[Trash
 
 
 def _in_use(entry: TrashEntry, root: str) -> Refused:
+    """Files at `root` are not moved away: once the table is back, the writer that they belong to could commit them."""
     return Refused(
         f"{entry.table} cannot be brought back to {root}",
-        "something else is there by now",
-        f"give it another name: paimon-cli undrop {shlex.quote(entry.table)} --as NEW",
+        "something else is there by now: another table, or files of writers that have not noticed the drop",
+        f"wait until they have ended, or give it another name: paimon-cli undrop {shlex.quote(entry.table)} --as NEW",
     )
 
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -585,3 +586,45 @@ def test_a_warehouse_that_was_moved_as_a_whole(tmp_path: Path) -> None:
     assert rows(TableContext.open(str(tmp_path / "moved/shop.db/t"))) == expected
     moved.drop_table("shop.t")
     assert moved.trash.empty().tables == 1 and not (tmp_path / "moved/.paimon-cli").exists()
+
+
+class StopsTwice(LocalStorage):
+    """Calls `first` before a commit writes its first manifest, and `second` before it puts the snapshot."""
+
+    def __init__(self, first: Callable[[], object], second: Callable[[], object]) -> None:
+        super().__init__()
+        self.steps = [("/manifest/", first), ("/snapshot/snapshot-", second)]
+
+    def at(self, path: str) -> None:
+        if self.steps and self.steps[0][0] in path:
+            self.steps.pop(0)[1]()
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self.at(path)
+        super().write_new(path, data)
+
+    def open_output(self, path: str) -> BinaryIO:
+        self.at(path)
+        return super().open_output(path)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.at(path)
+        return super().put_if_absent(path, data)
+
+
+def test_files_of_a_commit_on_its_way_are_not_moved_away(tmp_path: Path) -> None:
+    """They lie where the table was. Were it brought back without them, the commit would name files that are not there."""
+    table = new_table(tmp_path)
+    refused: list[str] = []
+
+    def bring_back() -> None:
+        with pytest.raises(Refused, match="writers") as error:
+            catalog(tmp_path).undrop("shop.t")
+        refused.append(error.value.hint)
+
+    with pytest.raises(PaimonError):
+        commit(table, StopsTwice(lambda: catalog(tmp_path).drop_table("shop.t"), bring_back))
+    assert refused and "--as NEW" in refused[0]
+    back = TableContext.open(catalog(tmp_path).undrop("shop.t", new_name="shop.u").path)
+    assert back.snapshots.ids() == [1, 2]
+    check_versions(back)
