@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
@@ -16,7 +16,7 @@ from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, PartialSuccess
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.options.option_text import counted
-from paimon_cli.requests.backup import BackupCall, RestoreOptions
+from paimon_cli.requests.backup import BackupCall, BackupCheckCall, RestoreOptions
 from paimon_cli.requests.compaction import TableChoice
 
 if TYPE_CHECKING:
@@ -135,24 +135,20 @@ class Backups(OpenedCatalog):
                 rows.append(BackupRow(copy=name, run=run.number, gaps=gap_texts(run.gaps), **values))
         return rows
 
-    def verify_backup(
-        self, destination: str | os.PathLike[str], *, level: Literal["meta", "files", "full"] = "files"
-    ) -> list[BackupCheck]:
-        """Check that a backup, or those of the databases in it, are whole: all files of all versions, on all branches.
-
-        `level`: as of `Table.verify`.
-        """
+    @takes(BackupCheckCall)
+    def verify_backup(self, call: BackupCheckCall) -> list[BackupCheck]:
+        """Check that the backup at `destination`, or those of the databases in it, are whole: all versions of all branches."""
         from paimon_cli.jobs.backup_records import BackupRecords
 
         found = []
-        for name, location in self._copies(destination):
+        for name, location in self._copies(call.destination):
             table = Table.at(location, {}, self.runtime, may_be_damaged=True)
             branches = table.context.branches.names()
             violations: list[Violation] = []
             snapshots = 0
             for branch in (MAIN_BRANCH, *branches):
                 one = Table.at(location.at_branch(branch), {}, self.runtime, may_be_damaged=True)
-                report = one.verify(level, all_snapshots=True)
+                report = one.verify(call.level, all_snapshots=True)
                 snapshots += report.snapshots
                 violations += report.violations
             storage, root = location.open_storage()

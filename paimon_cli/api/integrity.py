@@ -87,6 +87,7 @@ class Integrity(OpenedTable):
         directory with other files, `Refused` for the backup of another table, and `StorageUnavailable` if another backup into it
         does not end. `Catalog.restore` makes a table of it again.
         """
+        from paimon_cli.catalog.table_location import check_directory
         from paimon_cli.jobs.backup_job import Destination, run_backup
         from paimon_cli.storage.redaction import without_login
         from paimon_cli.storage.storage_for_url import storage_for_url
@@ -96,6 +97,7 @@ class Integrity(OpenedTable):
         if opened.branch != MAIN_BRANCH:
             raise UsageError(f"{opened.name} is a branch", "a backup is of the table with all its branches", "name the table")
         given = os.fspath(call.destination)
+        check_directory(given, "a backup")
         storage, root = storage_for_url(given, opened.place.store_options, confined=True)
         with self.runtime.engine_running() as engine:
             destination = Destination(storage, root, without_login(given))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import NotSupported, PaimonError, PartialSuccess, Refused
+from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, PartialSuccess, Refused
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.dropping import EmptyOptions, UndropOptions
 
@@ -22,16 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrashRow:
-    """A dropped table. `until`: from then on it may be deleted for good."""
+    """A dropped table. `until`: from then on it may be deleted for good.
 
-    table: str
+    `state`: `kept`, `expired` when its time is over, `going` once its deletion has begun, or `damaged` for an entry that
+    cannot be read, of which only `id`, `path` and `problem` are known.
+    """
+
+    table: str | None
     id: str
-    dropped: int
-    until: int
-    snapshots: int
-    files: int
-    size: int
+    state: Literal["kept", "expired", "going", "damaged"]
+    dropped: int | None
+    until: int | None
+    snapshots: int | None
+    files: int | None
+    size: int | None
     path: str
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,10 @@ class TrashCan:
         return trash_of_warehouse(self._metastore)
 
     def ls(self) -> list[TrashRow]:
-        """The dropped tables. Raises `NotSupported` without a warehouse directory."""
-        return [_row(entry) for entry in self._trash.entries()]
+        """The dropped tables, then entries that cannot be read. Raises `NotSupported` without a warehouse directory."""
+        trash, damaged = self._trash, list[DamagedFile]()
+        rows = _rows(trash, trash.entries(damaged.append))
+        return [*rows, *(_damaged_row(error, trash.directory) for error in damaged)]
 
     @takes(EmptyOptions)
     def plan_empty(self, options: EmptyOptions) -> Planned[list[TrashRow], EmptiedTrash]:
@@ -113,7 +121,7 @@ class TrashCan:
             trash.entries()  # raises the error of an entry that cannot be read, after the others are deleted
             return _emptied(deleted)
 
-        return Planned([_row(entry) for entry in planned], run)
+        return Planned(_rows(trash, planned), run)
 
     @takes(EmptyOptions)
     def empty(self, options: EmptyOptions) -> EmptiedTrash:
@@ -123,17 +131,38 @@ class TrashCan:
 
 def empty_expired(metastore: Metastore, warn: Callable[[str], None]) -> EmptiedTrash:
     """Delete dropped tables whose time is over, where a catalog has a trash. What cannot be deleted stays, with a warning."""
+    from paimon_cli.catalog.warehouse_trash import trash_of_warehouse
+    from paimon_cli.maintain.trash import empty_trash
+
     try:
-        return TrashCan(metastore).empty(expired=True)
+        trash = trash_of_warehouse(metastore)
     except NotSupported:
         return NOTHING_EMPTIED
+    deleted: list[TrashEntry] = []
+    try:
+        deleted, failed = empty_trash(trash, trash.overdue())
+        for entry, error in failed:
+            warn(f"{entry.table} was not deleted from the trash: {error.message}")
+        trash.entries(lambda error: warn(f"an entry of the trash stays: {error.message}"))
     except PaimonError as error:
         warn(f"the trash was not emptied: {error.message}")
-        return NOTHING_EMPTIED
+    return _emptied(deleted)
 
 
-def _row(entry: TrashEntry) -> TrashRow:
-    return TrashRow(entry.table, entry.id, entry.dropped, entry.until, entry.snapshots, entry.files, entry.size, entry.url)
+def _rows(trash: Trash, entries: Sequence[TrashEntry]) -> list[TrashRow]:
+    now = trash.clock.now_millis()
+    return [_row(entry, "going" if entry.is_going else "expired" if entry.until <= now else "kept") for entry in entries]
+
+
+def _row(entry: TrashEntry, state: Literal["kept", "expired", "going"]) -> TrashRow:
+    counts = entry.snapshots, entry.files, entry.size
+    return TrashRow(entry.table, entry.id, state, entry.dropped, entry.until, *counts, entry.url)
+
+
+def _damaged_row(error: DamagedFile, directory: str) -> TrashRow:
+    path = error.path or directory
+    name = path.removeprefix(f"{directory}/").partition("/")[0]
+    return TrashRow(None, name, "damaged", None, None, None, None, None, f"{directory}/{name}", error.message)
 
 
 def _emptied(deleted: Sequence[TrashEntry]) -> EmptiedTrash:

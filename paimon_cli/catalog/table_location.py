@@ -103,6 +103,13 @@ def locate_table(
     return location
 
 
+def check_directory(path: str, what: str) -> None:
+    """Raise `UsageError` if a table at this path could not be named: it ends as the name of a branch or a view does."""
+    last = path.rstrip("/").rpartition("/")[2]
+    if "$" in last:
+        raise UsageError(f"{what} cannot be at {path}", "$ starts the name of a branch or a view", "leave out the $")
+
+
 def of_profile(name: str, options: Mapping[str, str] | None) -> tuple[str, Mapping[str, str]]:
     """`@prod/db.t` as `db.t`, and the options with that profile. Raises `UsageError` if `--profile` names another one."""
     profile, rest = split_profile(name)

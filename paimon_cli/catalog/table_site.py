@@ -16,7 +16,7 @@ from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout
 from paimon_cli.options.option_text import nearest
 from paimon_cli.storage.directories import MAX_EXAMINED, MAX_SIMILAR, ancestors
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
-from paimon_cli.storage.storage import FileStatus, Storage, first_entries
+from paimon_cli.storage.storage import FileStatus, Storage, directories_of, first_entries
 
 _OF_VERSIONS = {"snapshot", "tag", "changelog", "branch"}
 MAX_NAMED = 5
@@ -171,6 +171,8 @@ def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:
 
 def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str | None:
     directories = {entry.name for entry in entries if entry.is_directory}
+    if "backup" in directories and storage.exists(TableLayout(root).unfinished_copy):
+        return "a restore or copy into it is running, or was killed (run it again to finish it)"
     if "snapshot" in directories and SnapshotHistory(storage, TableLayout(root)).is_ended():
         return f"it is a table whose drop was interrupted (delete the rest: paimon-cli drop {shlex.quote(root)})"
     if (found := recognised_table(storage, root, entries)) is not None:
@@ -199,7 +201,10 @@ def is_file(storage: Storage, path: str) -> bool:
 
 def _check_parents(storage: Storage, root: str) -> list[str]:
     warnings = []
+    has_directories = directories_of(storage) is not None  # elsewhere an object may be called like the beginning of others
     for directory in ancestors(root):
+        if has_directories and is_file(storage, directory):
+            raise UsageError(f"{directory} is a file", f"{root} would be inside of it", "choose another path")
         try:
             is_inside = is_table(storage, directory)
         except StorageUnavailable as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Given
 from paimon_cli.cli.results import counted, human_size, note, say, warn
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
-from paimon_cli.requests.backup import BackupOptions, RestoreOptions
+from paimon_cli.requests.backup import BackupCommand, BackupVerifyOptions, RestoreOptions
 
 if TYPE_CHECKING:
     from paimon_cli.api.backups import BackupCheck
@@ -43,9 +43,8 @@ def run(
             show_default=False,
         ),
     ],
-    database: Annotated[str | None, typer.Option("--database", metavar="DB", help="Back up all tables of this database.")] = None,
     *,
-    options: Annotated[Given, BackupOptions],
+    options: Annotated[Given, BackupCommand],
 ) -> None:
     """Copy a table with its history: snapshots, tags, branches, changelogs, schemas. `backup TABLE DEST` is short for it.
 
@@ -56,7 +55,7 @@ def run(
 
     paimon-cli backup --database shop ./backup --warehouse ./wh --bandwidth '50 mb'
     """
-    if database is not None:
+    if (database := options.pop("database", None)) is not None:
         if len(places) != 1:
             raise UsageError("--database takes one DEST", "the tables are those of the database", "leave out TABLE")
         done = call.catalog().backup(places[0], database=database, on_done=lambda one: _say_run(call, one), **options)
@@ -121,10 +120,8 @@ class CopyFinding:
 def verify(
     call: Call,
     destination: Copy,
-    level: Annotated[
-        Literal["meta", "files", "full"],
-        typer.Option("--level", help="meta: metadata only; files: every file exists and can be opened; full: every row."),
-    ] = "files",
+    *,
+    options: Annotated[Given, BackupVerifyOptions],
 ) -> None:
     """Check that a backup is whole: all files of all snapshots, tags and branches. Exits with 4 on findings.
 
@@ -132,7 +129,7 @@ def verify(
 
     paimon-cli backup verify ./backup --level full
     """
-    found = call.catalog().verify_backup(destination, level=level)
+    found = call.catalog().verify_backup(destination, **options)
     if call.is_for_people:
         for one in found:
             _say_check(one)
@@ -186,6 +183,7 @@ def restore(
 
 def _restored_text(done: Restored) -> str:
     copied = f"{counted(done.files, 'file')} of {human_size(done.size)} copied"
+    copied += ", the rest of a restore that was killed" if done.is_continued else ""
     if done.restored is None:
         return f"{done.table} is {done.source} without rows: {copied}"
     if not done.is_new:

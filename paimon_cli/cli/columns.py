@@ -69,7 +69,7 @@ NAMES_OF_KIND = {
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
-    "is_new is_unfinished option_changed overwrite",
+    "is_continued is_new is_unfinished option_changed overwrite",
     NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
     "gaps orphan_files partition_keys primary_keys removed set_aside story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",

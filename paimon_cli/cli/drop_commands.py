@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from paimon_cli.requests.dropping import DropOptions
 from paimon_cli.requests.selections import split_partitions
 from paimon_cli.requests.versions import RollbackOptions
 from paimon_cli.requests.writing import Identity
+from paimon_cli.storage.catalog_options import TRASH_TIME
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -153,7 +154,12 @@ def drop(
         return
     call.show(Item("TableDropSummary", plan.table, plan), f"dropped {what}: {files}")
     if plan.until is not None and call.is_for_people:
-        note(f"note: to bring it back: paimon-cli undrop {call.pasted(table)}")
+        note(f"note: to bring it back: paimon-cli undrop {_without_retention(call).pasted(table)}")
+
+
+def _without_retention(call: Call) -> Call:
+    """The call for hints about other commands than drops, which say for how long a table is kept."""
+    return replace(call, catalog_options={key: value for key, value in call.catalog_options.items() if key != TRASH_TIME})
 
 
 def _remaining_files(url: str, left: list[str]) -> list[str]:

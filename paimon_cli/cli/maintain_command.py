@@ -222,7 +222,7 @@ def _total(rows: Sequence[MaintainedTable], is_plan: bool) -> str:
 
 
 def _overdue_text(overdue: Sequence[TrashRow]) -> str:
-    return f"{counted(len(overdue), 'dropped table')} of {human_size(sum(row.size for row in overdue))}"
+    return f"{counted(len(overdue), 'dropped table')} of {human_size(sum(row.size or 0 for row in overdue))}"
 
 
 def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
+from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import DryRun, Given, Yes
-from paimon_cli.cli.results import confirm, counted, human_size
+from paimon_cli.cli.results import confirm, counted, human_size, warn
+from paimon_cli.errors import PartialSuccess
 from paimon_cli.requests.dropping import EmptyOptions, UndropOptions
 
 commands = top_level()
@@ -29,7 +33,7 @@ def undrop(call: Call, *, options: Annotated[Given, UndropOptions]) -> None:
 
 @command(trash, "ls")
 def list_trash(call: Call) -> None:
-    """List the dropped tables of the warehouse, the last one first.
+    """List the dropped tables of the warehouse, the last one first. Exits with 9 if an entry cannot be read.
 
     paimon-cli trash ls --warehouse ./wh
 
@@ -38,8 +42,18 @@ def list_trash(call: Call) -> None:
     from paimon_cli.api.trash import TrashRow
 
     rows = call.catalog().trash.ls()
-    footer = f"{counted(len(rows), 'dropped table')}, {human_size(sum(row.size for row in rows))}"
-    call.show(Listing("TrashList", None, TrashRow, rows, footer=footer))
+    damaged = [row for row in rows if row.state == "damaged"]
+    columns = columns_of(TrashRow)
+    if call.is_for_people:
+        columns = [column for column in columns if column.name != "problem"]
+    tables = counted(len(rows) - len(damaged), "dropped table")
+    footer = f"{tables}, {human_size(sum(row.size or 0 for row in rows))}"
+    call.show(Listing("TrashList", None, columns, rows, footer=footer))
+    if damaged:
+        if call.is_for_people:
+            for row in damaged:
+                warn(row.problem)
+        raise typer.Exit(PartialSuccess.exit_code)
 
 
 @command(trash, "empty")
@@ -54,7 +68,7 @@ def empty(call: Call, *, options: Annotated[Given, EmptyOptions], dry_run: DryRu
 
     planned = call.catalog().trash.plan_empty(**options)
     rows = planned.plan
-    what = f"{counted(len(rows), 'dropped table')} of {human_size(sum(row.size for row in rows))}"
+    what = f"{counted(len(rows), 'dropped table')} of {human_size(sum(row.size or 0 for row in rows))}"
     if dry_run:
         call.show(
             Listing("TrashEmptyPlan", None, TrashRow, rows, footer=f"{what} would be deleted; nothing was changed (dry run)")

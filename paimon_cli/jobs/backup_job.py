@@ -12,8 +12,8 @@ A history that was rolled back since is set aside as a branch of the copy: what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
 from paimon_cli.jobs.clone_job import copy_records
+from paimon_cli.jobs.copy_claim import lease_of, new_lease, read_claim
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.service.leases import Leases
@@ -45,10 +46,6 @@ from paimon_cli.storage.file_copy import Throttle
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import Storage
 
-LEASE = "backup"
-LEASE_MILLIS = 60_000
-_WAITS_MILLIS = 2 * LEASE_MILLIS
-_LOOKS_SECONDS = 1.0
 SET_ASIDE = "rolled-back-"
 """How the names of the branches begin that hold what was rolled back in the table."""
 _ALL = 2**62
@@ -112,8 +109,8 @@ def run_backup(
     if context.snapshots.latest_id() is None:
         context.expect_existing()
     _check_destination(context, destination)
-    leases = Leases(LEASE, context.random.uuid(), LEASE_MILLIS, context.clock)
-    with _lease_of(leases, storage, layout):
+    leases = new_lease(context.random, context.clock)
+    with lease_of(leases, storage, layout):
         run = _Backup(context, destination, options, engine, progress, leases)
         return run.run()
 
@@ -237,28 +234,15 @@ def _check_destination(context: TableContext, destination: Destination) -> None:
         what = f"{destination.name} and {context.name} lie in each other"
         why = "a backup is a table of its own, and files of one table in another are orphans"
         raise UsageError(what, why, "choose another directory")
+    if read_claim(destination.storage, TableLayout(destination.root)) is not None:
+        why, hint = "a restore into it is running, or was killed", "choose another directory"
+        raise UsageError(f"{destination.name} is not empty", why, hint)
     names = {entry.name for entry in destination.storage.list_directory(destination.root)}
     names = {name for name in names if not name.startswith(PROBE_PREFIX)}
     if BackupRecords(destination.storage, TableLayout(destination.root)).exist() or (names and names <= {"lease", "backup"}):
         check_output_path(destination.storage, destination.root.rpartition("/")[0] + "/backup-of-a-table")
         return
     check_site(destination.storage, destination.root)
-
-
-@contextmanager
-def _lease_of(leases: Leases, storage: Storage, layout: TableLayout) -> Iterator[None]:
-    """Hold the lease of the destination. Waits for another backup, or until its lease has expired if it died."""
-    waited_from = leases.clock.now_millis()
-    while not leases.acquire(storage, layout.lease_directory):
-        if leases.clock.now_millis() - waited_from >= _WAITS_MILLIS:
-            raise StorageUnavailable(
-                f"another backup into {layout.root} is running",
-                f"it has renewed its lease for {_WAITS_MILLIS // 1000} s",
-                "run this one when it has ended",
-            )
-        leases.clock.sleep(_LOOKS_SECONDS)
-    with leases.renewed():
-        yield
 
 
 def _check_same_table(copy: TableCopy) -> None:
@@ -323,8 +307,9 @@ def copy_consumers(copy: TableCopy, history: TableContext) -> None:
             continue
         with suppress(FileNotFoundError):  # its reader has ended
             content = history.storage.read_bytes(status.path)
-            if name not in copy.names(directory) or copy.storage.read_bytes(f"{directory}/{name}") != content:
-                copy.put(f"{directory}/{name}", content, replaces=True)
+            exists = name in copy.names(directory)
+            if not exists or copy.storage.read_bytes(f"{directory}/{name}") != content:
+                copy.put(f"{directory}/{name}", content, replaces=exists)
 
 
 def gap_texts(gaps: tuple[tuple[int, int], ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ not finished. Others may write to where a copy lies, so these files are read as 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,7 +60,8 @@ class BackupRun:
             source = str(found["source"])[:_MAX_SHOWN]
             return BackupRun(source=source, first_snapshot=first, last_snapshot=last, gaps=gaps, **numbers)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DamagedFile(f"cannot read {path}", f"{type(error).__name__}: {str(error)[:_MAX_SHOWN]}", path=path) from error
+            hint = "delete it if it is of no use: it only says what was copied when"
+            raise DamagedFile(f"cannot read {path}", "it is not what a backup writes", hint, path=path) from error
 
 
 _NUMBERS = ("number", "started", "time", "snapshots", "tags", "branches", "files", "size", "expired")
@@ -134,10 +136,12 @@ class BackupRecords:
         self.storage.delete(self._path(UNFINISHED))
 
     def forget(self, before_millis: int) -> None:
-        """Delete the records of runs that ended before, except the newest one."""
-        for run in self.runs()[:-1]:
-            if run.time < before_millis:
-                self.storage.delete(self._path(f"{RUN_PREFIX}{run.number}"))
+        """Delete the records of runs that ended before, except the newest one. What cannot be read stays."""
+        for number in self.numbers()[:-1]:
+            with suppress(DamagedFile):
+                run = self._find(number)
+                if run is not None and run.time < before_millis:
+                    self.storage.delete(self._path(f"{RUN_PREFIX}{number}"))
 
     def _path(self, name: str) -> str:
         return f"{self.layout.backup_directory}/{name}"

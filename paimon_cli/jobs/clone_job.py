@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.warehouse_trash import check_new_site
 from paimon_cli.commit.commit_records import records_up_to
 from paimon_cli.errors import AlreadyExists, UsageError, undone_on_failure
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.copy_claim import CopyClaim, new_lease, read_claim
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.table_copy import TableCopy
+from paimon_cli.maintain.tags import text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.storage.storage import remove_empty_directory
 
 
 @dataclass(frozen=True)
@@ -44,32 +50,54 @@ def copy_into_new(
     copy_versions: Callable[[TableCopy], None],
     engine: Engine | None = None,
     progress: Progress | None = None,
+    content: dict[str, Any] | None = None,
 ) -> TableCopy:
     """Copy versions into a table that does not exist yet, and register it in its catalog.
 
     Schema files are copied last, so that the table becomes visible only when it is complete. After a failure the copies are
-    deleted.
+    deleted. `content`: what is copied; a copy of the same that was killed is continued then, and stays after a failure.
     """
     if target.branch != MAIN_BRANCH or target.read_optimized:
         raise UsageError(f"cannot copy into {target.name}", "the target must be a table, not a branch or $ro", "name a table")
     if target.metastore is not None and target.identifier is not None and not target.metastore.takes_files:
         raise target.metastore.unsupported("copying into a table", "create the table, then write the rows to it")
     storage, root = target.open_storage()
-    copy = TableCopy(
-        context, storage, TableLayout(root), engine or LocalEngine(usable_cores()), progress or NoProgress(), is_new=True
-    )
+    claim = CopyClaim(storage, TableLayout(root), content, new_lease(context.random, context.clock))
+    claim.look()
+    copy = TableCopy(context, storage, claim.layout, engine or LocalEngine(usable_cores()), progress or NoProgress())
+    copy.is_new, copy.is_resumed = not claim.is_continued, claim.is_continued
+    copy.before = claim.check
+    stack = ExitStack()
 
     def publish() -> bool:
-        check_new_site(target, storage, root)
-        copy_versions(copy)
-        copy.copy_schemas(context)
+        if not claim.is_continued:
+            check_new_site(target, storage, root)
+            claim.take()
+            stack.callback(remove_empty_directory, storage, root)
+        stack.enter_context(claim.held())
+        if not claim.is_continued:
+            claim.check_empty()
+        is_there = (
+            claim.is_continued and SchemaHistory(storage, claim.layout).ids()
+        )  # the first schema comes when all else is there
+        if not is_there:
+            copy_versions(copy)
+        copy.copy_schemas(context, newest_first=True)
         return True
 
-    with undone_on_failure(copy.undo):
+    def undo() -> None:
+        if claim.is_held and not claim.is_continued:
+            copy.undo()
+            claim.release()
+
+    with stack, undone_on_failure(undo):
         if target.metastore is None or target.identifier is None:
             publish()
         elif not target.metastore.create_table(target.identifier, context.schemas.latest(), publish):
-            raise AlreadyExists(f"table {target.name} already exists", hint="choose another name")
+            if not claim.is_continued or read_claim(storage, claim.layout) is None:
+                raise AlreadyExists(f"table {target.name} already exists", hint="choose another name")
+            publish()  # it was killed after the entry was made
+        claim.release()
     return copy
 
 
@@ -77,7 +105,10 @@ def copy_snapshot(copy: TableCopy, snapshot: Snapshot | None) -> None:
     """Copy a snapshot as the only one of a new table, with the records of the commits that it contains."""
     if snapshot is None:
         return
-    version = CopiedVersion(copy.source.layout.snapshot(snapshot.id), snapshot.to_json().encode(), snapshot)
+    source, path, content = copy.source, copy.source.layout.snapshot(snapshot.id), snapshot.to_json().encode()
+    if source.snapshots.find(snapshot.id) != snapshot:  # that of a tag, which may have lost its changelog
+        content = text_within_tag(source, content)
+    version = CopiedVersion(path, content, Snapshot.from_json(content, path))
     copy_records(copy, copy.source, snapshot.id)
     copy.copy_state(copy.source, version, copy.layout.snapshot(snapshot.id))
     copy.write_hints(MAIN_BRANCH)

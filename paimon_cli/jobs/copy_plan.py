@@ -20,6 +20,7 @@ from paimon_cli.maintain.needed_files import (
     files_of_lists,
     has_producer,
     index_files,
+    kept_lists,
     key_of_file,
     manifest_lists,
     metadata_files,
@@ -114,6 +115,11 @@ class CopyPlan:
         data = [*self._manifests.live(version.snapshot), *changelog_entries(self._history, version.snapshot)]
         self._add(portion, version, self._with_metadata(data, version.snapshot), may_exist=True)
 
+    def add_tag(self, portion: CopyPortion, version: CopiedVersion) -> None:
+        """Add a tag with the files of its state. It does not keep the changelog that led to it, as its snapshot does."""
+        lists, data = kept_lists(self._history, version.snapshot), self._manifests.live(version.snapshot)
+        self._add(portion, version, self._with_metadata(data, version.snapshot, lists), may_exist=True)
+
     def add_changelog(self, portion: CopyPortion, version: CopiedVersion) -> None:
         """Add a long-lived changelog: an expired snapshot whose changes can still be read."""
         snapshot, context = version.snapshot, self._history
@@ -144,7 +150,9 @@ class CopyPlan:
         portion.may_exist.update(self._below(file.path) for file in self._data(moved))
         return self._with_metadata([*added, *changelog_entries(self._history, snapshot)], snapshot)
 
-    def _with_metadata(self, data: Iterable[ManifestEntry], snapshot: Snapshot) -> Iterator[FileToDelete]:
+    def _with_metadata(
+        self, data: Iterable[ManifestEntry], snapshot: Snapshot, lists: Sequence[tuple[str, int | None]] | None = None
+    ) -> Iterator[FileToDelete]:
         context = self._history
         yield from self._data(data)
         index = snapshot.index_manifest
@@ -153,7 +161,7 @@ class CopyPlan:
                 _refuse_external(context, entry.index_file.file_name, entry.index_file.external_path)
             yield from self._unseen(index_files(context, snapshot))
         yield from self._unseen(statistics_files(context, snapshot))
-        yield from self._unseen(files_of_lists(context, manifest_lists(snapshot)))
+        yield from self._unseen(files_of_lists(context, manifest_lists(snapshot) if lists is None else lists))
 
     def _data(self, entries: Iterable[ManifestEntry]) -> Iterator[FileToDelete]:
         for entry in entries:

@@ -17,6 +17,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_job import copy_consumers
 from paimon_cli.jobs.clone_job import copy_into_new, copy_records, copy_snapshot
+from paimon_cli.jobs.copy_claim import read_claim, what_is_copied
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import again_on_conflict
@@ -24,7 +25,7 @@ from paimon_cli.jobs.table_copy import COPIES_PER_READ, TableCopy
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.restore_as_new import restore_as_new, whole_difference
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, SNAPSHOT_PREFIX, TableLayout
 from paimon_cli.read.time_travel import travel
 from paimon_cli.requests.backup import RestoreOptions
 from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, tasks_of
@@ -33,7 +34,8 @@ from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, tasks_of
 @dataclass(frozen=True)
 class Restored:
     """What was restored. `restored`: the snapshot of the backup whose rows the table has now, `snapshot`: that of the table which
-    has them; None for a table without rows. `is_new`: whether the table was created.
+    has them; None for a table without rows. `is_new`: whether the table was created. `is_continued`: an earlier restore was
+    killed, and the figures are those of the rest.
     """
 
     source: str
@@ -46,6 +48,7 @@ class Restored:
     size: int
     is_new: bool
     engine: str
+    is_continued: bool = False
 
 
 def restore_table(
@@ -56,20 +59,19 @@ def restore_table(
     """
     version = _chosen(backup, options)
     storage, root = target.open_storage()
-    if SchemaHistory(storage, TableLayout(root)).ids():
+    layout = TableLayout(root)
+    if SchemaHistory(storage, layout).ids() and read_claim(storage, layout) is None:
         if options.history:
             hint = "restore into a new table, or leave out --history: the rows become a new snapshot"
             raise UsageError(f"table {target.name} exists", "its history is never replaced", hint)
         return _restore_into(backup, open_table(target), version, engine, progress)
-    if options.history:
-        up_to = version if any((options.snapshot, options.tag, options.as_of)) else None
-        copy = copy_into_new(backup, target, functools.partial(_copy_history, up_to), engine, progress)
-    else:
-        copy = copy_into_new(backup, target, functools.partial(_copy_state, version), engine, progress)
-    newest = None if version is None else version.id
-    tally = copy.tally
+    up_to = version if not options.history or any((options.snapshot, options.tag, options.as_of)) else None
+    copied = functools.partial(_copy_history if options.history else _copy_state, up_to)
+    copy = copy_into_new(backup, target, copied, engine, progress, what_is_copied(backup, options.history, up_to))
+    newest, tally = None if version is None else version.id, copy.tally
+    sizes = tally.snapshots, tally.files, tally.size
     return Restored(
-        backup.name, target.name, root, newest, newest, tally.snapshots, tally.files, tally.size, is_new=True, engine=engine.name
+        backup.name, target.name, root, newest, newest, *sizes, is_new=True, engine=engine.name, is_continued=not copy.is_new
     )
 
 
@@ -96,6 +98,7 @@ def _copy_history(up_to: Snapshot | None, copy: TableCopy) -> None:
     for branch in (MAIN_BRANCH, *copy.source.branches.names()):
         is_main = branch == MAIN_BRANCH
         history = copy.source if is_main else copy.source.seen_from(branch)
+        _check_same_history(copy, history)
         if not is_main:
             copy.copy_schemas(history)
         chosen = functools.partial(wanted, is_main=is_main)
@@ -105,6 +108,23 @@ def _copy_history(up_to: Snapshot | None, copy: TableCopy) -> None:
         newest = history.snapshots.latest_id() or 0
         copy_records(copy, history, newest if up_to is None or not is_main else up_to.id)
         copy_consumers(copy, history)
+
+
+def _check_same_history(copy: TableCopy, history: TableContext) -> None:
+    """Raise `Refused` if a restore that was killed has copied snapshots that the backup has otherwise by now."""
+    layout = copy.layout.of_branch(history.branch)
+    held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
+    if not held:
+        return
+    there = history.snapshots.ids()
+    common = [number for number in held if number in set(there)]
+    is_same = held[-1:] <= there[-1:] and all(
+        copy.storage.read_bytes(layout.snapshot(number)) == history.storage.read_bytes(history.layout.snapshot(number))
+        for number in common[-1:]
+    )
+    if not is_same:
+        why = f"its table was rolled back since a restore into {copy.layout.root} began, which was killed"
+        raise Refused(f"{history.address} has another history", why, "delete that directory, or restore into another one")
 
 
 def _restore_into(

@@ -25,12 +25,15 @@ from paimon_cli.metadata.table_layout import (
     parse_hint,
     parse_numbered,
 )
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, Throttle, tasks_at_most, tasks_of
 from paimon_cli.storage.storage import PutOutcome, Storage, Verified, delete_all, put_and_verify, remove_empty_directory
 
 _TRIES = 5
 COPIES_PER_READ = 30
 """How many bytes are copied in the time in which a job decodes one: Spark is worth its start only for so many."""
+_PORTIONS_KNOWN = 8
+"""The names of how many full portions are kept in memory."""
 _THROTTLED_TASKS = 8
 """The tasks on Spark among which a limit of the bandwidth is divided."""
 
@@ -76,6 +79,9 @@ class TableCopy:
     written: list[str] = field(default_factory=list)
     _names: dict[str, set[str]] = field(default_factory=dict)
     _has_files: bool = False
+
+    def __post_init__(self) -> None:
+        self._listed = _Present(self.storage, self.layout.root)
 
     def undo(self) -> None:
         """Delete what was written, the last first, so that an incomplete copy is never taken for a table, and its directories."""
@@ -145,7 +151,7 @@ class TableCopy:
                 continue
             if version.snapshot.id not in held or not self._is_same(layout, version):
                 portion = CopyPortion()
-                CopyPlan(history).add_state(portion, version)
+                CopyPlan(history).add_tag(portion, version)
                 self.copy_files(portion)
             self.put(path, version.content, replaces=exists)
             self.tally.tags += 1
@@ -183,11 +189,15 @@ class TableCopy:
             self._hint(layout.earliest_changelog_hint, there[0])
             self._hint(layout.latest_changelog_hint, there[-1])
 
-    def copy_schemas(self, history: TableContext, up_to: int | None = None) -> None:
-        """Copy the schemas that the copy has not, oldest first. Raises `NotFound` if the table is being dropped."""
+    def copy_schemas(self, history: TableContext, up_to: int | None = None, *, newest_first: bool = False) -> None:
+        """Copy the schemas that the copy has not, oldest first. Raises `NotFound` if the table is being dropped.
+
+        `newest_first`: a new table is seen with its first schema, and nobody may take an old one for the latest.
+        """
         layout = self.layout.of_branch(history.branch)
         held = set(self.numbers(layout.schema_directory, SCHEMA_PREFIX))
-        for number in history.schemas.ids():
+        numbers = history.schemas.ids()
+        for number in reversed(numbers) if newest_first else numbers:
             if number not in held and (up_to is None or number <= up_to):
                 self.put(layout.schema(number), history.storage.read_bytes(history.layout.schema(number)))
 
@@ -213,6 +223,7 @@ class TableCopy:
     def forget(self) -> None:
         """Look again at what the copy has, because others than this object have changed it."""
         self._names.clear()
+        self._listed.forget()
 
     def remove(self, path: str) -> None:
         """Delete the file of a version from the copy."""
@@ -246,14 +257,18 @@ class TableCopy:
     def copy_files(self, portion: CopyPortion) -> None:
         """Copy the files of a portion as tasks of the engine: those that are named before those that name them."""
         self.before()
-        present = _Present(self.storage, self.layout.root)
         for rank in sorted(portion.files):
             files = list(portion.files[rank].values())
             if self._may_meet_own or self._has_files:
                 looked_for = [file for file in files if self.is_resumed or file.path in portion.may_exist]
-                found = {file.path for file in looked_for if present.has(file, self._size_of)}
+                found = {file.path for file in looked_for if self._listed.has(file, self._size_of)}
                 files = [file for file in files if file.path not in found]
-            self._run(files)
+            try:
+                self._run(files)
+            except BaseException:
+                self._listed.forget()
+                raise
+            self._listed.add(files)
 
     @property
     def _may_meet_own(self) -> bool:
@@ -338,17 +353,38 @@ def _not_written(path: str) -> StorageUnavailable:
 
 
 class _Present:
-    """Which files the copy has, by listing each directory at most once."""
+    """Which files the copy has, by listing each directory once. The directories that were listed first are forgotten when there
+    are too many names.
+    """
 
     def __init__(self, storage: Storage, root: str) -> None:
         self._storage, self._root = storage, root
-        self._sizes: dict[str, dict[str, int]] = {}
+        self._sizes: dict[str, dict[str, int | None]] = {}
+        self._count = 0
+
+    def forget(self) -> None:
+        self._sizes.clear()
+        self._count = 0
+
+    def add(self, files: Iterable[FileToCopy]) -> None:
+        """Note files that were copied."""
+        for file in files:
+            directory, _, name = file.path.rpartition("/")
+            if (known := self._sizes.get(directory)) is not None and name not in known:
+                known[name] = file.size
+                self._count += 1
+
+    def _list(self, directory: str) -> None:
+        listed = self._storage.list_directory(f"{self._root}/{directory}")
+        self._sizes[directory] = {status.name: status.size for status in listed if not status.is_directory}
+        self._count += len(self._sizes[directory])
+        while self._count > _PORTIONS_KNOWN * PIECES.copied_portion_files and len(self._sizes) > 1:
+            self._count -= len(self._sizes.pop(next(iter(self._sizes))))
 
     def has(self, file: FileToCopy, size_of: Callable[[FileToCopy], int | None]) -> bool:
         """Whether the copy has the whole file. What was killed may have left its beginning."""
         directory, _, name = file.path.rpartition("/")
         if directory not in self._sizes:
-            listed = self._storage.list_directory(f"{self._root}/{directory}")
-            self._sizes[directory] = {status.name: status.size for status in listed if not status.is_directory}
-        found = self._sizes[directory].get(name)
-        return found is not None and found == size_of(file)
+            self._list(directory)
+        known = self._sizes[directory]
+        return name in known and (known[name] is None or known[name] == size_of(file))

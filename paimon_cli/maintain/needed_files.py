@@ -95,6 +95,13 @@ def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str
     return [(name, size) for name, size in lists if name is not None]
 
 
+def kept_lists(context: TableContext, snapshot: Snapshot) -> list[tuple[str, int | None]]:
+    """The manifest lists of a snapshot or tag. A tag does not keep the changelog of its snapshot, whose list Java deletes."""
+    name = snapshot.changelog_manifest_list
+    is_kept = name is None or context.storage.exists(context.layout.manifest(name))
+    return manifest_lists(snapshot, changelog=is_kept)
+
+
 def files_of_lists(context: TableContext, lists: Sequence[tuple[str, int | None]]) -> Iterator[FileToDelete]:
     """The manifests named by these lists, then the lists."""
     for name, size in lists:
@@ -123,7 +130,7 @@ def statistics_files(context: TableContext, snapshot: Snapshot) -> list[FileToDe
 
 def metadata_files(context: TableContext, snapshot: Snapshot) -> list[FileToDelete]:
     """Manifests, lists, index manifest, index files and statistics; a file comes after those that it names."""
-    indexes, lists = index_files(context, snapshot), files_of_lists(context, manifest_lists(snapshot))
+    indexes, lists = index_files(context, snapshot), files_of_lists(context, kept_lists(context, snapshot))
     return [*indexes, *statistics_files(context, snapshot), *lists]
 
 
@@ -178,13 +185,13 @@ class NeededFiles:
         """Add all files that a read of this version opens."""
         entries = (manifests or SharedManifests(context)).live(snapshot)
         self._need(entries)
-        self._need_metadata(context, snapshot)
+        self._need_metadata(context, snapshot, kept_lists(context, snapshot))
 
     def need_changes(self, context: TableContext, snapshot: Snapshot) -> None:
         """Add the files of this commit and its changelog: together with its predecessor's files, all that a read of it opens."""
         self._need(entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD)
         self._need(changelog_entries(context, snapshot))
-        self._need_metadata(context, snapshot)
+        self._need_metadata(context, snapshot, manifest_lists(snapshot))
 
     def need_history(self, context: TableContext, up_to: int | None = None) -> None:
         """Add all snapshots, tags and long-lived changelogs of the context's branch (up to the id `up_to`, if given).
@@ -245,11 +252,11 @@ class NeededFiles:
     def _need(self, entries: Iterable[ManifestEntry]) -> None:
         self.data.update(map(key_of_file, entries))
 
-    def _need_metadata(self, context: TableContext, snapshot: Snapshot) -> None:
+    def _need_metadata(self, context: TableContext, snapshot: Snapshot, lists: Sequence[tuple[str, int | None]]) -> None:
         if snapshot.index_manifest is None or context.layout.manifest(snapshot.index_manifest) not in self.metadata:
             self.metadata.update(file.path for file in index_files(context, snapshot))
         self.metadata.update(file.path for file in statistics_files(context, snapshot))
-        self.metadata.update(file.path for file in files_of_lists(context, manifest_lists(snapshot)))
+        self.metadata.update(file.path for file in files_of_lists(context, lists))
 
 
 def has_producer(context: TableContext, snapshot: Snapshot) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -126,13 +127,18 @@ class Trash:
         return sorted(found, key=lambda entry: -entry.dropped)
 
     def _ids(self) -> list[str]:
+        """The names of the entries. A link is one, too: what it leads to is not seen, and what a drop has left is not hidden."""
         self._refuse_links()
-        return [status.name for status in self.storage.list_directory(self.directory) if status.is_directory]
+        found = self.storage.list_directory(self.directory)
+        return [status.name for status in found if status.is_directory or self._is_link(status.path)]
+
+    def _is_link(self, path: str) -> bool:
+        return link_target(self.storage, path) is not None
 
     def _refuse_links(self) -> None:
         """Raise `DamagedFile` if the trash is a link: what is deleted from it would be elsewhere."""
         for path in (self.directory.rpartition("/")[0], self.directory):
-            if link_target(self.storage, path) is not None:
+            if self._is_link(path):
                 raise DamagedFile(f"{path} is a link", "the trash is a directory of its own", "delete the link", path=path)
 
     def _entry(self, name: str) -> TrashEntry | None:
@@ -145,6 +151,8 @@ class Trash:
 
     def _read(self, name: str) -> TrashEntry | None:
         path = f"{self.directory}/{name}/entry"
+        if self._is_link(directory := path.rpartition("/")[0]):
+            raise DamagedFile(f"{directory} is a link", "no drop makes one", "delete the link", path=directory)
         try:
             entry = TrashEntry.from_json(self.storage.read_bytes(path), path)
         except FileNotFoundError:
@@ -154,7 +162,7 @@ class Trash:
         below = entry.url.removeprefix(f"{self.root.rstrip('/')}/")
         if not entry.is_moved and (below == entry.url or _ODD_PARTS.intersection(below.split("/"))):
             raise DamagedFile(f"cannot read {path}", "the table that it names is outside of the warehouse", path=path)
-        if link_target(self.storage, self.table_directory(entry)) is not None:
+        if self._is_link(self.table_directory(entry)):
             raise DamagedFile(f"{self.table_directory(entry)} is a link", "no drop makes one", "delete the link", path=path)
         return entry
 
@@ -283,9 +291,9 @@ class Trash:
     # ---- empty --------------------------------------------------------------------------------------------------------------
 
     def overdue(self, *, everything: bool = False) -> list[TrashEntry]:
-        """The tables whose time is over, or all, without entries that cannot be read."""
+        """The tables whose time is over or whose deletion has begun, or all, without entries that cannot be read."""
         now = self.clock.now_millis()
-        return [entry for entry in self.entries(lambda _: None) if everything or entry.until <= now]
+        return [entry for entry in self.entries(lambda _: None) if everything or entry.is_going or entry.until <= now]
 
     def delete(self, entry: TrashEntry) -> None:
         """Delete a dropped table for good. Files that do not belong to it remain.
@@ -315,15 +323,18 @@ class Trash:
         return SnapshotHistory(storage, there).is_ended() or (entry.is_going and not is_alive)
 
     def tidy(self) -> None:
-        """Remove what drops have left that were interrupted before they moved a table."""
+        """Remove what drops have left that were interrupted before they moved a table. Entries that cannot be read stay."""
         for name in self._ids():
             digits = name.partition("-")[0]
             is_old = digits.isdigit() and int(digits) < self.clock.now_millis() - _LEFTOVERS_MILLIS
-            if not is_old or self.storage.list_directory(f"{self.directory}/{name}/table"):
+            if not is_old:
                 continue
-            entry = self._read(name)
-            if entry is None or not self._was_ended(entry):
-                self.storage.delete_directory(f"{self.directory}/{name}")
+            with suppress(DamagedFile):
+                entry = self._read(name)
+                if self.storage.list_directory(f"{self.directory}/{name}/table"):
+                    continue
+                if entry is None or not self._was_ended(entry):
+                    self.storage.delete_directory(f"{self.directory}/{name}")
 
     def _forget(self, entry: TrashEntry) -> None:
         self.storage.delete(self._path(entry))
@@ -350,10 +361,11 @@ def empty_trash(trash: Trash, planned: Iterable[TrashEntry]) -> tuple[list[Trash
 
 
 def _in_use(entry: TrashEntry, root: str) -> Refused:
+    """Files at `root` are not moved away: once the table is back, the writer that they belong to could commit them."""
     return Refused(
         f"{entry.table} cannot be brought back to {root}",
-        "something else is there by now",
-        f"give it another name: paimon-cli undrop {shlex.quote(entry.table)} --as NEW",
+        "something else is there by now: another table, or files of writers that have not noticed the drop",
+        f"wait until they have ended, or give it another name: paimon-cli undrop {shlex.quote(entry.table)} --as NEW",
     )
 
 

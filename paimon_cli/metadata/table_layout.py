@@ -74,6 +74,8 @@ class TableLayout:
         """Not part of Paimon: records of repeatable commits (`commit.commit_records`)."""
         self.backup_directory = f"{root}/backup"
         """Not part of Paimon: what a backup says of itself (`jobs.backup_records`)."""
+        self.unfinished_copy = f"{self.backup_directory}/unfinished-copy"
+        """Not part of Paimon: there while the table is being made of a copy (`jobs.copy_claim`)."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import KW_ONLY
-from typing import Annotated
+from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import parse_duration, parse_size
@@ -43,6 +43,28 @@ class BackupOptions(Request):
     bandwidth: Annotated[
         Bandwidth, Option("Copy at most this many bytes a second, such as '50 mb'; default no limit.", tells_default=True)
     ] = Bandwidth()
+
+
+class BackupCommand(BackupOptions):
+    """What the command takes: a table and where its copy goes, or only that, with the database whose tables are copied."""
+
+    database: Annotated[str | None, Option("Back up all tables of this database.", metavar="DB")] = None
+
+
+class BackupVerifyOptions(Request):
+    """How closely to look at a copy; as of `VerifyOptions`, with all snapshots."""
+
+    _: KW_ONLY
+    level: Annotated[
+        Literal["meta", "files", "full"],
+        Option("meta: metadata only; files: every file exists and can be opened; full: every row."),
+    ] = "files"
+
+
+class BackupCheckCall(BackupVerifyOptions):
+    """The directory or URL of a backup, or of those of databases."""
+
+    destination: str | os.PathLike[str]
 
 
 class BackupCall(BackupOptions):

@@ -45,6 +45,24 @@ def test_dropping_a_database_asks_whether_its_tables_may_be_lost(
     assert len(run("trash", "ls", *there, "-o", "json").json["items"]) == (end == "will be dropped")
 
 
+def test_the_trash_is_listed_beside_an_entry_that_cannot_be_read(tmp_path: Path, run: Run) -> None:
+    there = ("--warehouse", tmp_path / "wh")
+    for name in ("shop.orders", "shop.returns"):
+        run("create", name, "-C", "id INT NOT NULL", "--primary-key", "id", *there)
+    said = run("drop", "shop.orders", "-y", "--option", "trash-retention=7d", *there).err
+    assert "undrop shop.orders" in said and "trash-retention" not in said
+    run("drop", "shop.returns", "-y", *there)
+    entries = {row["table"]: row["id"] for row in run("trash", "ls", *there, "-o", "json").json["items"]}
+    (tmp_path / "wh/.paimon-cli/trash" / entries["shop.orders"] / "entry").write_text("{")
+    answer = run("trash", "ls", *there, code=9)
+    assert "shop.returns" in answer.out and entries["shop.orders"] in answer.out and "1 dropped table," in answer.out
+    assert "is not what a drop writes" in answer.err
+    (kept, bad) = run("trash", "ls", *there, "-o", "json", code=9).json["items"]
+    assert kept["state"] == "kept" and (bad["state"], bad["id"]) == ("damaged", entries["shop.orders"])
+    assert run("trash", "empty", *there, "-y", code=10).err
+    run("trash", "ls", *there, code=9)
+
+
 def test_hints_about_tables_and_databases_work_when_pasted(tmp_path: Path, run: Run) -> None:
     there = ("--warehouse", tmp_path / "my lake")
     run("create", "the shop.orders", "-C", "id INT NOT NULL", "--primary-key", "id", *there)

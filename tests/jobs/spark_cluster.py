@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -76,6 +77,17 @@ class SparkCluster:
             if time.monotonic() > deadline:
                 raise TimeoutError(log.read_text())
             time.sleep(0.1)
+
+    def executors(self) -> list[int]:
+        """The processes of the executors that run now, which work in directories of the worker."""
+        found = []
+        for directory in Path("/proc").iterdir():
+            if directory.name.isdigit():
+                with contextlib.suppress(OSError):
+                    is_own = (directory / "cwd").resolve().is_relative_to(self._directory / "work")
+                    if is_own and b"ExecutorBackend" in (directory / "cmdline").read_bytes():
+                        found.append(int(directory.name))
+        return found
 
     def stop(self) -> None:
         for process in reversed(self._processes):

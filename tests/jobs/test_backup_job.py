@@ -9,16 +9,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from paimon_cli.api.runtime import Runtime
+from paimon_cli.api.table import Table
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.backup_job import LEASE, LEASE_MILLIS, SET_ASIDE
+from paimon_cli.jobs.backup_job import SET_ASIDE
 from paimon_cli.jobs.backup_records import BackupRecords
+from paimon_cli.jobs.copy_claim import LEASE, LEASE_MILLIS
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import find_target
+from paimon_cli.jobs.restore_job import restore_table
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.branches import create_branch, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
@@ -26,6 +33,7 @@ from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.retention import BACKUP_CONSUMER, BACKUP_MILLIS, Retention, consumers, reset_consumer
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag
+from paimon_cli.requests.backup import RestoreOptions
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import ConfinedStorage
 from tests.goldens import golden_table
@@ -34,6 +42,7 @@ from tests.nightly import BRIEF
 from tests.pieces import injected
 from tests.tables import compact, make_table, rows, write
 
+LOCAL = Runtime(engine="local")
 ALL_BUT_ONE = Retention(at_least=1, at_most=1, millis=0, limit=None)
 
 
@@ -435,3 +444,86 @@ def test_the_consumer_is_named_after_the_backup(tmp_path: Path) -> None:
         backup(table, tmp_path / name)
     names = [consumer.name for consumer in consumers(table)]
     assert len(names) == 2 and all(name.startswith(BACKUP_CONSUMER) for name in names)
+
+
+def test_where_no_backup_can_be(tmp_path: Path) -> None:
+    """In a file, and where the name of the copy would be that of a branch or a view."""
+    table = Table.open(new_table(tmp_path).url, runtime=LOCAL)
+    (tmp_path / "file").write_text("mine")
+    for name in ("file", "file/x", "file/x/y", "B$branch_x", "B$ro", "B$snapshots", "B$branch_x/"):
+        with pytest.raises(UsageError):
+            table.backup(f"{tmp_path}/{name}")
+    for name in ("file/x", "B$branch_x"):
+        with pytest.raises(UsageError):
+            Table.create(f"{tmp_path}/{name}", columns=["k INT"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "t"]
+
+
+@pytest.mark.parametrize("record", ["", "[]", "{}", '{"version": 1}', "[" * 9000, "null"])
+def test_a_record_that_cannot_be_read(tmp_path: Path, record: str) -> None:
+    """It is named in words of the user, and stands in no backup's way."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    for _ in range(2):
+        fill(table, 1)
+        backup(table, copy)
+    (copy / "backup/run-1").write_text(record)
+    with pytest.raises(DamagedFile, match="it is not what a backup writes"):
+        BackupRecords(opened(copy).storage, opened(copy).layout).runs()
+    backup(replace(table, clock=ShiftedClock(40 * 86_400_000)), copy, keep="30d")
+    assert (copy / "backup/run-1").exists() and not (copy / "backup/run-2").exists()
+
+
+@pytest.mark.parametrize("at", ["/snapshot/snapshot-", "/bucket-", "/manifest/", "/backup/run-", "/tag/"])
+@pytest.mark.parametrize("then", ["nothing", "commits"])
+def test_a_rollback_while_a_backup_runs(tmp_path: Path, at: str, then: str) -> None:
+    """The copy is whole, whatever it has, and the next run makes it that of the table."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 5)
+    create_tag(table, "t", 2)
+    done: list[str] = []
+
+    def roll(call: str, path: str) -> None:
+        if at in path and call in WRITES and not done:
+            done.append(path)
+            roll_back(table, plan_rollback(table, find_target(table, "2")), delete_files(table))
+            if then == "commits":
+                fill(opened(tmp_path / "t"), 2, first=50)
+
+    with suppress(NotFound, DamagedFile):  # a clear end, after which the run is repeated
+        backup(table, copy, Recording(ConfinedStorage(str(copy)), roll))
+    assert done
+    if (copy / "schema/schema-0").exists():
+        check_whole(opened(copy))
+    backup(opened(tmp_path / "t"), copy)
+    check_same(opened(tmp_path / "t"), opened(copy), is_whole=False)
+    assert opened(copy).snapshots.ids() == opened(tmp_path / "t").snapshots.ids()
+    restore_table(
+        opened(copy), TableLocation(str(tmp_path / "n"), "n"), RestoreOptions(history=True), LocalEngine(), NoProgress()
+    )
+    check_same(opened(copy), opened(tmp_path / "n"))
+
+
+@pytest.mark.parametrize("lists", ["kept", "gone"])
+def test_a_tag_whose_changelog_has_expired(tmp_path: Path, lists: str) -> None:
+    """A tag keeps its rows and not its changelog. Java deletes the list of that, too."""
+    table, copy = new_table(tmp_path, **{"changelog-producer": "input"}), tmp_path / "copy"
+    fill(table, 1)
+    create_tag(table, "old", 1)
+    expected = rows(table, snapshot_id=1)
+    fill(table, 3, first=5)
+    tagged = table.tags.get("old").snapshot
+    expire_snapshots(table, replace(ALL_BUT_ONE, at_most=2))
+    assert tagged.changelog_manifest_list is not None and 1 not in table.snapshots.ids()
+    if lists == "gone":
+        Path(table.layout.manifest(tagged.changelog_manifest_list)).unlink()
+    create_branch(table, "try", "old", None)
+    backup(table, copy)
+    check_same(table, opened(copy))
+    restored = {"all": RestoreOptions(history=True), "one": RestoreOptions(tag="old")}
+    for name, options in restored.items():
+        restore_table(opened(copy), TableLocation(str(tmp_path / name), name), options, LocalEngine(), NoProgress())
+        check_whole(opened(tmp_path / name))
+    check_same(table, opened(tmp_path / "all"))
+    assert rows(opened(tmp_path / "one")) == expected
+    remove_tags(opened(copy), plan_removal(opened(copy), ["old"]), delete_files(opened(copy)))
+    check_whole(opened(copy))

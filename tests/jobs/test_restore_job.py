@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,18 @@ from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.clone_job import clone_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.restore_job import Restored, restore_table
 from paimon_cli.maintain.retention import consumers
 from paimon_cli.requests.backup import RestoreOptions
+from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.storage import Storage
+from tests.commit.commit_tables import SteppingClock
 from tests.goldens import golden_table
 from tests.invariants.damaged_tables import Bench, keyed_table
-from tests.jobs.backups import backup, check_same, check_whole, opened
-from tests.jobs.test_backup_job import fill, new_table, rich_table
+from tests.jobs.backups import Dying, Killed, Recording, backup, check_same, check_whole, opened
+from tests.jobs.test_backup_job import ShiftedClock, fill, new_table, rich_table
 from tests.tables import make_table, rows, write
 
 
@@ -245,3 +251,158 @@ def _pipe(bench: Bench) -> None:
 def _grow(bench: Bench) -> None:
     with _a_file(bench).open("ab") as file:
         file.write(b"more")
+
+
+@dataclass(frozen=True)
+class At(TableLocation):
+    """A table in a storage of the test."""
+
+    storage: Storage = field(default_factory=LocalStorage)
+
+    def open_storage(self) -> tuple[Storage, str]:
+        return self.storage, self.url
+
+
+class TestKilled:
+    """A restore that was killed is finished by the next one; nothing but its own work is ever taken for that."""
+
+    @pytest.fixture
+    def copied(self, tmp_path: Path) -> TableContext:
+        """A table with two schemas, a tag and a branch, and its copy."""
+        table = Table.open(new_table(tmp_path).url)
+        table.write([{"k": 1, "v": "a"}])
+        table.alter.add_column("w INT")
+        table = Table.open(table.url)
+        table.write([{"k": 2, "v": "b", "w": 1}])
+        table.tags.create("first", snapshot=1)
+        table.branches.create("try", tag="first")
+        backup(opened(tmp_path / "t"), tmp_path / "copy")
+        return opened(tmp_path / "t")
+
+    @staticmethod
+    def killed(copy: Path, target: Path, at_change: int, **options: Any) -> Restored | None:
+        """What a restore has done; None if it died at this change."""
+        place = At(str(target), target.name, storage=Dying(ConfinedStorage(str(target)), at_change))
+        try:
+            backup = replace(opened(copy), clock=ShiftedClock())
+            return restore_table(backup, place, RestoreOptions(**options), LocalEngine(), NoProgress())
+        except Killed:
+            return None
+
+    @staticmethod
+    def again(copy: Path, target: Path, **options: Any) -> Restored:
+        backup = replace(opened(copy), clock=ShiftedClock())  # the lease of the dead one expires after a while
+        return restore_table(backup, TableLocation(str(target), "new"), RestoreOptions(**options), LocalEngine(), NoProgress())
+
+    @pytest.mark.parametrize("options", [{"history": True}, {"history": True, "snapshot": 2}, {}, {"snapshot": 1}])
+    def test_at_each_change(self, tmp_path: Path, copied: TableContext, options: dict[str, Any]) -> None:
+        copy, continued = tmp_path / "copy", 0
+        for at_change in range(200):
+            target = tmp_path / f"new{at_change}"
+            if self.killed(copy, target, at_change, **options) is not None:
+                break
+            is_whole = not (target / "backup/unfinished-copy").exists() and (target / "schema/schema-0").exists()
+            if not is_whole:
+                if at_change % 3 == 2:
+                    self.killed(copy, target, 2, **options)
+                continued += self.again(copy, target, **options).is_continued
+            new = opened(target)
+            assert rows(new) == rows(copied, snapshot_id=options.get("snapshot", 2))
+            if options == {"history": True}:
+                check_same(copied, new)
+            check_whole(new)
+            assert is_whole or not ((target / "backup").exists() or (target / "lease").exists())
+            shutil.rmtree(target)
+        assert 9 < at_change < 199 and continued > at_change - 4
+
+    def test_a_table_is_not_seen_before_it_is_whole(self, tmp_path: Path, copied: TableContext) -> None:
+        """With its newest schema first: a writer that took an old one for the latest would add another one of the same number."""
+        for at_change in range(200):
+            target = tmp_path / f"new{at_change}"
+            if self.killed(tmp_path / "copy", target, at_change, history=True) is not None:
+                break
+            if (target / "schema/schema-0").exists() or (target / "schema/schema-1").exists():
+                assert (target / "schema/schema-1").exists() and opened(target).snapshots.ids() == [1, 2]
+            shutil.rmtree(target, ignore_errors=True)
+
+    @pytest.mark.parametrize("other", [{}, {"snapshot": 1}, {"history": True, "snapshot": 1}])
+    def test_another_restore_does_not_continue_it(self, tmp_path: Path, copied: TableContext, other: dict[str, Any]) -> None:
+        target = tmp_path / "new"
+        assert self.killed(tmp_path / "copy", target, 9, history=True) is None
+        left = sorted(target.rglob("*"))
+        with pytest.raises(UsageError, match="a restore with its whole history"):
+            self.again(tmp_path / "copy", target, **other)
+        with pytest.raises(UsageError, match="restore"):
+            backup(copied, target)
+        with pytest.raises(UsageError, match="restore"):
+            Table.create(target, columns=["k INT"])
+        assert sorted(target.rglob("*")) == left
+        self.again(tmp_path / "copy", target, history=True)
+        check_same(copied, opened(target))
+
+    @pytest.mark.parametrize("claim", ["", "{}", "[" * 9000, '{"history": 1, "snapshot": "rm -rf"}', None])
+    def test_what_is_not_its_own_is_left_alone(self, tmp_path: Path, copied: TableContext, claim: str | None) -> None:
+        target = tmp_path / "new"
+        (target / "backup").mkdir(parents=True)
+        (target / "mine").write_text("mine")
+        if claim is not None:
+            (target / "backup/unfinished-copy").write_text(claim)
+        with pytest.raises(UsageError, match="not empty"):
+            self.again(tmp_path / "copy", target, history=True)
+        assert (target / "mine").read_text() == "mine"
+
+    def test_the_backup_has_gone_on(self, tmp_path: Path, copied: TableContext) -> None:
+        target = tmp_path / "new"
+        assert self.killed(tmp_path / "copy", target, 20, history=True) is None
+        write(copied, [{"k": 9, "v": "later", "w": 2}])
+        backup(opened(tmp_path / "t"), tmp_path / "copy")
+        assert self.again(tmp_path / "copy", target, history=True).is_continued
+        check_same(opened(tmp_path / "t"), opened(target))
+
+    def test_the_table_was_rolled_back(self, tmp_path: Path, copied: TableContext) -> None:
+        target = tmp_path / "new"
+        for at_change in range(200):
+            assert self.killed(tmp_path / "copy", target, at_change, history=True) is None
+            if (target / "snapshot/snapshot-2").exists():
+                break
+            shutil.rmtree(target, ignore_errors=True)
+        Table.open(copied.url).rollback(1)
+        write(opened(tmp_path / "t"), [{"k": 9, "v": "other", "w": 2}])
+        backup(opened(tmp_path / "t"), tmp_path / "copy")
+        with pytest.raises(Refused, match="another history"):
+            self.again(tmp_path / "copy", target, history=True)
+
+    def test_one_that_was_suspended_takes_nothing_from_its_successor(self, tmp_path: Path, copied: TableContext) -> None:
+        """Its lease was taken over: it must not delete what the other one counts on."""
+        target = tmp_path / "new"
+        successor: list[Restored] = []
+
+        def suspended(call: str, path: str) -> None:
+            if path.endswith("snapshot-1") and call == "put_if_absent" and not successor:
+                successor.append(self.again(tmp_path / "copy", target, history=True))
+
+        monkeypatched = At(str(target), "new", storage=Recording(ConfinedStorage(str(target)), suspended))
+        first = replace(opened(tmp_path / "copy"), clock=SteppingClock())
+        with pytest.raises(PaimonError):
+            restore_table(first, monkeypatched, RestoreOptions(history=True), LocalEngine(), NoProgress())
+        assert successor and successor[0].is_continued
+        check_same(copied, opened(target))
+
+
+def test_two_clones_into_one_directory(tmp_path: Path) -> None:
+    """The slower one fails, and deletes nothing of the other."""
+    table = new_table(tmp_path)
+    fill(table, 2)
+    target = tmp_path / "new"
+    inner: list[object] = []
+
+    def between(call: str, path: str) -> None:
+        if call == "open_output" and "/bucket-" in path and not inner:
+            with pytest.raises(UsageError, match="not empty") as refused:
+                clone_table(table, "t", TableLocation(str(target), "new"))
+            inner.append(refused.value)
+
+    storage = Recording(ConfinedStorage(str(target)), between)
+    clone_table(table, "t", At(str(target), "new", storage=storage))
+    assert inner and rows(opened(target)) == rows(table)
+    assert not (target / "backup").exists()

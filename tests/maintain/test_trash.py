@@ -10,12 +10,14 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
+from paimon_cli.api.trash import empty_expired
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import (
@@ -439,8 +441,8 @@ def test_undrop_outside_of_the_warehouse(tmp_path: Path) -> None:
 class DyingAtDeletion(WrappedStorage):
     """Dies at the deletion with this number."""
 
-    def __init__(self, left: int) -> None:
-        super().__init__(LocalStorage())
+    def __init__(self, left: int, inner: Storage | None = None) -> None:
+        super().__init__(inner or LocalStorage())
         self.left = left
 
     def before(self, call: str, path: str) -> None:
@@ -450,7 +452,7 @@ class DyingAtDeletion(WrappedStorage):
                 raise KeyboardInterrupt
 
 
-def _always(storage: Storage, url: str) -> Storage:
+def always(storage: Storage, url: str) -> Storage:
     return storage
 
 
@@ -464,7 +466,7 @@ def test_a_table_of_which_files_are_gone_does_not_come_back(tmp_path: Path) -> N
         expected = rows(table)
         catalog(folder).drop_table("shop.t")
         dying = DyingAtDeletion(number)
-        trash = Trash(dying, str(folder / "wh"), functools.partial(_always, dying))
+        trash = Trash(dying, str(folder / "wh"), functools.partial(always, dying))
         try:
             empty_trash(trash, trash.overdue(everything=True))
             died = False
@@ -508,3 +510,121 @@ def test_a_trash_that_is_elsewhere_is_not_used(tmp_path: Path, at: str) -> None:
         with pytest.raises(DamagedFile, match="is a link"):
             use()
     assert rows(table) and [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["trash"]
+
+
+def deletion_begun(tmp_path: Path, name: str) -> Path:
+    """Drop a table, and die while its entry in the trash is deleted; returns the directory of the entry."""
+    new_table(tmp_path, name)
+    catalog(tmp_path).drop_table(f"shop.{name}")
+    (id_,) = (row.id for row in catalog(tmp_path).trash if row.table == f"shop.{name}")
+    dying = DyingAtDeletion(3)
+    trash = Trash(dying, str(tmp_path / "wh"), functools.partial(always, dying))
+    with pytest.raises(KeyboardInterrupt):
+        trash.delete(trash.find(f"shop.{name}", ""))
+    return tmp_path / "wh/.paimon-cli/trash" / id_
+
+
+def test_a_deletion_that_has_begun_is_finished(tmp_path: Path) -> None:
+    """Nobody can bring the table back, so what is left of it need not stay until its time is over."""
+    entry = deletion_begun(tmp_path, "a")
+    new_table(tmp_path, "b")
+    catalog(tmp_path).drop_table("shop.b")
+    assert {row.table: row.state for row in catalog(tmp_path).trash} == {"shop.a": "going", "shop.b": "kept"}
+    assert catalog(tmp_path).trash.empty(expired=True).table_names == ("shop.a",)
+    assert not entry.exists() and [row.table for row in catalog(tmp_path).trash] == ["shop.b"]
+
+
+def test_a_listing_names_what_cannot_be_read(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        new_table(tmp_path, name)
+        catalog(tmp_path).drop_table(f"shop.{name}")
+    (bad,) = (row.id for row in catalog(tmp_path).trash if row.table == "shop.a")
+    directory = tmp_path / "wh/.paimon-cli/trash"
+    (directory / bad / "entry").write_text("{")
+    (tmp_path / "elsewhere").mkdir()
+    (directory / "1000-link").symlink_to(tmp_path / "elsewhere")
+    rows = {row.id: row for row in catalog(tmp_path).trash}
+    assert len(rows) == 3 and sorted(row.state for row in rows.values()) == ["damaged", "damaged", "kept"]
+    assert "is a link" in rows["1000-link"].problem and "is not what a drop writes" in rows[bad].problem
+    assert rows[bad].path == str(directory / bad)
+
+
+def test_what_is_left_goes_though_an_entry_cannot_be_read(tmp_path: Path) -> None:
+    directory = tmp_path / "wh/.paimon-cli/trash"
+    for name in ("1000-a", "1001-b"):
+        (directory / name).mkdir(parents=True)
+    (directory / "1000-a/entry").write_text("{")
+    (directory / "0999-link").symlink_to(tmp_path)
+    empty_trash(trash_of(tmp_path), [])
+    assert sorted(path.name for path in directory.iterdir()) == ["0999-link", "1000-a"]
+
+
+def test_expired_tables_are_deleted_beside_what_cannot_be_read(tmp_path: Path) -> None:
+    """What the service does once an hour: it says what stays, and counts what went."""
+    for name in ("a", "b"):
+        new_table(tmp_path, name)
+    catalog(tmp_path, **{"trash-retention": "1 ms"}).drop_table("shop.a")
+    catalog(tmp_path).drop_table("shop.b")
+    (bad,) = (row.id for row in catalog(tmp_path).trash if row.table == "shop.b")
+    (tmp_path / "wh/.paimon-cli/trash" / bad / "entry").write_text("{")
+    warned: list[str] = []
+    emptied = empty_expired(catalog(tmp_path)._metastore, warned.append)
+    assert emptied.table_names == ("shop.a",) and len(warned) == 1 and bad in warned[0]
+
+
+def test_a_warehouse_that_was_moved_as_a_whole(tmp_path: Path) -> None:
+    """An entry says where its table was, which may be written in any way: the table itself lies in the trash."""
+    table = new_table(tmp_path)
+    expected = rows(table)
+    catalog(tmp_path).drop_table("shop.t")
+    entry = next((tmp_path / "wh/.paimon-cli/trash").iterdir()) / "entry"
+    entry.write_text(json.dumps(json.loads(entry.read_text()) | {"url": "/old//place/../wh/./shop.db/t"}))
+    (tmp_path / "wh").rename(tmp_path / "moved")
+    moved = Catalog(str(tmp_path / "moved"), runtime=LOCAL)
+    assert [row.state for row in moved.trash] == ["kept"]
+    moved.undrop("shop.t")
+    assert rows(TableContext.open(str(tmp_path / "moved/shop.db/t"))) == expected
+    moved.drop_table("shop.t")
+    assert moved.trash.empty().tables == 1 and not (tmp_path / "moved/.paimon-cli").exists()
+
+
+class StopsTwice(LocalStorage):
+    """Calls `first` before a commit writes its first manifest, and `second` before it puts the snapshot."""
+
+    def __init__(self, first: Callable[[], object], second: Callable[[], object]) -> None:
+        super().__init__()
+        self.steps = [("/manifest/", first), ("/snapshot/snapshot-", second)]
+
+    def at(self, path: str) -> None:
+        if self.steps and self.steps[0][0] in path:
+            self.steps.pop(0)[1]()
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self.at(path)
+        super().write_new(path, data)
+
+    def open_output(self, path: str) -> BinaryIO:
+        self.at(path)
+        return super().open_output(path)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.at(path)
+        return super().put_if_absent(path, data)
+
+
+def test_files_of_a_commit_on_its_way_are_not_moved_away(tmp_path: Path) -> None:
+    """They lie where the table was. Were it brought back without them, the commit would name files that are not there."""
+    table = new_table(tmp_path)
+    refused: list[str] = []
+
+    def bring_back() -> None:
+        with pytest.raises(Refused, match="writers") as error:
+            catalog(tmp_path).undrop("shop.t")
+        refused.append(error.value.hint)
+
+    with pytest.raises(PaimonError):
+        commit(table, StopsTwice(lambda: catalog(tmp_path).drop_table("shop.t"), bring_back))
+    assert refused and "--as NEW" in refused[0]
+    back = TableContext.open(catalog(tmp_path).undrop("shop.t", new_name="shop.u").path)
+    assert back.snapshots.ids() == [1, 2]
+    check_versions(back)

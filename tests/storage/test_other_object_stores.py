@@ -14,9 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.api.catalog import Catalog
+from paimon_cli.api.runtime import Runtime
+from paimon_cli.api.table import Table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, NotFound, Refused, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage import guarded_storage
 from paimon_cli.storage.catalog_options import OBJECT_STORES
@@ -25,10 +31,12 @@ from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import StoreSettings
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock, live_names
+from tests.jobs.backups import check_same
 from tests.storage.blob_servers import AzureServer, BlobServer, GoogleServer
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
 from tests.storage.store_servers import Azurite, FakeGcs, StoreProgram
 from tests.storage.test_s3_tables import message, open_table, pairs, publishes, run
+from tests.tables import make_table, rows, write
 
 CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
 SECRET = "c2VjcmV0LWFjY291bnQta2V5"
@@ -309,3 +317,34 @@ def test_a_backup_there_and_back(store: Store, tmp_path: Path) -> None:
     run("read", backup, *pairs(store.options), code=3)
     run("undrop", backup, *pairs(store.options))
     assert run("read", backup, "--count", *pairs(store.options)).out.strip() == "2"
+
+
+def test_backup_and_restore_there_and_back(store: Store, tmp_path: Path) -> None:
+    """From disk to the store, to another place of it, restored there, dropped, brought back, and restored on disk."""
+    table = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"])
+    for number in range(3):
+        write(table, [{"k": key, "v": f"{number}"} for key in range(number, number + 2)])
+    create_tag(table, "first", 1)
+    create_branch(table, "try", "first", None)
+    local = Runtime(engine="local")
+    Table.open(table.url, store.options, runtime=local).backup(f"{store.root}/one/t")
+    write(table, [{"k": 9, "v": "later"}])
+    assert Table.open(table.url, store.options, runtime=local).backup(f"{store.root}/one/t").snapshots == 1
+    Table.open(f"{store.root}/one/t", store.options, runtime=local).backup(f"{store.root}/two/t")
+    restored = f"{store.root}/wh/shop.db/t"
+    catalog = Catalog(f"{store.root}/wh", store.options, runtime=local)
+    catalog.restore(f"{store.root}/two/t", restored, history=True)
+    catalog.drop_table("shop.t")
+    with pytest.raises(NotFound):
+        Table.open(restored, store.options)
+    catalog.undrop("shop.t")
+    back = TableContext.open(restored, storage_options=store.options)
+    assert {n: rows(back, snapshot_id=n) for n in back.snapshots.ids()} == {
+        n: rows(table, snapshot_id=n) for n in table.snapshots.ids()
+    }
+    assert catalog.verify_backup(f"{store.root}/two/t")[0].errors == 0
+    catalog.restore(f"{store.root}/two/t", tmp_path / "back", history=True)
+    check_same(table, TableContext.open(str(tmp_path / "back")))
+    catalog.drop_table("shop.t")
+    catalog.trash.empty()
+    assert not [path for path in store.blobs if "shop.db" in path or ".paimon-cli" in path]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
-from paimon_cli.errors import Refused
+from paimon_cli.api.catalog import Catalog
+from paimon_cli.api.runtime import Runtime
+from paimon_cli.api.table import Table
+from paimon_cli.errors import NotFound, Refused
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.trash import Trash
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage_for_url import storage_for_url
+from tests.maintain.test_trash import DyingAtDeletion, always
 from tests.storage.s3_server import S3Server
 from tests.storage.test_s3_tables import create_and_fill, pairs, run
 from tests.tables import rows
@@ -92,3 +98,35 @@ def test_emptied(s3_server: S3Server, bucket: str, options: list[str]) -> None:
     create_and_fill(table, options)
     run("drop", table, "--purge", "--yes", *options)
     assert objects(s3_server, warehouse) == []
+
+
+def test_death_while_emptying(s3_server: S3Server, bucket: str) -> None:
+    """At each deletion: the table comes back whole, or is deleted the next time, even before its time is over."""
+    options, outcomes = s3_server.options(), set[str]()
+    died, number = True, 0
+    while died:
+        number += 1
+        warehouse = f"{bucket}/wh{number}"
+        catalog = Catalog(warehouse, options, runtime=Runtime(engine="local"))
+        columns = ["k INT NOT NULL", "v STRING"]
+        table = Table.create("shop.t", columns=columns, primary_key="k", bucket=1, warehouse=warehouse, options=options)
+        table.write([{"k": 1, "v": "a"}])
+        catalog.drop_table("shop.t")
+        storage, root = storage_for_url(warehouse, options)
+        dying = DyingAtDeletion(number, storage)
+        trash = Trash(dying, root, partial(always, dying))
+        try:
+            trash.delete(trash.find("shop.t", ""))
+            died = False
+        except KeyboardInterrupt:
+            try:
+                catalog.undrop("shop.t")
+                outcomes.add("back")
+                assert rows(TableContext.open(table.url, storage_options=options)) == [{"k": 1, "v": "a"}]
+                continue
+            except NotFound:
+                outcomes.add("going")
+            assert catalog.trash.empty(expired=True).table_names == ("shop.t",)
+        left = objects(s3_server, warehouse)
+        assert not [path for path in left if "/shop.db/" in path or ".paimon-cli" in path]
+    assert number > 5 and outcomes == {"back", "going"}
