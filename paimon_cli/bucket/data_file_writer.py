@@ -100,13 +100,19 @@ class DataFileWriter:
         Their rows are numbered from `first_sequence` on.
         """
         for group in file.stored.groups:
-            if self._open is not None and (group.rows > self._room() or not self._open.takes_group):
-                self._roll()
-            if self._open is None:
-                self._open = self._new_file(None)
-            self._open.copy(file, group, first_sequence)
-            self._roll_if_full()
+            self.copy_group(file, group, (first_sequence, first_sequence + group.rows - 1))
             first_sequence += group.rows
+
+    def copy_group(
+        self, file: CopiedFile, group: StoredGroup, sequences: tuple[int, int], bounds: pa.RecordBatch | None = None
+    ) -> None:
+        """Copy one row group, of inserts only. `sequences`: its least and greatest; `bounds`: its first and last key, if any."""
+        if self._open is not None and (group.rows > self._room() or not self._open.takes_group):
+            self._roll()
+        if self._open is None:
+            self._open = self._new_file(None)
+        self._open.copy(file, group, sequences, bounds)
+        self._roll_if_full()
 
     def _new_file(self, sample: pa.RecordBatch | None) -> _OpenDataFile:
         """`sample`: its first rows, None for a file that starts with a copied row group."""
@@ -226,12 +232,14 @@ class _OpenDataFile:
         """Whether it has room for one more row group."""
         return not isinstance(self._encoder, StitchedFile) or not self._encoder.is_full
 
-    def copy(self, file: CopiedFile, group: StoredGroup, first_sequence: int) -> None:
+    def copy(self, file: CopiedFile, group: StoredGroup, sequences: tuple[int, int], bounds: pa.RecordBatch | None) -> None:
         """Append a row group of another file without decoding it."""
         assert isinstance(self._encoder, StitchedFile)
         self._flush_row_group()
         self._encoder.copy(file.stored, group, file.without_bounds)
-        self._count(group.rows, first_sequence, first_sequence + group.rows - 1)
+        self._count(group.rows, *sequences)
+        if bounds is not None:
+            self._reach(bounds)
         if self._index is not None:
             self._index.merge(file.indexes)
 
@@ -240,11 +248,14 @@ class _OpenDataFile:
         self._count(batch.num_rows, least, greatest)
         self._deletes += retractions
         if self._layout.keys:
-            if not self._ends:
-                self._ends.append(batch.slice(0, 1))
-            self._ends[1:] = [batch.slice(batch.num_rows - 1, 1)]
+            self._reach(batch)
         if self._index is not None:
             self._index.add(batch)
+
+    def _reach(self, rows: pa.RecordBatch) -> None:
+        if not self._ends:
+            self._ends.append(rows.slice(0, 1))
+        self._ends[1:] = [rows.slice(rows.num_rows - 1, 1)]
 
     def _count(self, rows: int, least: int, greatest: int) -> None:
         self._rows += rows
@@ -286,7 +297,7 @@ class _OpenDataFile:
         schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
         modes = [*[KEY_STATS_MODE] * len(keys), *(options.stats_mode(f.name, level) for f in schema.fields)]
         full = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
-        min_key, max_key = self._layout.keys_of(pa.concat_batches(self._ends)) if keys else (EMPTY_ROW, EMPTY_ROW)
+        min_key, max_key = [self._layout.keys_of(end)[0] for end in self._ends] if keys else (EMPTY_ROW, EMPTY_ROW)
         columns = [truncated(statistics, mode) for statistics, mode in zip(full, modes, strict=True)]
         return DataFileMeta(
             file_name=self._name,

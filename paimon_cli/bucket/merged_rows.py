@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -169,6 +170,7 @@ def merge_section(
     vectors: BucketVectors = NO_VECTORS,
     level_engine: MergeEngine | None = None,
     first_numbers: Mapping[str, int] | None = None,
+    parts: Mapping[str, FilePart] = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section of the bucket into one row per key. Retractions are kept.
 
@@ -178,7 +180,8 @@ def merge_section(
     order of the bucket's files decides. Sequence numbers in the result are those of `SnapshotOrder.in_merge`. `level_engine`:
     replaces the table's merge engine; it gets all keys, also those with one row, and the level of each row in a column LEVEL.
     `first_numbers`: adds a column ROW_NUMBER, in which the rows of each file are numbered from the number of its name on; only
-    without `expiry` and `vectors`, for engines that return whole rows.
+    without `expiry` and `vectors`, for engines that return whole rows. `parts`: by file name, the part to merge of files that are
+    not merged as a whole.
 
     Example with merge engine deduplicate; a row is key:value@sequence, and x is a deletion:
 
@@ -201,7 +204,8 @@ def merge_section(
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
             trusted = None if numbers_are_read else recorded_sequences(context, file)
-            stored = _file_rows(context, bucket.bucket_id, file, columns, rows, vectors, FilePart(sequences=trusted))
+            part = replace(parts.get(file.file_name, WHOLE), sequences=trusted)
+            stored = _file_rows(context, bucket.bucket_id, file, columns, rows, vectors, part)
             batches = within_ranges(context, bucket.bucket_id, file, stored)
             for batch in batches if first_numbers is None else _numbered(batches, first_numbers[file.file_name]):
                 numbered = order.in_merge(batch if expiry is None else expiry.kept(batch), file)

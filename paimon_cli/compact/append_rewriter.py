@@ -30,6 +30,7 @@ from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
 from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.metadata.encoded_footer import FooterFrame
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
@@ -47,8 +48,6 @@ class AppendRewriter(Rewriter):
         self._layout = context.file_layout
         self._vectors = load_vectors(context, task.picked)
         self._indexed = indexed_columns(context.schema, context.options)
-        self._bound_types = _nullable(context.schema.fields)
-        self._floats = [field.name for field in context.schema.fields if field.type.root in FLOATING_ROOTS]
 
     def _frame(self, step: Rewrite) -> FooterFrame | None:
         """The frame of files that this version writes, or the frame of another writer if all files of the step share it."""
@@ -87,7 +86,7 @@ class AppendRewriter(Rewriter):
             if indexes is None:
                 return False
             with decoding(self._path(file)):
-                writer.copy(CopiedFile(stored, self._without_bounds(file), indexes), number)
+                writer.copy(CopiedFile(stored, columns_without_bounds(self._context.schema, file), indexes), number)
         return True
 
     def _decode(self, writer: DataFileWriter, file: DataFileMeta, number: int) -> int:
@@ -143,25 +142,27 @@ class AppendRewriter(Rewriter):
         except DamagedFile:
             return None
 
-    def _without_bounds(self, file: DataFileMeta) -> list[str]:
-        """Floating-point columns that may hold NaN, which a footer does not show: those without bounds in the file's metadata."""
-        if not self._floats:
-            return []
-        schema, stats = self._context.schema, file.value_stats
-        names = schema.field_names if file.value_stats_cols is None else file.value_stats_cols
-        positions = [position for position, name in enumerate(names) if name in self._floats]
-        try:
-            types = self._bound_types if file.value_stats_cols is None else _nullable(schema.fields_of(names))
-            lows, highs = (deserialize_row(row, types, positions) for row in (stats.min_values, stats.max_values))
-        except DECODE_ERRORS:
-            return self._floats
-        nulls = stats.null_counts if stats.null_counts and len(stats.null_counts) == len(names) else [None] * len(names)
-        without_nan = set()
-        for position, low, high in zip(positions, lows, highs, strict=True):
-            is_bounded = low is not None and high is not None and low <= high  # false for NaN
-            if is_bounded or nulls[position] == file.row_count:
-                without_nan.add(names[position])
-        return [name for name in self._floats if name not in without_nan]
+
+def columns_without_bounds(schema: TableSchema, file: DataFileMeta) -> list[str]:
+    """Floating-point columns that may hold NaN, which a footer does not show: those without bounds in the file's metadata."""
+    floats = [field.name for field in schema.fields if field.type.root in FLOATING_ROOTS]
+    if not floats:
+        return []
+    stats = file.value_stats
+    names = schema.field_names if file.value_stats_cols is None else file.value_stats_cols
+    positions = [position for position, name in enumerate(names) if name in floats]
+    try:
+        types = _nullable(schema.fields_of(names))
+        lows, highs = (deserialize_row(row, types, positions) for row in (stats.min_values, stats.max_values))
+    except DECODE_ERRORS:
+        return floats
+    nulls = stats.null_counts if stats.null_counts and len(stats.null_counts) == len(names) else [None] * len(names)
+    without_nan = set()
+    for position, low, high in zip(positions, lows, highs, strict=True):
+        is_bounded = low is not None and high is not None and low <= high  # false for NaN
+        if is_bounded or nulls[position] == file.row_count:
+            without_nan.add(names[position])
+    return [name for name in floats if name not in without_nan]
 
 
 def _nullable(fields: Sequence[DataField]) -> list[DataType]:

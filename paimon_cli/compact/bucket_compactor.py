@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,20 +12,24 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
+from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter, changelog_writer, check_writable
+from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, prefetch, without_retractions
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import stamped_prefix
-from paimon_cli.compact.append_rewriter import AppendRewriter
+from paimon_cli.bucket.stitched_files import StoredGroups
+from paimon_cli.compact.append_rewriter import AppendRewriter, columns_without_bounds
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, task_steps
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.compact.rewriter import Rewriter
+from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups, can_copy, parts_without
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.changelog import ChangedKeys, FullCompactionChanges, inserts
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
+from paimon_cli.lsm.key_search import SortedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun
 from paimon_cli.metadata.data_file import (
@@ -36,7 +41,9 @@ from paimon_cli.metadata.data_file import (
     vector_file_names,
 )
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.storage import open_sized
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,71 @@ class MergeRewriter(Rewriter):
         return replace(message, compact=replace(message.compact, changelog=files))
 
 
+class PartialRewriter(MergeRewriter):
+    """Merges into the highest level, and copies the row groups there that no newer run touches, if that saves enough."""
+
+    def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
+        super().__init__(context, task, is_given_up)
+        self._chooser = UntouchedGroups(context, task)
+        self._untouched: dict[int, list[UntouchedGroup]] = {}
+
+    def _frame(self, step: Rewrite) -> FooterFrame | None:
+        self._untouched = self._chooser.of(step.sections)
+        return self._chooser.frame if self._untouched else None
+
+    def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
+        if not self._untouched:
+            return super()._fill(writer, step)
+        for number, section in enumerate(step.sections):
+            self._merge_around(writer, list(section), self._untouched.get(number, []))
+        return {"copied_groups": sum(map(len, self._untouched.values()))}
+
+    def _merge_around(self, writer: DataFileWriter, section: Section, groups: list[UntouchedGroup]) -> None:
+        """Merge the section, and copy each of the groups between the rows with smaller and with greater keys."""
+        task, keys, parts = self._task, self._chooser.keys, parts_without(groups)
+        lows = SortedKeys.joined([SortedKeys.of(group.bounds.slice(0, 1), keys) for group in groups]) if groups else None
+        done = 0
+        with ExitStack() as opened:
+            copier = _GroupCopier(self._context, task, writer, opened)
+            for batch in merge_section(self._context, task.picked, section, self._columns, task.memory, parts=parts):
+                self._check_given_up()
+                start = 0
+                if lows is not None and done < len(groups):
+                    for at in SortedKeys.of(batch, keys).below(lows.slice(done, len(groups))).tolist():
+                        if at == batch.num_rows:
+                            break
+                        writer.write(without_retractions(batch.slice(start, at - start)))
+                        copier.copy(groups[done])
+                        start, done = at, done + 1
+                writer.write(without_retractions(batch.slice(start)))
+            for group in groups[done:]:
+                self._check_given_up()
+                copier.copy(group)
+
+
+@dataclass
+class _GroupCopier:
+    """Copies row groups of one file after the other, which is open meanwhile."""
+
+    context: TableContext
+    task: CompactionTask
+    writer: DataFileWriter
+    opened: ExitStack
+    _name: str = ""
+    _file: CopiedFile | None = None
+
+    def copy(self, group: UntouchedGroup) -> None:
+        path = self.context.data_file_path(*self.task.bucket_id, group.file)
+        with decoding(path):
+            if self._file is None or self._name != group.file.file_name:
+                self.opened.close()
+                source = self.opened.enter_context(open_sized(self.context.storage, path, group.file.file_size))
+                stored = StoredGroups(source, self.writer.frame)
+                self._file = CopiedFile(stored, columns_without_bounds(self.context.schema, group.file), {})
+                self._name = group.file.file_name
+            self.writer.copy_group(self._file, self._file.stored.groups[group.number], group.sequences, group.bounds)
+
+
 class LookupRewriter(MergeRewriter):
     """Merges sorted runs, and looks up the rows that new ones replace above the output level.
 
@@ -211,6 +283,8 @@ def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callab
         return LookupRewriter(context, task, is_given_up)
     if context.mode.changelog_producer.compares_top_levels and task.output_level == task.max_level:
         return FullChangelogRewriter(context, task, is_given_up)
+    if can_copy(context, task):
+        return PartialRewriter(context, task, is_given_up)
     return MergeRewriter(context, task, is_given_up)
 
 

@@ -1,0 +1,140 @@
+"""Compactions that copy row groups which no newer run touches: the same rows and system columns as if all had been merged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.compact import bucket_compactor
+from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups
+from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.lsm.sorted_runs import SortedRun
+from paimon_cli.pieces import PIECES
+from tests.properties.shapes import SHAPES, Shape
+from tests.tables import compact, make_table, write
+
+WRITE_ONLY = {"write-only": "true"}
+MERGED = [(engine, shape) for engine in ("deduplicate", "partial-update", "aggregation") for shape in SHAPES[engine]]
+KEYS: dict[str, Callable[[int], Any]] = {
+    "INT NOT NULL": lambda n: n,
+    "STRING NOT NULL": lambda n: f"key {n:08}",
+    "DECIMAL(20, 2) NOT NULL": lambda n: f"{n}.25",
+    "DATE NOT NULL": lambda n: f"{2000 + n // 300}-{n % 300 // 25 + 1:02}-{n % 25 + 1:02}",
+    "TIMESTAMP(6) NOT NULL": lambda n: f"{2000 + n // 300}-{n % 300 // 25 + 1:02}-{n % 25 + 1:02} 00:00:00.000001",
+}
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many groups each step copies; groups are small."""
+    counts: list[int] = []
+    real = UntouchedGroups.of
+
+    def watched(self: UntouchedGroups, sections: tuple[tuple[SortedRun, ...], ...]) -> dict[int, list[UntouchedGroup]]:
+        chosen = real(self, sections)
+        counts.append(sum(map(len, chosen.values())))
+        return chosen
+
+    monkeypatch.setattr(UntouchedGroups, "of", watched)
+    monkeypatch.setattr(PIECES, "row_group_bytes", 4000)
+    return counts
+
+
+def stored(context: TableContext) -> list[dict[str, Any]]:
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    names = ["_SEQUENCE_NUMBER", "_VALUE_KIND", *context.schema.field_names]
+    return [row for batch in read_bucket(context, bucket, names) for row in batch.to_pylist()]
+
+
+def value(r: random.Random, t: str) -> Any:
+    return (
+        None
+        if r.random() < 0.2
+        else f"t{r.randrange(99)}"
+        if t == "STRING"
+        else r.random() < 0.5
+        if t == "BOOLEAN"
+        else r.randrange(99)
+    )
+
+
+def compacted(folder: Path, seed: int, shape: Shape, engine: str, key: str = "INT NOT NULL", **options: str) -> TableContext:
+    """A table after two rounds of upserts to a narrow range of keys, each compacted."""
+    r, columns = random.Random(seed), {"k": key, **shape.columns}
+    given = {**WRITE_ONLY, "merge-engine": engine, **shape.options, **options}
+    context = make_table(folder, columns, ["k"], options=given)
+
+    def change(number: int, kinds: tuple[str, ...]) -> dict[str, Any]:
+        values = {name: value(r, t) for name, t in shape.columns.items()}
+        return {"k": KEYS[key](number), **values, "_op": r.choice(kinds)}
+
+    write(context, [change(2 * n, ("+I",)) for n in range(2000)])
+    compact(context, strategy="full")
+    for _ in range(2):
+        for _ in range(2):
+            first = r.randrange(3900)
+            write(context, [change(first + n, shape.kinds) for n in range(r.randrange(1, 250))])
+        compact(context, strategy="full")
+    return context
+
+
+def check_equal(folder: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
+    partial = compacted(folder / "partial", **given)
+    assert max(copied) > 0
+    monkeypatch.setattr(bucket_compactor, "can_copy", lambda *_: False)
+    usual = compacted(folder / "usual", **given)
+    assert stored(partial) == stored(usual)
+    assert list(check_table(partial, rows=True)) == []
+    (files, others) = ([f for b in bucket_files(t, t.snapshots.latest()).values() for f in b.files] for t in (partial, usual))
+    for name in ("min_key", "max_key", "min_sequence_number", "max_sequence_number", "row_count", "value_stats", "key_stats"):
+        assert [getattr(file, name) for file in files] == [getattr(file, name) for file in others], name
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("engine", "shape"), MERGED, ids=[f"{engine}-{shape.name}" for engine, shape in MERGED])
+def test_merge_engines(
+    tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, engine: str, shape: Shape, seed: int
+) -> None:
+    check_equal(tmp_path, copied, monkeypatch, seed=seed, shape=shape, engine=engine)
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
+def test_types_of_keys(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, key: str, codec: str) -> None:
+    shape = SHAPES["deduplicate"][0]
+    check_equal(tmp_path, copied, monkeypatch, seed=5, shape=shape, engine="deduplicate", key=key, **{"file.compression": codec})
+
+
+def base(folder: Path) -> TableContext:
+    context = make_table(folder, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=WRITE_ONLY)
+    write(context, [{"k": 2 * n, "v": "old"} for n in range(2000)])
+    compact(context, strategy="full")
+    return context
+
+
+def test_a_group_with_one_newer_key_inside_is_merged(tmp_path: Path, copied: list[int]) -> None:
+    context = base(tmp_path / "t")
+    write(context, [{"k": 2001, "v": "new"}])
+    compact(context, strategy="full")
+    found = {row["k"]: row["v"] for row in stored(context)}
+    assert copied[-1] > 0 and found == {**{2 * n: "old" for n in range(2000)}, 2001: "new"}
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    assert [file.row_count for file in bucket.files] == [2001]
+    before = copied[-1]
+    write(context, [{"k": 2002, "v": ""}], op="delete")
+    compact(context, strategy="full")
+    assert copied[-1] in (before - 1, before, before + 1) and 2002 not in {row["k"] for row in stored(context)}
+
+
+def test_scattered_keys_take_the_usual_path(tmp_path: Path, copied: list[int]) -> None:
+    context = base(tmp_path / "t")
+    write(context, [{"k": k, "v": "new"} for k in range(1, 4000, 41)])
+    compact(context, strategy="full")
+    assert copied[-1] == 0 and sum(row["v"] == "new" for row in stored(context)) == 98
