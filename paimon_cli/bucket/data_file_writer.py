@@ -26,6 +26,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import local_wall_clock
+from paimon_cli.storage.storage import delete_all
 
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:
@@ -143,9 +144,8 @@ class DataFileWriter:
         if self._open is not None:
             self._open.discard()
             self._open = None
-        for path in self._paths:
-            with contextlib.suppress(StorageUnavailable):  # it leaves an orphan, and must not hide the error that led here
-                self._context.storage.delete(path)
+        with contextlib.suppress(StorageUnavailable):  # it leaves an orphan, and must not hide the error that led here
+            delete_all(self._context.storage, self._paths)
 
 
 def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, stamp: str) -> DataFileWriter:
