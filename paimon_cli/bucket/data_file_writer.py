@@ -19,7 +19,7 @@ from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
+from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import FooterFrame, StoredGroup
 from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
@@ -285,7 +285,7 @@ class _OpenDataFile:
     def _meta(self, size: int, level: int, source: int) -> DataFileMeta:
         schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
         modes = [*[KEY_STATS_MODE] * len(keys), *(options.stats_mode(f.name, level) for f in schema.fields)]
-        full = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
+        full = self._encoder.statistics([*self._layout.fields[: len(keys)], *schema.fields])
         min_key, max_key = self._layout.keys_of(pa.concat_batches(self._ends)) if keys else (EMPTY_ROW, EMPTY_ROW)
         columns = [truncated(statistics, mode) for statistics, mode in zip(full, modes, strict=True)]
         return DataFileMeta(
