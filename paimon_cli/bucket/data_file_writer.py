@@ -76,23 +76,24 @@ class DataFileWriter:
         self._indexed = indexed_columns(context.schema, context.options)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = max(1, batch.num_rows * self._step // max(1, batch.nbytes))
+        size = batch.nbytes  # Arrow looks at each column, which takes time
+        rows = max(1, batch.num_rows * self._step // max(1, size))
         start = 0
         while start < batch.num_rows:
             piece = batch.slice(start, min(rows, self._room()))
-            self._write(piece)
+            self._write(piece, size * piece.num_rows // batch.num_rows)
             start += piece.num_rows
 
     def _room(self) -> int:
         """How many more rows the open file, or else the next one, may take."""
         return self._row_target - (0 if self._open is None else self._open.rows)
 
-    def _write(self, batch: pa.RecordBatch) -> None:
+    def _write(self, batch: pa.RecordBatch, size: int) -> None:
         if self._open is not None and not self._open.takes(batch):
             self._roll()
         if self._open is None:
             self._open = self._new_file(batch)
-        self._open.write(batch)
+        self._open.write(batch, size)
         self._roll_if_full()
 
     def copy(self, file: CopiedFile, first_sequence: int) -> None:
@@ -214,10 +215,11 @@ class _OpenDataFile:
     def takes(self, batch: pa.RecordBatch) -> bool:
         return self._encoder.takes(batch)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, size: int) -> None:
+        """`size`: about the bytes of the batch."""
         self._observe(batch)
         self._pending.append(batch)
-        self._pending_bytes += batch.nbytes
+        self._pending_bytes += size
         if self._pending_bytes >= self._group_bytes:
             self._flush_row_group()
 
