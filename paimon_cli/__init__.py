@@ -5,7 +5,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+if "PAIMON_CLI_OWN_WORKER" in os.environ:  # `processor.OWN_WORKER`: before anything of this package imports numpy
+    from paimon_cli.processor import fast_sort
+
+    os.environ.update(fast_sort(os.environ))
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog, restore
@@ -28,7 +34,6 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import os
     from importlib import import_module
 
     if os.name == "nt":

@@ -53,6 +53,8 @@ class Pieces:
     # Merges and sorts
     run_batch_bytes: int = 8 << 20
     """Decoded bytes that each run of a merge may hold."""
+    run_column_bytes: int = 32 << 10
+    """Decoded bytes of each column that each run may hold, if these are more: less is dominated by fixed costs of each column."""
     merge_bytes: int = 192 << 20
     """Decoded bytes that all runs of a merge may hold together."""
     min_run_bytes: int = 3 << 20

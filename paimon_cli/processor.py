@@ -3,7 +3,8 @@
 On AMD processors of family 25 (Zen 3 and 4) that sort takes five times as long as the one with AVX2: 36 instead of 7 ns a row
 for int64 (numpy issue 32690). Sorting is most of the work of flushes, of dynamic buckets and of indexes of keys. Other
 functions of numpy become slower without AVX-512 (`exp`, `power`: about five times), so the switch is never set in a process
-that only imports this library.
+that only imports this library. Nor is it sent to the executors of a cluster, whose processors may differ: only a mark is, by
+which the Python workers of a Spark that a command has started decide for themselves.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 
 VARIABLE = "NPY_DISABLE_CPU_FEATURES"
 """Read by numpy when it is imported, and only then. Child processes inherit it."""
+OWN_WORKER = "PAIMON_CLI_OWN_WORKER"
+"""Marks the executors of a Spark that a command has started, and no others; `paimon_cli/__init__` looks for it."""
 CPU_INFO = Path("/proc/cpuinfo")
 _OF_ONE_CORE = 4096
 """Bytes at the beginning of `CPU_INFO` that describe the first core."""

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from paimon_cli import processor
-from paimon_cli.processor import VARIABLE, fast_sort, numpy_version, processor_name, sorts_slowly_with_avx512
+from paimon_cli.processor import (
+    OWN_WORKER,
+    VARIABLE,
+    fast_sort,
+    numpy_version,
+    processor_name,
+    sorts_slowly_with_avx512,
+)
 
 ZEN_4 = """processor\t: 0
 vendor_id\t: AuthenticAMD
@@ -91,6 +98,35 @@ def test_the_installed_numpy_knows_the_name(zen_4: Path, environment: dict[str, 
     environment |= fast_sort(environment, zen_4)
     look = "import json, numpy._core._multiarray_umath as m; print(json.dumps(m.__cpu_features__))"
     assert json.loads(printed(look, environment, "-W", "error"))[environment[VARIABLE]] is False
+
+
+RELEASES = {"2.2.6": (3, 10), "2.3.5": (3, 11), "2.4.6": (3, 11), "2.5.5": (3, 12)}
+"""Releases of numpy, of each minor version that is supported, and the Python from which on they can be installed."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("release", [name for name, python in RELEASES.items() if sys.version_info[:2] >= python])
+def test_each_supported_numpy_knows_the_name(release: str, zen_4: Path, environment: dict[str, str]) -> None:
+    """In an environment with this numpy alone; the feature is off, and nothing warns."""
+    look = f"""import sys; sys.path.append({str(Path(__file__).parents[1])!r})
+import json, os, pathlib
+from paimon_cli.processor import VARIABLE, fast_sort
+os.environ.update(fast_sort({{}}, pathlib.Path({str(zen_4)!r})))
+import numpy, numpy._core._multiarray_umath as m
+print(json.dumps([numpy.__version__, m.__cpu_features__[os.environ[VARIABLE]]]))"""
+    uv = [sys.executable, "-m", "uv", "run", "--quiet", "--no-project", "--python", sys.executable, "--with", f"numpy=={release}"]
+    done = subprocess.run([*uv, "python", "-W", "error", "-c", look], env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [release, False]
+
+
+def test_workers_of_our_own_spark_decide_for_themselves(zen_4: Path, environment: dict[str, str]) -> None:
+    """Before numpy is imported, whatever module of the package comes first; other workers are left alone."""
+    look = "import numpy._core._multiarray_umath as m; print(m.__cpu_features__[name])"
+    name = fast_sort({}, zen_4)[VARIABLE]
+    first = f"name = {name!r}; import paimon_cli.datatypes.key_order; {look}"
+    plain = printed(first, environment)
+    assert printed(first, {**environment, OWN_WORKER: "1"}) == ("False" if sorts_slowly_with_avx512() else plain)
+    assert printed(first, {**environment, OWN_WORKER: "1", VARIABLE: ""}) == plain, "what the user says stands"
 
 
 def test_only_the_command_line_switches_it(environment: dict[str, str]) -> None:

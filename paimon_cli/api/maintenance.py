@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments, takes
@@ -134,23 +134,29 @@ class Maintenance(OpenedTable):
         Ages are by the clock of the storage if this machine's is ahead of it. Limits default to the table's options.
         """
         from paimon_cli.jobs.reclaim_job import PARTITIONS, deletion, plan_expire
+        from paimon_cli.storage.counted_storage import DELETIONS, counting_requests, counts_requests
 
         context, progress = self.supported, self.runtime.new_progress()
 
         def planned(context: TableContext) -> Expiry:
             return plan_expire(context, options, progress)
 
-        expiry = planned(context)
-        if expiry.names and (trusted := self._with_storage_clock(is_required=False)) is not context:
-            context, expiry = trusted, planned(trusted)
-        if expiry.names:
-            self._warn_of_long_silence(context)
+        with counting_requests() as of_plan:
+            expiry = planned(context)
+            if expiry.names and (trusted := self._with_storage_clock(is_required=False)) is not context:
+                context, expiry = trusted, planned(trusted)
+            if expiry.names:
+                self._warn_of_long_silence(context)
 
         def run() -> Expired:
             if options.what == PARTITIONS:
                 self.check_commit()
-            with self.runtime.engine_running() as engine:
-                return expiry.run(deletion(context, engine, progress))
+            with counting_requests() as counts, self.runtime.engine_running() as engine:
+                done = expiry.run(deletion(context, engine, progress))
+            sent = of_plan + counts
+            if not counts_requests(context.url):
+                return done
+            return replace(done, requests=sent.total(), delete_requests=sent[DELETIONS])
 
         return Planned(expiry, run, expiry.files)
 

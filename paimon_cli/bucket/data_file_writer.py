@@ -19,13 +19,14 @@ from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
+from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import FooterFrame, StoredGroup
 from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import local_wall_clock
+from paimon_cli.storage.storage import delete_all
 
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:
@@ -75,23 +76,24 @@ class DataFileWriter:
         self._indexed = indexed_columns(context.schema, context.options)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = max(1, batch.num_rows * self._step // max(1, batch.nbytes))
+        size = batch.nbytes  # Arrow looks at each column, which takes time
+        rows = max(1, batch.num_rows * self._step // max(1, size))
         start = 0
         while start < batch.num_rows:
             piece = batch.slice(start, min(rows, self._room()))
-            self._write(piece)
+            self._write(piece, size * piece.num_rows // batch.num_rows)
             start += piece.num_rows
 
     def _room(self) -> int:
         """How many more rows the open file, or else the next one, may take."""
         return self._row_target - (0 if self._open is None else self._open.rows)
 
-    def _write(self, batch: pa.RecordBatch) -> None:
+    def _write(self, batch: pa.RecordBatch, size: int) -> None:
         if self._open is not None and not self._open.takes(batch):
             self._roll()
         if self._open is None:
             self._open = self._new_file(batch)
-        self._open.write(batch)
+        self._open.write(batch, size)
         self._roll_if_full()
 
     def copy(self, file: CopiedFile, first_sequence: int) -> None:
@@ -149,9 +151,8 @@ class DataFileWriter:
         if self._open is not None:
             self._open.discard()
             self._open = None
-        for path in self._paths:
-            with contextlib.suppress(StorageUnavailable):  # it leaves an orphan, and must not hide the error that led here
-                self._context.storage.delete(path)
+        with contextlib.suppress(StorageUnavailable):  # it leaves an orphan, and must not hide the error that led here
+            delete_all(self._context.storage, self._paths)
 
 
 def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, stamp: str) -> DataFileWriter:
@@ -220,10 +221,11 @@ class _OpenDataFile:
     def takes(self, batch: pa.RecordBatch) -> bool:
         return self._encoder.takes(batch)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, size: int) -> None:
+        """`size`: about the bytes of the batch."""
         self._observe(batch)
         self._pending.append(batch)
-        self._pending_bytes += batch.nbytes
+        self._pending_bytes += size
         if self._pending_bytes >= self._group_bytes:
             self._flush_row_group()
 
@@ -296,7 +298,7 @@ class _OpenDataFile:
     def _meta(self, size: int, level: int, source: int) -> DataFileMeta:
         schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
         modes = [*[KEY_STATS_MODE] * len(keys), *(options.stats_mode(f.name, level) for f in schema.fields)]
-        full = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
+        full = self._encoder.statistics([*self._layout.fields[: len(keys)], *schema.fields])
         min_key, max_key = [self._layout.keys_of(end)[0] for end in self._ends] if keys else (EMPTY_ROW, EMPTY_ROW)
         columns = [truncated(statistics, mode) for statistics, mode in zip(full, modes, strict=True)]
         return DataFileMeta(

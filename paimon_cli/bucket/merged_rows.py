@@ -195,7 +195,7 @@ def merge_section(
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
     order = SnapshotOrder.of(context, bucket)
-    rows = batch_rows(runs, memory or PIECES.merge_bytes)
+    rows = batch_rows(runs, memory or PIECES.merge_bytes, len(columns))
     if level_engine is None and context.mode.lower_level_shadows and _levels_above_0(section) > 1:
         level_engine = LowestLevel(merge_engine(context.schema, context.options))
 
@@ -236,11 +236,11 @@ def max_merged_runs(context: TableContext, memory: int) -> int:
     return min(by_memory, context.options.sort_spill_threshold or by_memory)
 
 
-def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
-    """Rows per batch, so that the batches of all runs together fit into `memory` (decoded bytes)."""
+def batch_rows(runs: Sequence[SortedRun], memory: int, columns: int = 0) -> int:
+    """Rows per batch, so that the batches of all runs together fit into `memory` (decoded bytes). `columns`: their number."""
     rows = sum(run.row_count for run in runs)
     row_bytes = max(1, sum(run.size for run in runs) * DECODED_PER_STORED_BYTE // max(1, rows))
-    budget = min(PIECES.run_batch_bytes, memory // max(1, len(runs)))
+    budget = min(max(PIECES.run_batch_bytes, columns * PIECES.run_column_bytes), memory // max(1, len(runs)))
     return max(PIECES.smallest_batch_rows, min(PIECES.batch_rows, budget // row_bytes))
 
 

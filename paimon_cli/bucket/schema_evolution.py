@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from paimon_cli.storage.threads import cached_property
 
 SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
 
@@ -36,6 +36,8 @@ class ColumnSource:
         """The column in the read schema's Arrow type. `stored`: as the file's reader returned it; `rows`: their number."""
         if self.file_field is None or stored is None:
             return pa.nulls(rows, arrow_type(self.field.type))
+        if stored.type == self._stored_type and self._is_as_stored:  # first, because a table may have a thousand columns
+            return stored
         self._check_layout(stored.type)
         declared = as_declared(stored, self._stored_type)
         if self._is_as_stored:

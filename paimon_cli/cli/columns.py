@@ -56,6 +56,7 @@ NAMES_OF_KIND = {
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
+    "delete_requests "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "changelogs different expired only_here only_there rows_here rows_there "
     "stale_files unseen_records vectors visible_rows waiting_records writers",

@@ -391,13 +391,15 @@ def _measured(outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
         yield log
         return
     from paimon_cli.jobs.service.service_metrics import MetricsFile, ServiceMetrics, listening
+    from paimon_cli.storage.counted_storage import counting_requests
     from paimon_cli.storage.injected import SystemClock
 
-    metrics = ServiceMetrics(log, SystemClock())
-    watcher = metrics if outlook.metrics_file is None else MetricsFile(metrics, outlook.metrics_file, log.warn)
-    if outlook.metrics_listen is None:
-        yield watcher
-        return
-    with listening(metrics, outlook.metrics_listen) as url:
-        log.say(f"metrics at {url}")
-        yield watcher
+    with counting_requests() as requests:
+        metrics = ServiceMetrics(log, SystemClock(), requests)
+        watcher = metrics if outlook.metrics_file is None else MetricsFile(metrics, outlook.metrics_file, log.warn)
+        if outlook.metrics_listen is None:
+            yield watcher
+            return
+        with listening(metrics, outlook.metrics_listen) as url:
+            log.say(f"metrics at {url}")
+            yield watcher

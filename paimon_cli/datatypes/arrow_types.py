@@ -227,6 +227,8 @@ def retyped(array: pa.Array, t: pa.DataType, convert: Convert) -> pa.Array:
 
 
 def _has_required_fields(t: pa.DataType) -> bool:
+    if not t.num_fields:
+        return False
     if pa.types.is_struct(t):
         return any(not field.nullable or _has_required_fields(field.type) for field in t)
     if pa.types.is_map(t):

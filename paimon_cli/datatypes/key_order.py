@@ -89,13 +89,23 @@ def merges_faster(falls: np.ndarray, descents: int) -> bool:
 @functools.cache
 def passes_of_a_sort() -> float:
     """The number of passes of a merge that cost as much as a plain sort, measured in about 5 ms of this thread."""
-    mixed = np.arange(MEASURED_ROWS, dtype=np.uint64)
-    for _ in range(2):  # numbers in a random order, without loading numpy's generators
-        mixed = mixed * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(31)
-    mixed = (mixed >> np.uint64(1)).view(np.int64)
+    mixed = _mixed_numbers()
     runs = np.sort(mixed.reshape(8, -1), axis=1).ravel()
     return 3 * _nanoseconds(mixed, None) / max(1, _nanoseconds(runs, "stable"))
+
+
+def sort_nanoseconds() -> float:
+    """What a plain sort of random numbers takes a row, in this thread; the least of many, so that other work does not count."""
+    return min(_nanoseconds(_mixed_numbers(), None) for _ in range(10)) / MEASURED_ROWS
+
+
+def _mixed_numbers() -> np.ndarray:
+    """Numbers in a random order, without loading numpy's generators."""
+    mixed = np.arange(MEASURED_ROWS, dtype=np.uint64)
+    for _ in range(2):
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(31)
+    return (mixed >> np.uint64(1)).view(np.int64)
 
 
 def _nanoseconds(values: np.ndarray, kind: Literal["stable"] | None) -> int:

@@ -6,9 +6,10 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError, cleaning_up
@@ -21,6 +22,7 @@ from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.maintain.orphans import TOLERATED_MILLIS
 from paimon_cli.options.option_text import human_size
+from paimon_cli.processor import VARIABLE, fast_sort, sorts_slowly_with_avx512
 from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX, check_commits, race_probes
 
@@ -28,10 +30,15 @@ PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "type
 OF_SPARK = ("pyspark", "pandas")
 """The packages of the extra `spark`."""
 RACES = 8
-OF_MACHINE_AND_STORE = tuple(f"PD{number:03}" for number in range(1, 11))
+OF_MACHINE_AND_STORE = (*(f"PD{number:03}" for number in range(1, 11)), "PD033")
 """The codes of findings that only `doctor` looks for; all others are those of `health`."""
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
 """Bytes below which large jobs are likely to fail."""
+
+
+SLOW_SORT, FAST_SORT = 12, 7
+"""Nanoseconds a row above which a sort is slow, and what a processor takes whose sort with AVX-512 is the slow one."""
+_MEASURE = "from paimon_cli.datatypes.key_order import sort_nanoseconds; print(sort_nanoseconds())"
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,26 @@ def examine_machine() -> Iterator[Fact | Finding]:
             message = f"JAVA_HOME is {home}, which has no working Java; it is ignored"
             yield Finding("PD004", WARNING, "java", message, "unset JAVA_HOME")
     yield from _examine_resources()
+    yield examine_sort(os.environ)
+
+
+def examine_sort(environment: Mapping[str, str]) -> Fact | Finding:
+    """Measure numpy's sort in a process with the switches of a command; numpy takes them only while it is imported."""
+    ours = fast_sort({})
+    words = [sys.executable, "-c", _MEASURE]
+    done = subprocess.run(words, env={**ours, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+    took = f"{float(done.stdout):.0f} ns a row"
+    if float(done.stdout) <= SLOW_SORT or not sorts_slowly_with_avx512():
+        return Fact("sort", took)
+    found, command = f"{took}, where {FAST_SORT} are possible: ", ""
+    if not ours:
+        found += "this release of numpy has no switch for its AVX-512 sort, which is slow on this processor"
+    elif (given := environment.get(VARIABLE)) in (None, ours[VARIABLE]):
+        found += "something else slows this machine down"
+    else:
+        found += f"{VARIABLE} is '{given}', so numpy uses its AVX-512 sort, which is slow on this processor"
+        command = f"export {VARIABLE}={ours[VARIABLE]}"
+    return Finding("PD033", WARNING, "sort", found, command)
 
 
 def _examine_resources() -> Iterator[Fact | Finding]:

@@ -67,13 +67,18 @@ EXPIRED_KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots"
 
 @dataclass(frozen=True)
 class Expired:
-    """The result: ids or names that were removed, deleted files, their known bytes, and the snapshot if one was committed."""
+    """The result: ids or names that were removed, deleted files, their known bytes, and the snapshot if one was committed.
+
+    `requests`: to an object store, by this process, with those of the plan; `delete_requests` of them delete.
+    """
 
     what: str
     removed: tuple[str, ...]
     files: int = 0
     size: int | None = None
     snapshot: int | None = None
+    requests: int | None = None
+    delete_requests: int | None = None
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class TableCopy:
 
     def undo(self) -> None:
         """Delete what was written, the last first, so that an incomplete copy is never taken for a table, and its directories."""
-        delete_all(self.storage, reversed(self.written))
+        delete_all(self.storage, reversed(self.written), in_order=True)
         below = (path.removeprefix(f"{self.layout.root}/").split("/")[:-1] for path in self.written)
         parents = {"/".join((self.layout.root, *parts[:depth])) for parts in below for depth in range(len(parts) + 1)}
         for directory in sorted(parents, key=len, reverse=True):

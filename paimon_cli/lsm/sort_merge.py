@@ -49,8 +49,10 @@ def merge_sorted_runs(
     cursors = [cursor for run in runs if (cursor := RunCursor(run, key_columns)).fill()]
     while len(cursors) > 1:
         frontier = min(cursor.last_key for cursor in cursors)
+        size = -sum(cursor.bytes_left for cursor in cursors)
         slices = [piece for cursor in cursors if (piece := cursor.take_up_to(frontier)).num_rows]
-        if sum(piece.nbytes for piece in slices) > PIECES.merged_at_once_bytes:
+        size += sum(cursor.bytes_left for cursor in cursors)
+        if -size > max(PIECES.merged_at_once_bytes, 4 * PIECES.run_column_bytes * slices[0].num_columns):
             yield from merge_in_memory(slices, key_columns, engine, rows_of(slices, batch_bytes or PIECES.merged_piece_bytes))
         else:
             yield from merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat, batch_bytes=batch_bytes)
@@ -109,6 +111,7 @@ class RunCursor:
         self._batches = batches
         self._key_columns = key_columns
         self._batch: pa.RecordBatch | None = None
+        self._row_bytes = 0.0
         self._keys: list[pa.Array] = []
 
     def fill(self) -> bool:
@@ -117,8 +120,14 @@ class RunCursor:
             self._batch = next(self._batches, None)
             if self._batch is None:
                 return False
+            self._row_bytes = self._batch.nbytes / max(1, self._batch.num_rows)  # Arrow looks at each column, which takes time
             self._keys = [comparable(self._batch.column(name)) for name in self._key_columns]
         return True
+
+    @property
+    def bytes_left(self) -> float:
+        """About the bytes of the rest of the current batch."""
+        return 0 if self._batch is None else self._row_bytes * self._batch.num_rows
 
     @property
     def last_key(self) -> Key:

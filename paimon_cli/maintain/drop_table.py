@@ -18,7 +18,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
-from paimon_cli.storage.storage import Storage, remove_empty_directory
+from paimon_cli.storage.storage import Storage, delete_all, remove_empty_directory
 
 DATA_DIRECTORY = "data-file.path-directory"
 ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage", "table-location", "metadata"
@@ -236,9 +236,7 @@ def _remove(storage: Storage, directory: str, plan: TableDrop) -> None:
     if not any(path.startswith(below) for path in plan.stays):
         storage.delete_directory(directory)
         return
-    for file in plan.files:
-        if file.path.startswith(below):
-            storage.delete(file.path)
+    delete_all(storage, [file.path for file in plan.files if file.path.startswith(below)])
     for path in reversed([d for d in plan.directories if d == directory or d.startswith(below)]):
         remove_empty_directory(storage, path)
 

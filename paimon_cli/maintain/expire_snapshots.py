@@ -36,6 +36,7 @@ from paimon_cli.maintain.needed_files import (
     statistics_files,
     total_size,
 )
+from paimon_cli.maintain.removed_versions import delete_named_first
 from paimon_cli.maintain.retention import Protections, Retention, expiring_range, overdue_resurrected, tagged_snapshots
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -157,7 +158,7 @@ def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFile
     data = list(plan.data_files(context, now))
     data_files = delete(file.path for file in data)
     metadata = list(plan.metadata_files(context, now))
-    metadata_files = delete(file.path for file in metadata)
+    metadata_files = delete_named_first(metadata, delete)
     if context.options.snapshot_clean_empty_directories:
         _remove_empty_directories(context, data)
     return ExpirySummary(plan.snapshot_ids, data_files, metadata_files, total_size(data) + total_size(metadata))

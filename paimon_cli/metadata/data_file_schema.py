@@ -83,9 +83,9 @@ class FileLayout:
     def of(schema: TableSchema) -> FileLayout:
         return FileLayout(schema, schema.fields_of(schema.trimmed_primary_keys) if schema.primary_keys else ())
 
-    @property
+    @cached_property
     def fields(self) -> list[DataField]:
-        """The columns of a file, with the reserved field ids of system columns."""
+        """The columns of a file, those of the keys first, with the reserved field ids of system columns."""
         if not self.keys:
             return list(self.schema.fields)
         sequence = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, PlainType("BIGINT", nullable=False))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar
 from typing import Any
@@ -20,10 +20,17 @@ from typing import Any
 from paimon_cli.storage.threads import thread_pool
 
 _THREADS = 8
+_PORTIONS = 4
+"""Into how many portions the directories of each thread are divided, so that a slow one does not hold up many."""
 
 Failures = dict[str, Future[None]]
 """Writes that have failed, by path."""
 _in_blocks_of: ContextVar[tuple[BackgroundWrites, ...]] = ContextVar("in_blocks_of", default=())
+
+
+def _for_each(finish: Callable[[str], None], directories: Sequence[str]) -> None:
+    for directory in directories:
+        finish(directory)
 
 
 class BackgroundWrites:
@@ -121,7 +128,11 @@ class BackgroundWrites:
 
     def _begin_to_finish(self) -> None:
         if self._pool is not None and self._finish is not None:
-            self._begun |= {path: (0, self._pool.submit(self._finish, path)) for path in self._directories}
+            directories = list(self._directories)
+            step = max(1, len(directories) // (_PORTIONS * _THREADS))  # a call for each would cost more than it does
+            for start in range(0, len(directories), step):
+                portion = directories[start : start + step]
+                self._begun |= dict.fromkeys(portion, (0, self._pool.submit(_for_each, self._finish, portion)))
         self._directories = set()
 
     def _raise_failures(self) -> None:

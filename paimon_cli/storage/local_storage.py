@@ -337,12 +337,18 @@ class ConfinedStorage(LocalStorage):
         """Resolve each directory once, and with `follows` also the last component of the path."""
         if not path.startswith(f"{self._root}/"):
             return
-        directory = os.path.dirname(path)
-        if directory not in self._checked:
-            self._refuse_outside(directory, path)
-            self._checked.add(directory)
+        self._check_directory(os.path.dirname(path), path)
         if follows and os.path.islink(path):
             self._refuse_outside(path, path)
+
+    def _check_directory(self, directory: str, path: str) -> None:
+        """A directory that is no link, in one that was resolved, leads nowhere else; so a table of many partitions is quick."""
+        if directory in self._checked:
+            return
+        parent, _, name = directory.rpartition("/")
+        if parent not in self._checked or name in ("", ".", "..") or os.path.islink(directory):
+            self._refuse_outside(directory, path)
+        self._checked.add(directory)
 
     def _refuse_outside(self, followed: str, path: str) -> None:
         real = os.path.realpath(followed)

@@ -24,6 +24,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, Prec
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import Service
+from paimon_cli.storage.counted_storage import CHECKS, DELETIONS, LISTINGS, READS, WRITES, count_requests
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
 from paimon_cli.storage.ranged_file import RangedFile
@@ -37,6 +38,10 @@ _CONFLICT_WAIT_SECONDS = 0.05
 _MD5 = re.compile("[0-9a-f]{32}")
 _MAX_COPIED_AT_ONCE = 5 << 30
 _NOT_IMPLEMENTED = (405, 501)
+_DELETED_AT_ONCE = {Service.S3: 1000, Service.AZURE: 256, Service.GOOGLE: 1}
+"""How many objects of a bucket obstore deletes with one request."""
+_LISTED_AT_ONCE = {Service.S3: 1000, Service.AZURE: 5000, Service.GOOGLE: 1000}
+"""How many entries a page of a listing has."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class ObjectStorage:
     is_remote = True
 
     def read_bytes(self, path: str) -> bytes:
-        client, key = self._reached(path)
+        client, key = self._asked(path, READS)
         with self._errors_of(path):
             found = client.get(key)
             check_size(path, found.meta["size"])
@@ -95,7 +100,7 @@ class ObjectStorage:
         return self._put_once(path, data) is PutOutcome.EXISTS
 
     def overwrite(self, path: str, data: bytes) -> None:
-        client, key = self._reached(path)
+        client, key = self._asked(path, WRITES)
         with self._errors_of(path):
             client.put(key, data, use_multipart=False)
 
@@ -107,13 +112,13 @@ class ObjectStorage:
         return True
 
     def file_size(self, path: str) -> int:
-        client, key = self._reached(path)
+        client, key = self._asked(path, CHECKS)
         with self._errors_of(path):
             return int(client.head(key)["size"])
 
     def stored(self, path: str) -> tuple[int, str | None]:
         """See `file_copy.TellsChecksums`: on S3, the ETag of an object that was put as a whole."""
-        client, key = self._reached(path)
+        client, key = self._asked(path, CHECKS)
         with self._errors_of(path):
             found = client.head(key)
         tag = str(found.get("e_tag") or "").strip('"')
@@ -124,7 +129,7 @@ class ObjectStorage:
         (bucket, _), (other, key) = (bucket_and_key(self.settings.service, one) for one in (path, target))
         if bucket != other or size > _MAX_COPIED_AT_ONCE:
             return False
-        client, source = self._reached(path)
+        client, source = self._asked(path, WRITES)
         with self._errors_of(path):
             try:
                 client.copy(source, key, overwrite=True)
@@ -139,12 +144,14 @@ class ObjectStorage:
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
             listed = client.list_with_delimiter(key or None)
+        count_requests(LISTINGS, _pages(len(listed["common_prefixes"]) + len(listed["objects"]), _LISTED_AT_ONCE[self._service]))
         directories = (_directory(path, prefix) for prefix in listed["common_prefixes"])
         return [*directories, *(_file(path, entry) for entry in listed["objects"] if entry["path"] != key)]
 
     def first_entries(self, path: str, limit: int) -> list[FileStatus]:
         """See `storage.ListsInPages`: entries that appear in the first page of the objects below the directory."""
         client, key = self._reached(path, is_directory=True)
+        count_requests(LISTINGS)
         with self._errors_of(path):
             page = next(iter(client.list(key or None, chunk_size=PIECES.listed_objects)), ())
         found: dict[str, FileStatus] = {}
@@ -155,29 +162,34 @@ class ObjectStorage:
         return list(found.values())[:limit]
 
     def delete(self, path: str) -> None:
-        client, key = self._reached(path)
+        client, key = self._asked(path, DELETIONS)
         with contextlib.suppress(FileNotFoundError), self._errors_of(path):
             client.delete(key)
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """See `storage.DeletesMany`: S3 takes 1,000 keys a request, Azure 256, Google one, several requests at a time."""
+        """See `storage.DeletesMany`. Several requests are sent at a time."""
         keys: dict[str, list[str]] = {}
         for path in paths:
-            keys.setdefault(bucket_and_key(self.settings.service, path)[0], []).append(self._reached(path)[1])
+            keys.setdefault(bucket_and_key(self._service, path)[0], []).append(self._reached(path)[1])
         for bucket, of_bucket in keys.items():
             with self._errors_of(paths[0]):
-                self.settings.client(bucket).delete(of_bucket)
+                self._delete_keys(self.settings.client(bucket), of_bucket)
 
     def delete_directory(self, path: str) -> None:
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
             for page in client.list(key or None, chunk_size=PIECES.listed_objects):
+                count_requests(LISTINGS)
                 with contextlib.suppress(FileNotFoundError):  # another job deleted some of them first
-                    client.delete([entry["path"] for entry in page])
+                    self._delete_keys(client, [entry["path"] for entry in page])
+
+    def _delete_keys(self, client: Any, keys: list[str]) -> None:
+        count_requests(DELETIONS, _pages(len(keys), _DELETED_AT_ONCE[self._service]))
+        client.delete(keys)
 
     def _put_once(self, path: str, data: bytes) -> PutOutcome:
         """Send one conditional put. EXISTS may also mean a conflict of two concurrent writers."""
-        client, key = self._reached(path, once=True)
+        client, key = self._asked(path, WRITES, once=True)
         errors = self._errors_of(path)
         try:
             client.put(key, data, mode="create", use_multipart=False)
@@ -197,12 +209,21 @@ class ObjectStorage:
 
     def fetch_range(self, path: str, start: int, end: int) -> memoryview:
         """Read the bytes from `start` to `end` (exclusive) with one request."""
-        client, key = self._reached(path)
+        client, key = self._asked(path, READS)
         with self._errors_of(path):
             found = memoryview(client.get_range(key, start=start, end=end))
         if len(found) != end - start:
             raise StorageUnavailable(f"the store returned {len(found)} bytes of {path}", f"{end - start} bytes were requested")
         return found
+
+    @property
+    def _service(self) -> Service:
+        return self.settings.service
+
+    def _asked(self, path: str, kind: str, *, once: bool = False) -> tuple[Any, str]:
+        """`_reached`, for one request of this kind. Attempts that obstore repeats are not counted."""
+        count_requests(kind)
+        return self._reached(path, once=once)
 
     def _reached(self, path: str, *, once: bool = False, is_directory: bool = False) -> tuple[Any, str]:
         """The client for the bucket of a path, and the key in it. `once`: a client that does not retry."""
@@ -213,6 +234,10 @@ class ObjectStorage:
 
     def _errors_of(self, path: str) -> StoreErrors:
         return StoreErrors(path, self.settings)
+
+
+def _pages(count: int, size: int) -> int:
+    return max(1, -(-count // size))
 
 
 def _directory(parent: str, prefix: str) -> FileStatus:
@@ -346,6 +371,7 @@ class _PartSender:
                 self._changed.notify_all()
 
     def _parts(self) -> Iterator[bytes]:
+        count_requests(WRITES, 2)  # which begin and end the upload
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_aborted)
@@ -355,4 +381,5 @@ class _PartSender:
                 self._changed.notify_all()
             if part is None:
                 return
+            count_requests(WRITES)
             yield part

@@ -10,9 +10,11 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from paimon_cli.errors import StorageUnavailable
+from paimon_cli.pieces import PIECES
 
 
 class PutOutcome(enum.Enum):
@@ -347,14 +349,18 @@ def deleted_together(storage: Storage, paths: Sequence[str]) -> bool:
     return True
 
 
-def delete_all(storage: Storage, paths: Iterable[str]) -> None:
-    """Delete all files, continuing after failures; the first failure is raised at the end."""
+def delete_all(storage: Storage, paths: Iterable[str], *, in_order: bool = False) -> None:
+    """Delete all files, with few requests unless `in_order`; continues after failures, and raises the first one at the end."""
     failure: StorageUnavailable | None = None
-    for path in paths:
-        try:
-            storage.delete(path)
-        except StorageUnavailable as error:
-            failure = failure or error
+    remaining = iter(paths)
+    for portion in iter(lambda: list(islice(remaining, PIECES.deleted_files)), []):
+        if not in_order and deleted_together(storage, portion):
+            continue
+        for path in portion:
+            try:
+                storage.delete(path)
+            except StorageUnavailable as error:
+                failure = failure or error
     if failure is not None:
         raise failure
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from paimon_cli.errors import importing
 from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES, file_system_options, lock_settings
-from paimon_cli.storage.counted_storage import counted
+from paimon_cli.storage.counted_storage import counted, counts_requests
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
@@ -31,7 +31,9 @@ def storage_for_url(
     options = options or {}
     scheme = _scheme_of(url)
     root = _local_root(scheme, url) if scheme in _LOCAL else without_login(url).rstrip("/")
-    storage = counted(ConfinedStorage(root) if confined and scheme in _LOCAL else _storage(scheme, url, options))
+    storage = ConfinedStorage(root) if confined and scheme in _LOCAL else _storage(scheme, url, options)
+    if not counts_requests(url):
+        storage = counted(storage)
     has_lock = "lock.enabled" in options or "metastore" in options
     if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
         return storage, root

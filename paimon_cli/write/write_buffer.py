@@ -62,7 +62,7 @@ class RowBuffer(Protocol):
         """Whether rows have already been written to a file, which the next flush will close."""
         ...
 
-    def add(self, rows: pa.RecordBatch) -> None: ...
+    def add(self, rows: pa.RecordBatch, size: int) -> None: ...
 
     def spill(self) -> None:
         """Move the rows in memory to local disk."""
@@ -139,17 +139,20 @@ class WriteBuffer:
 
     def add(self, owner: BufferOwner, rows: pa.RecordBatch) -> None:
         """Put rows into the owner's buffer, after making room for them."""
-        for piece in self._fitting(rows):
-            self._make_room(piece.nbytes, owner)
+        for piece, size in self._fitting(rows):
+            self._make_room(size, owner)
             with self._lock:
-                self._held += piece.nbytes
+                self._held += size
                 self._peak = max(self._peak, self._held)
-            owner.buffer.add(piece)
+            owner.buffer.add(piece, size)
 
-    def _fitting(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows in pieces that fit into an empty buffer. A single row that is larger is a piece of its own."""
-        if rows.nbytes <= self._size or rows.num_rows < 2:
-            yield rows
+    def _fitting(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The rows in pieces that fit into an empty buffer, and their bytes, which Arrow takes some time to count.
+
+        A single row that is larger is a piece of its own.
+        """
+        if (size := rows.nbytes) <= self._size or rows.num_rows < 2:
+            yield rows, size
             return
         half = rows.num_rows // 2
         yield from self._fitting(rows.slice(0, half))
@@ -205,9 +208,9 @@ class SortBuffer:
         self.size = 0
         """Bytes in memory."""
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch, size: int) -> None:
         self._batches.append(rows)
-        self.size += rows.nbytes
+        self.size += size
 
     @property
     def is_empty(self) -> bool:
@@ -281,9 +284,9 @@ class ArrivalBuffer:
     def has_open_file(self) -> bool:
         return self._file is not None
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch, size: int) -> None:
         self._batches.append(rows)
-        self.size += rows.nbytes
+        self.size += size
         if self.size < self._full_size:
             return
         if self._file is None and self._memory.may_keep_file_open():

@@ -37,9 +37,9 @@ from paimon_cli.metadata.table_schema import TableSchema
 from scripts.bench.measure import MACHINE, MIN_ROUNDS, Comparison, peak_megabytes, report
 
 SHAPES: dict[str, tuple[tuple[str, ...], dict[str, str], float]] = {
-    "int key": (("k",), {}, 1.35),
-    "string key": (("s",), {}, 1.35),
-    "composite key": (("s", "k"), {}, 1.35),
+    "int key": (("k",), {}, 1.08),
+    "string key": (("s",), {}, 1.12),
+    "composite key": (("s", "k"), {}, 1.12),
     "partial-update": (("k",), {"merge-engine": "partial-update"}, 1.7),
     "sums": (
         ("k",),

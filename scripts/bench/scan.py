@@ -84,7 +84,7 @@ def comparisons(folder: Path, rows: int) -> Iterator[Comparison]:
         pq.write_table(ordered, folder / "sorted.parquet", compression="zstd", compression_level=1, use_dictionary=["c"])
 
     yield Comparison(
-        f"local write, {rows} rows", write, sort_and_write, 1.25, lambda: shutil.rmtree(folder / "w", ignore_errors=True)
+        f"local write, {rows} rows", write, sort_and_write, 1.00, lambda: shutil.rmtree(folder / "w", ignore_errors=True)
     )
 
 

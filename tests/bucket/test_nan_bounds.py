@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.file_encoders import ParquetEncoder
+from paimon_cli.bucket.nan_bounds import floating_leaves
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups, own_frame
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import FileLayout
 from tests.tables import make_table
 
-NAN = float("nan")
+NAN, INFINITE = float("nan"), float("inf")
 COLUMNS = {
     "id": "INT NOT NULL",
     "x": "DOUBLE",
@@ -126,3 +127,21 @@ def test_row_groups_copied_from_files_with_bounds_of_arrow_lose_them(context: Ta
     file.close()
     assert unbounded(made, layout) == [set(), {"x"}, {"z"}]
     assert str(pq.read_table(made).column("x").to_pylist()) == "[1.0, nan, 1.0]"
+
+
+@pytest.mark.parametrize(
+    ("values", "has_nan"),
+    [
+        ([1.0, None, NAN], True),
+        ([INFINITE, -INFINITE, NAN], True),
+        ([INFINITE, -INFINITE, 1.0], False),
+        ([1.7e308, 1.7e308, -1.7e308], False),
+        ([None, None], False),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_nan_is_told_from_infinities(values: list[float | None], has_nan: bool, type_: pa.DataType) -> None:
+    """Their sum is NaN, too."""
+    rows = pa.table({"x": pa.array(values, type_)})
+    assert floating_leaves(rows.schema)[0].holds_nan(rows) is has_nan

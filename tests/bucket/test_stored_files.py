@@ -205,6 +205,14 @@ def test_batches_of_runs_fit_the_memory(runs: list[list[tuple[int, int]]], memor
     assert batch_rows([run(one) for one in runs], memory) == expected
 
 
+def test_batches_of_wide_rows_hold_some_values_of_each_column() -> None:
+    """A batch of few rows costs as much for each column as one of many."""
+    wide = [run([(10, 10 * 1024)])]
+    assert batch_rows(wide, 1 << 40, columns=10) == 2048
+    assert batch_rows(wide, 1 << 40, columns=512) == 4096
+    assert batch_rows(wide, 4096 * 1000, columns=512) == 1000, "the memory of the merge is the limit all the same"
+
+
 @pytest.mark.parametrize(
     ("memory", "options", "expected"),
     [

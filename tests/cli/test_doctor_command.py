@@ -20,7 +20,8 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.jobs import doctor_job
-from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
+from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_sort, examine_table
+from paimon_cli.processor import VARIABLE
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX, race_probes
 from paimon_cli.storage.injected import BelatedClock, SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
@@ -279,6 +280,35 @@ def test_memory_and_disk_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_job, "LITTLE_DISK", 1 << 60)
     monkeypatch.setattr(doctor_job, "LITTLE_MEMORY", 1 << 60)
     assert {"PD005", "PD006"} <= {item.code for item in examine_machine() if isinstance(item, Finding)}
+
+
+def test_the_time_of_a_sort_is_measured_as_commands_have_it() -> None:
+    found = examine_sort({name: value for name, value in os.environ.items() if name != VARIABLE})
+    assert found.subject == "sort" and re.fullmatch(r"\d+ ns a row.*", found.message)
+    assert {item.subject for item in examine_machine()} >= {"sort"}
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "why", "command"),
+    [
+        ("AVX9", "X86_V4", f"{VARIABLE} is 'AVX9', so numpy uses its AVX-512 sort", f"export {VARIABLE}=X86_V4"),
+        ("X86_V4", "X86_V4", "something else slows", ""),
+        (None, "X86_V4", "something else slows", ""),
+        ("", None, "this release of numpy has no switch", ""),
+    ],
+)
+def test_a_slow_sort_says_why(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, name: str | None, why: str, command: str
+) -> None:
+    monkeypatch.setattr(doctor_job, "_MEASURE", "print(36.2)")
+    monkeypatch.setattr(doctor_job, "fast_sort", lambda environment: {} if name is None else {VARIABLE: name})
+    environment = {**os.environ, **({} if given is None else {VARIABLE: given})}
+    for slow_processor in (False, True):
+        monkeypatch.setattr(doctor_job, "sorts_slowly_with_avx512", lambda value=slow_processor: value)
+        found = examine_sort({key: value for key, value in environment.items() if given is not None or key != VARIABLE})
+        assert isinstance(found, Finding) is slow_processor and found.message.startswith("36 ns a row")
+    assert isinstance(found, Finding) and (found.code, found.command) == ("PD033", command)
+    assert why in found.message and "where 7 are possible" in found.message
 
 
 def test_damage_of_an_old_snapshot_is_found_by_the_command_of_its_finding(run: Run, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ SUMMARY = CompactSummary(
 @pytest.fixture
 def metrics() -> ServiceMetrics:
     clock = HandClock(110_000)
-    measured = ServiceMetrics(Rounds(clock), clock)
+    measured = ServiceMetrics(Rounds(clock), clock, {"deletions": 7})
     tables = (
         TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES, UpkeepDone(3, 9, 2, 100)),
         TableRound('c."d', RoundState.FAILED, error=NotSupported("no", "")),
@@ -103,6 +103,7 @@ def test_values_under_paimons_names_and_our_own(metrics: ServiceMetrics) -> None
         1.5,
         1,
     )
+    assert found['paimon_cli_storage_requests_total{kind="deletions"}'] == 7
     assert found["process_resident_memory_bytes"] > 0
 
 

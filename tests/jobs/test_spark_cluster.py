@@ -17,6 +17,7 @@ from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.processor import OWN_WORKER, VARIABLE, fast_sort
 from tests.jobs.spark_cluster import SparkCluster
 from tests.spark.canary import check_engine
 from tests.tables import data_files, live_files, make_table, rows
@@ -50,6 +51,18 @@ def test_executors_import_the_shipped_package(cluster_engine: SparkEngine, tmp_p
     assert len({directory for directory, _ in places}) == 2
     # Relative to the executor's directory, although the cluster's Python has another copy on its path (see the confs).
     assert all(file.startswith("./paimon_cli-") and ".zip/" in file for _, file in places), places
+
+
+def test_workers_look_at_their_own_processor(cluster_engine: SparkEngine) -> None:
+    def task(number: int) -> dict[str, str]:
+        import os
+
+        import paimon_cli.write.table_writer  # noqa: F401
+
+        return {name: os.environ[name] for name in (OWN_WORKER, VARIABLE) if name in os.environ}
+
+    expected = {OWN_WORKER: "1", **fast_sort({})}
+    assert cluster_engine.run_tasks(task, [1, 2]) == [expected, expected]
 
 
 def test_a_write_and_a_compaction_on_the_cluster(cluster_engine: SparkEngine, tmp_path: Path) -> None:

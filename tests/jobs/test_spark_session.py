@@ -11,6 +11,7 @@ import pytest
 
 import paimon_cli
 from paimon_cli.jobs.spark.session import SparkRequest, default_heap, spark_confs
+from paimon_cli.processor import OWN_WORKER
 
 PROGRAM = """
 from paimon_cli.jobs.spark.engine import SparkEngine
@@ -87,6 +88,13 @@ def test_options_for_a_jvm_on_this_machine_are_quoted_for_sparks_launcher(tmp_pa
     confs = spark_confs(SparkRequest("local[1]"), tmp_path, ['-Da=b "c" \\d'])
     assert confs["spark.driver.defaultJavaOptions"] == '"-XX:TieredStopAtLevel=1" "-Da=b \\"c\\" \\\\d"'
     assert "spark.driver.defaultJavaOptions" not in spark_confs(SparkRequest("yarn"), tmp_path, ["-Da=b"])
+
+
+def test_only_executors_of_our_own_spark_are_marked(tmp_path: Path) -> None:
+    """Their Python workers then look at their own processor. On this machine the variable itself is inherited."""
+    mark = f"spark.executorEnv.{OWN_WORKER}"
+    assert spark_confs(SparkRequest("spark://host:7077"), tmp_path)[mark] == "1"
+    assert mark not in spark_confs(SparkRequest("local[1]"), tmp_path)
 
 
 def test_a_clusters_driver_memory_is_left_to_its_own_settings(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_merge_equals_a_dictionary(
 ) -> None:
     monkeypatch.setattr(PIECES, "merged_piece_rows", rows_of_a_piece)
     monkeypatch.setattr(PIECES, "merged_at_once_bytes", 200 if rows_of_a_piece == 7 else 32 << 20)
+    monkeypatch.setattr(PIECES, "run_column_bytes", 0)
     monkeypatch.setattr(PIECES, "merged_run_rows", 10 if rows_of_a_piece == 7 else 8192)
     r = random.Random(f"{kinds}{seed}")
     keys = [pa.field(f"k{i}", KEYS[kind][0]) for i, kind in enumerate(kinds)]
@@ -93,6 +94,7 @@ def test_rows_without_numbers_are_as_old_as_their_runs(
     engine: MergeEngine, max_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PIECES, "merged_at_once_bytes", max_bytes)
+    monkeypatch.setattr(PIECES, "run_column_bytes", 0)
     r = random.Random(5)
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32()), ("ts", pa.int32())])
     runs = []
@@ -153,6 +155,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(max_bytes_at_once: int, 
     row_bytes = 8 + 1 + 4
     whole = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True))
     monkeypatch.setattr(PIECES, "merged_at_once_bytes", max_bytes_at_once)
+    monkeypatch.setattr(PIECES, "run_column_bytes", 0)
     small = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True, batch_bytes=100 * row_bytes))
     assert pa.Table.from_batches(small).equals(pa.Table.from_batches(whole))
     assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)

@@ -172,3 +172,19 @@ def test_many_threads_write_within_one_block(tmp_path: Path) -> None:
         for writer in writers:
             writer.join()
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 84
+
+
+@pytest.mark.parametrize("lost", [None, 0, 57, 99])
+def test_each_of_many_directories_is_synced_before_a_publication(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int | None
+) -> None:
+    """Several of them by one call."""
+    storage = LocalStorage()
+    synced = fail_syncs(monkeypatch, lambda path: path == f"{tmp_path}/{lost}")
+    with contextlib.nullcontext() if lost is None else pytest.raises(StorageUnavailable), storage.overlapping_writes():
+        for number in range(100):
+            storage.write_new(f"{tmp_path}/{number}/file", b"x")
+        storage.put_if_absent(f"{tmp_path}/published", b"{}")
+    assert (tmp_path / "published").exists() is (lost is None)
+    if lost is None:
+        assert all(synced.count(f"{tmp_path}/{number}") == 1 for number in range(100))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ from paimon_cli.maintain.tags import create_tag
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage import guarded_storage
 from paimon_cli.storage.catalog_options import OBJECT_STORES
+from paimon_cli.storage.counted_storage import DELETIONS, counting_requests
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import StoreSettings
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, delete_all
 from tests.commit.commit_tables import SteppingClock, live_names
 from tests.jobs.backups import check_same
 from tests.storage.blob_servers import AzureServer, BlobServer, GoogleServer
@@ -287,6 +289,43 @@ class TestTables:
             Committer(context).commit([message("mine")], CommitIdentity("me"))
         store.proxy.rule = lambda request: Fate.PASS
         assert failure.value.exit_code == 11 and live_names(context) == ["mine@0"], "it was made, and nothing was deleted"
+
+
+class TestDeletingMany:
+    """Azure takes 256 files a request, Google one; several requests are sent at a time."""
+
+    FILES = 300
+
+    def test_as_few_requests_as_the_service_allows(self, store: Store) -> None:
+        paths = [f"{store.root}/gone/f{number}" for number in range(self.FILES)]
+        store.fill(f"gone/f{number}" for number in range(self.FILES))
+        with counting_requests() as counts:
+            delete_all(store.storage, paths)
+        sent = [request.method for request in store.proxy.requests if request.method in ("POST", "DELETE")]
+        assert sent == (["DELETE"] * self.FILES if store.scheme == "gs" else ["POST"] * 2)
+        assert counts[DELETIONS] == len(sent) and not any(key.startswith("gone/") for key in store.blobs)
+
+    def test_what_is_left_is_named(self, store: Store) -> None:
+        """After a refusal the files go one by one, so that the error names the one that cannot."""
+        paths = [f"{store.root}/gone/f{number}" for number in range(9)]
+        store.fill(f"gone/f{number}" for number in range(9))
+        batches = count()
+
+        def refuse(request: Request) -> Fate | Answer:
+            """On Azure the batch of all files, and that of the eighth; on Google the eighth both times."""
+            is_batch_refused = request.method == "POST" and next(batches) in (0, 8)
+            is_one = request.method == "DELETE" and request.path.endswith("f7")
+            return Answer(403, "AccessDenied") if is_batch_refused or is_one else Fate.PASS
+
+        store.proxy.rule = refuse
+        with pytest.raises(StorageUnavailable, match="/gone/f7"):
+            delete_all(store.storage, paths)
+        assert [key for key in store.blobs if key.startswith("gone/")] == ["gone/f7"]
+
+    def test_a_missing_file_is_no_error(self, store: Store) -> None:
+        store.fill(f"gone/f{number}" for number in range(8))
+        delete_all(store.storage, [f"{store.root}/gone/f{number}" for number in range(9)])
+        assert not any(key.startswith("gone/") for key in store.blobs)
 
 
 def test_a_killed_client_is_no_error_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -21,7 +22,7 @@ from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
 from paimon_cli.storage.object_stores import StoreSettings
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, delete_all
 from tests.commit.commit_tables import SteppingClock
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
 from tests.storage.s3_server import CREDENTIALS, S3Server
@@ -242,8 +243,43 @@ class TestDeletingMany:
         expired = table.expire(retain_max=1, retain_min=1, older_than="0s")
         assert expired.removed == tuple(map(str, range(1, 9)))
         assert expired.files >= 8 + 8 + 16
-        assert len(self.deletions(proxy)) <= 8 + 3
+        sent = [request for request in proxy.requests if request.method in ("POST", "DELETE")]
+        assert len(sent) <= 8 + 5  # one for each snapshot, for data, manifests, their lists, and the probe of the clock
+        assert expired.delete_requests == len(sent) and expired.requests == len(proxy.requests)
         assert table.verify(level="full").errors == 0
+
+    def test_files_go_before_those_that_name_them(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One list has the files of one rank only, and a snapshot goes with its own request, the oldest first."""
+        options = {**s3_server.options(), "bucket": "1", "write-only": "true", "manifest.merge-min-count": "2"}
+        table = Table.create(f"{s3_server.new_bucket()}/t", columns=["k INT NOT NULL"], primary_key="k", options=options)
+        for number in range(4):
+            table.write(pa.table({"k": pa.array([number], pa.int32())}), overwrite=True)
+        sent: list[set[str]] = []
+
+        def names(paths: Sequence[str]) -> set[str]:
+            return {re.sub("[0-9a-f]{8}-.*", "", path.rpartition("/")[2]) for path in paths}
+
+        def delete(storage: ObjectStorage, path: str) -> None:
+            sent.append(names([path]))
+            one(storage, path)
+
+        def delete_many(storage: ObjectStorage, paths: Sequence[str]) -> None:
+            sent.append(names(paths))
+            many(storage, paths)
+
+        one, many = ObjectStorage.delete, ObjectStorage.delete_many
+        monkeypatch.setattr(ObjectStorage, "delete", delete)
+        monkeypatch.setattr(ObjectStorage, "delete_many", delete_many)
+        table.expire(retain_max=1, retain_min=1, older_than="0s")
+        snapshots = [{f"snapshot-{number}"} for number in (1, 2, 3)]
+        assert sent == [*snapshots, {"data-"}, {"manifest-"}, {"manifest-list-"}]
+
+    def test_what_a_failed_job_leaves_goes_with_one_request(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+        paths = self.fill(storage, bucket)
+        delete_all(OverlappedStorage(storage), paths[:-5])
+        assert self.deletions(proxy) == ["POST"]
+        delete_all(OverlappedStorage(storage), paths[-5:], in_order=True)
+        assert len([r for r in proxy.requests if r.method in ("POST", "DELETE")]) == 6
 
     def test_a_failed_request_is_followed_by_one_for_each_file(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
         paths = self.fill(storage, bucket)

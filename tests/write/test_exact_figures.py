@@ -212,8 +212,9 @@ class Owner:
     def size(self) -> int:
         return sum(self.sizes)
 
-    def add(self, piece: pa.RecordBatch) -> None:
-        self.sizes.append(piece.nbytes)
+    def add(self, piece: pa.RecordBatch, size: int) -> None:
+        assert size == piece.nbytes
+        self.sizes.append(size)
 
     def spill(self) -> None:
         self.spilled += 1

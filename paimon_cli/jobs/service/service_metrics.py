@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -89,10 +89,14 @@ class _TableFigures:
 
 @dataclass(eq=False)
 class ServiceMetrics:
-    """A service watcher that collects metrics and passes each event on to `inner`. Other threads may read it."""
+    """A service watcher that collects metrics and passes each event on to `inner`. Other threads may read it.
+
+    `requests`: to storages, by kind, counted elsewhere.
+    """
 
     inner: ServiceWatcher
     clock: Clock
+    requests: Mapping[str, int] = field(default_factory=dict)
     _tables: dict[str, _TableFigures] = field(default_factory=dict)
     _rounds: int = 0
     _round_seconds: float = 0.0
@@ -168,6 +172,11 @@ class ServiceMetrics:
             for kind, count in counts.items():
                 family.add_metric([table_name, *kind], count)
         yield family
+        meaning = "Requests to storages by this process; those of object stores as they are sent."
+        asked = CounterMetricFamily("paimon_cli_storage_requests_total", meaning, labels=["kind"])
+        for request, count in self.requests.items():
+            asked.add_metric([request], count)
+        yield asked
         yield CounterMetricFamily("paimon_cli_rounds_total", "Rounds of the service.", value=service[0])
         yield GaugeMetricFamily("paimon_cli_round_seconds", "Duration of the last round.", value=service[1])
         yield GaugeMetricFamily("paimon_cli_tables", "Tables of the last round.", value=len(tables))

@@ -29,7 +29,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, WORKERS_PYTHON_VARIABLE, is_local, send_to_executors
-from paimon_cli.processor import fast_sort
+from paimon_cli.processor import OWN_WORKER, fast_sort
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.redaction import holds_secret, redact, shown_value
 from paimon_cli.storage.whole_file import ScratchDirectory
@@ -187,6 +187,8 @@ def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[st
         options = " ".join(_quoted(option) for option in (*JVM_OPTIONS, *jvm_options))
         heap = f"{default_heap() >> 20}m"
         confs |= {**LOCAL_CONFS, "spark.driver.defaultJavaOptions": options, "spark.driver.memory": heap}
+    else:
+        confs[f"spark.executorEnv.{OWN_WORKER}"] = "1"
     return {**confs, **request.confs}
 
 
