@@ -283,6 +283,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="scale the size of each program that has one")
     parser.add_argument("--proof", action="store_true", help="no limit of time; leave out what has passed at this commit")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that what it has started ends, too
     chosen = [p for p in PROGRAMS if not arguments.only or any(word in p.name for word in arguments.only)]
     begun, there = time.monotonic(), [p for p in chosen if p.is_there]
     if arguments.proof:
