@@ -1,4 +1,4 @@
-"""`make proof` goes on where it was interrupted, for the same commit only."""
+"""`make proof` goes on where it was interrupted, for the same commit. `make nightly` gives each program a share of the time."""
 
 from __future__ import annotations
 
@@ -34,3 +34,26 @@ def test_what_has_passed_is_not_run_again(commit: list[str], capsys: pytest.Capt
 def test_a_proof_has_its_own_sizes_and_no_limit_of_time() -> None:
     program = run_all.for_a_proof(Program("model", "m", size_option="--steps", size=5, proof=100, minutes=1))
     assert program.command(1.0)[-2:] == ["--steps", "100"] and program.minutes == float("inf")
+
+
+def test_a_program_that_takes_too_long_is_ended_and_the_others_go_on(commit: list[str]) -> None:
+    endless = Program("endless", "timeit", ("-n", "1", "-r", "1", "while True: pass"), cores=2, minutes=1)
+    bad, good = Program("bad", "no_such_module", minutes=9), Program("good", "timeit", ("-n", "1", "pass"), minutes=9)
+    ended = run_all.run([endless, bad, good], cores=2, minutes=0.5, scale=1.0)
+    assert [(one.program.name, one.result) for one in ended if one.program is endless] == [("endless", "out of time")]
+    assert {one.program.name: one.result for one in ended[1:]} == {"bad": "exit code 1", "good": "ok"}
+    assert ended[0].seconds < 10, "its share is a tenth of the time"
+
+
+def test_shares_use_up_the_time_and_what_one_leaves_over_goes_to_the_others() -> None:
+    long, short, single = (
+        Program("long", "m", minutes=30, cores=2),
+        Program("short", "m", minutes=10, cores=2),
+        Program("s", "m", minutes=20),
+    )
+    assert run_all.share(long, [short, single], 2, 100.0) == 60.0
+    assert run_all.share(short, [single], 2, 100.0) == 50.0
+    assert run_all.share(single, [], 2, 7.0) == 7.0
+    assert run_all.share(long, [short], 2, float("inf")) == float("inf")
+    everything = [program for program in run_all.PROGRAMS if program.is_there]
+    assert len(everything) == len(run_all.PROGRAMS) and all(program.minutes > 0 for program in everything)

@@ -109,12 +109,12 @@ def _measure(session: Session, tests: Sequence[str], sink: Path, digests: Mappin
     return 0
 
 
-def reach(session: Session, jobs: int, any_age: bool, folder: str = "tests/") -> Reach:
-    """Measure each file of tests in a folder if it, or a module that it reaches, has changed; with `any_age` only if it has."""
+def reach(session: Session, jobs: int, any_age: bool, folders: tuple[str, ...] = ("tests/",)) -> Reach:
+    """Measure each file of tests in the folders if it or a module that it reaches has changed; with `any_age` only if it has."""
     KEPT.mkdir(parents=True, exist_ok=True)
     modules = (ROOT / "paimon_cli").glob("**/*.py")
     digests = {path.relative_to(ROOT).as_posix(): _digest(path) for path in modules}
-    files = [file for file in session.files if file.startswith(folder)]
+    files = [file for file in session.files if file.startswith(folders)]
     wanted = {file: KEPT / f"{_digest(ROOT / file, *_shared(ROOT / file))}.sqlite" for file in files}
     missing = [(file, sink) for file, sink in wanted.items() if not _is_usable(sink, digests, any_age)]
     running: list[int] = []

@@ -6,10 +6,12 @@
     python -m scripts.nightly.mutations --room lsm --only universal_compaction  # one module
     python -m scripts.nightly.mutations --own-tests                             # quicker: each room by its own tests only
     python -m scripts.nightly.mutations --planted                               # the bugs of scripts/mutation/planted.yaml
+    python -m scripts.nightly.mutations --planted --own-tests                   # quicker, likewise
 
-Each mutant is judged by the tests that reach its line, those of its room first, then the others. Prints the mutants that no test
-detects, a table, and a JSON line for each room. Mutants that cannot be distinguished from the original are listed, with reasons,
-in scripts/mutation/equivalent.yaml. Tests that need Spark, kill processes or take more than 10 s are left out: mutants that only
+Each mutant is judged by the tests that reach its line, those of its room first, then the others. Planted bugs are judged by the
+tests of their rooms, and only what survives these by all tests. Prints the mutants that no test detects, a table, and a JSON line
+for each room. Mutants that cannot be distinguished from the original are listed, with reasons, in
+scripts/mutation/equivalent.yaml. Tests that need Spark, kill processes or take more than 10 s are left out: mutants that only
 they would detect count as survived. Verdicts are kept, so an interrupted run goes on where it was. After a run with --own-tests,
 one with all tests judges only the survivors again. The exit code is 1 if more than 8 % of a room's mutants survive, or any
 planted bug.
@@ -81,6 +83,26 @@ def known_equivalents() -> dict[tuple[str, ...], str]:
     """Key of a mutant -> the reason why it is equivalent."""
     listed = yaml.safe_load(EQUIVALENT.read_text()) or []
     return {(one["file"], one["function"], one["before"].rstrip(), one["after"].rstrip()): one["reason"] for one in listed}
+
+
+def planted_rooms() -> set[str]:
+    return {bug.module.parts[1] for bug in planted()}
+
+
+def judge_planted(session: Session, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The figures of the planted bugs, which the tests of their rooms judge first, and only what survives these all tests."""
+    folders = tuple(f"tests/{room}/" for room in sorted(planted_rooms()))
+    own = argparse.Namespace(**{**vars(arguments), "own_tests": True})
+    figures = judge_room(session, PLANTED, measured(session, arguments, folders), own)
+    if arguments.own_tests or not figures["survived"]:
+        return figures
+    return judge_room(session, PLANTED, measured(session, arguments, ("tests/",)), arguments)
+
+
+def measured(session: Session, arguments: argparse.Namespace, folders: tuple[str, ...]) -> Reach:
+    known = reach(session, arguments.jobs, arguments.any_age, folders)
+    say(f"{len(known.seconds)} tests, without those that need Spark, kill processes or take more than 10 s")
+    return known
 
 
 def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -182,22 +204,22 @@ def main() -> int:
         rooms = [*rooms_of(datetime.now(timezone.utc).toordinal(), arguments.rooms_of_the_day), PLANTED]
     elif arguments.planted:
         rooms = [PLANTED]
-    if arguments.own_tests and PLANTED in rooms:
-        parser.error("planted bugs are judged by all tests, not by those of one room")
+    own = sorted({*rooms} - {PLANTED} | (planted_rooms() if PLANTED in rooms else set()))
 
     def judge(session: Session) -> int:
         figures, known = [], None
         for room in rooms:
-            if known is None or arguments.own_tests:
-                folder = f"tests/{room}/" if arguments.own_tests else "tests/"
-                known = reach(session, arguments.jobs, arguments.any_age, folder)
-                say(f"{len(known.seconds)} tests, without those that need Spark, kill processes or take more than 10 s")
-            figures.append(judge_room(session, room, known, arguments))
+            if room == PLANTED:
+                figures.append(judge_planted(session, arguments))
+            else:
+                if known is None or arguments.own_tests:
+                    known = measured(session, arguments, (f"tests/{room}/" if arguments.own_tests else "tests/",))
+                figures.append(judge_room(session, room, known, arguments))
             say(json.dumps(figures[-1]))
         say(table(figures))
         return int(any(one["survived_percent"] > (0 if one["room"] == PLANTED else 100 * GOAL) for one in figures))
 
-    return with_tests(judge, rooms if arguments.own_tests else arguments.tests)
+    return with_tests(judge, own if arguments.own_tests else arguments.tests)
 
 
 if __name__ == "__main__":

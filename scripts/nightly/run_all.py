@@ -6,8 +6,8 @@
     python -m scripts.nightly.run_all --scale 0.01               # a rehearsal
 
 Each JSON object with a `measure` that a program prints is added to build/reliability.json as a line; its other output goes to
-build/nightly/NAME.log. At the end, a table of all figures is printed. The exit code is 1 if a program failed, or if there was not
-enough time.
+build/nightly/NAME.log. Each program has a share of the time: one that takes longer is ended, and the others go on. At the end, a
+table of all figures is printed. The exit code is 1 if a program failed, or was ended.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Program:
 
     `size`: the value of its option `size_option`, which `--scale` reduces, but not below `least`, with which the program still
     finds what it looks for; `proof`: its size for a proof, if that is another. `cores`: the number of cores that it keeps busy.
-    `at_night`: further arguments, but not for a proof.
+    `minutes`: its share of the time, in proportion to those of the others. `at_night`: further arguments, but not for a proof.
     """
 
     name: str
@@ -75,7 +75,9 @@ SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
 """Tests of whole tables, which hold with pieces of any size."""
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
-    Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
+    Program(
+        "properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 200_000, proof=1_020_000, cores=2, minutes=48
+    ),
     Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, proof=1_000_000, cores=2, minutes=60),
     Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
     Program("kills-s3", KILL, ("--store", "s3"), "--kills", 250, cores=2, minutes=40),
@@ -127,6 +129,7 @@ class Started:
     program: Program
     process: subprocess.Popen[bytes]
     log: Path
+    limit: float
     begun: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     result: str = "running"
@@ -135,7 +138,7 @@ class Started:
         """Whether the program has ended. If its time is over, it is ended with all that it has started."""
         code = self.process.poll()
         self.seconds = round(time.monotonic() - self.begun, 1)
-        if code is None and self.seconds > self.program.minutes * 60:
+        if code is None and self.seconds > self.limit:
             self.end()
             self.result = "out of time"
         elif code is not None:
@@ -157,32 +160,38 @@ class Started:
         return [line for line in found if "measure" in line]
 
 
-def start(program: Program, scale: float) -> Started:
+def share(program: Program, waiting: Sequence[Program], cores: int, left: float) -> float:
+    """The seconds that a program may take of those left for it and all that are waiting. They get what it leaves over."""
+    if left == float("inf"):
+        return left
+    needed = sum(one.minutes * min(one.cores, cores) / cores for one in (program, *waiting))
+    return left * min(1.0, program.minutes / needed)
+
+
+def start(program: Program, scale: float, limit: float) -> Started:
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{program.name}.log"
     with log.open("wb") as sink:
         command = program.command(scale)
         process = subprocess.Popen(command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True)
-    print(f"{program.name}: {' '.join(command[1:])}", flush=True)
-    return Started(program, process, log)
+    print(f"{program.name} (at most {limit:.0f} s): {' '.join(command[1:])}", flush=True)
+    return Started(program, process, log, limit)
 
 
 def run(programs: Sequence[Program], cores: int, minutes: float, scale: float) -> list[Started]:
-    """Run as many programs in parallel as there are cores for. Those that could not be started in time are not in the result."""
-    begun, waiting = time.monotonic(), list(programs)
+    """Run as many programs in parallel as there are cores for, each within its share of the minutes."""
+    end, waiting = time.monotonic() + minutes * 60, list(programs)
     running: list[Started] = []
     ended: list[Started] = []
     try:
         while waiting or running:
             free = cores - sum(started.program.cores for started in running)
-            is_late = time.monotonic() - begun > minutes * 60
-            fitting = [p for p in waiting if (p.cores <= free or not running) and not is_late]
+            fitting = next((p for p in waiting if p.cores <= free or not running), None)
             if fitting:
-                waiting.remove(fitting[0])
-                running.append(start(fitting[0], scale))
+                waiting.remove(fitting)
+                limit = share(fitting, waiting, cores, max(0.0, end - time.monotonic()))
+                running.append(start(fitting, scale, limit))
                 continue
-            if is_late and not running:
-                break
             time.sleep(0.2)
             for started in [started for started in running if started.look()]:
                 running.remove(started)
@@ -274,10 +283,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], help="programs whose name contains this; repeatable")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--minutes", type=float, default=90, help="start no program after this time")
+    parser.add_argument("--minutes", type=float, default=180, help="the time of all programs together")
     parser.add_argument("--scale", type=float, default=1.0, help="scale the size of each program that has one")
     parser.add_argument("--proof", action="store_true", help="no limit of time; leave out what has passed at this commit")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that what it has started ends, too
     chosen = [p for p in PROGRAMS if not arguments.only or any(word in p.name for word in arguments.only)]
     begun, there = time.monotonic(), [p for p in chosen if p.is_there]
     if arguments.proof:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from scripts.mutation.mutants import Mutant
 from scripts.mutation.planted import planted
 from scripts.mutation.reach import Reach
 from scripts.mutation.session import ROOT
-from scripts.nightly.mutations import ROOMS, known_equivalents, rooms_of, sample
+from scripts.nightly import mutations
+from scripts.nightly.mutations import PLANTED, ROOMS, known_equivalents, rooms_of, sample
 from tests.mutation.examples import MUTANTS
 
 
@@ -97,3 +99,24 @@ def test_each_room_has_its_day() -> None:
     assert set(found) == set(ROOMS)
     rooms = {path.parent.name for path in (ROOT / "paimon_cli").glob("*/__init__.py")}
     assert rooms - {*ROOMS} == {"lab", "spark"}
+
+
+@pytest.mark.parametrize(
+    ("own_tests", "survived", "judged"),
+    [(False, 0, [True]), (False, 2, [True, False]), (True, 2, [True])],
+)
+def test_only_planted_bugs_that_survive_the_tests_of_their_rooms_are_judged_by_all(
+    own_tests: bool, survived: int, judged: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    folders: list[tuple[str, ...]] = []
+
+    def judge_room(_: object, room: str, __: object, arguments: argparse.Namespace) -> dict[str, object]:
+        asked.append(arguments.own_tests)
+        return {"room": room, "survived": survived if arguments.own_tests else 1}
+
+    monkeypatch.setattr(mutations, "judge_room", judge_room)
+    monkeypatch.setattr(mutations, "measured", lambda _, __, chosen: folders.append(chosen))
+    figures = mutations.judge_planted(None, argparse.Namespace(own_tests=own_tests))  # type: ignore[arg-type]
+    assert asked == judged and figures["room"] == PLANTED and figures["survived"] == (survived if judged[-1] else 1)
+    assert "tests/jobs/" in folders[0] and "tests/cli/" not in folders[0] and folders[1:] == [("tests/",)] * (len(judged) - 1)

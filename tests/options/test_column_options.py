@@ -13,6 +13,7 @@ from paimon_cli.options.column_options import (
     nested_holders,
     renamed_in_options,
     without_column,
+    without_sequence_fields,
 )
 from paimon_cli.options.option_catalog import OPTIONS
 
@@ -111,3 +112,12 @@ def test_options_that_the_rows_depend_on_hold_a_column() -> None:
     assert list(holders(options, "v", "renamed")) == ["orc.mask"]
     assert list(holders({"pk-btree.index.columns": "v"}, "v", "renamed")) == ["pk-btree.index.columns"]
     assert list(nested_holders({"fields.r.nested-key": "x,y"}, ("r", "element", "y"))) == ["fields.r.nested-key"]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "left"),
+    [((), {"sequence.field": "a,b", "x": "1"}), (("b",), {"sequence.field": "a", "x": "1"}), (("a", "b"), {"x": "1"})],
+)
+def test_sequence_fields_that_no_row_has_are_left_out(unknown: tuple[str, ...], left: dict[str, str]) -> None:
+    assert without_sequence_fields({"sequence.field": "a,b", "x": "1"}, unknown) == left
+    assert without_sequence_fields({"x": "1"}, unknown) == {"x": "1"}

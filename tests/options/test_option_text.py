@@ -7,7 +7,16 @@ import pickle
 import pytest
 
 from paimon_cli.errors import BadOption, UsageError
-from paimon_cli.options.option_text import integer, nearest, parse_duration, parse_size, plain_number, read_option
+from paimon_cli.options.option_text import (
+    LONGEST_NAME,
+    did_you_mean,
+    integer,
+    nearest,
+    parse_duration,
+    parse_size,
+    plain_number,
+    read_option,
+)
 
 
 @pytest.mark.parametrize(
@@ -95,3 +104,13 @@ def test_what_is_wrong_with_an_option_survives_a_task() -> None:
     error.details["clean_up_failed"] = "no"
     again = pickle.loads(pickle.dumps(error))
     assert (again.key, again.value, again.of_table, again.details) == ("bucket", "many", "./t", error.details)
+
+
+@pytest.mark.parametrize(("length", "found"), [(LONGEST_NAME, True), (LONGEST_NAME + 1, False)])
+def test_names_are_compared_up_to_a_length(length: int, found: bool) -> None:
+    assert (nearest("A" * length, ["a" * LONGEST_NAME]) is not None) == found
+
+
+def test_the_question_that_begins_a_hint() -> None:
+    assert did_you_mean("itme", ["item", "other"], "db.") == "did you mean 'db.item'? "
+    assert did_you_mean("item", ["item", "xyz"]) == "", "the name itself is never the answer"

@@ -163,3 +163,35 @@ def test_sizes_and_durations_of_the_catalog_are_readable() -> None:
         if option.type == "MemorySize" and option.default is not None:
             assert parse_size(option.default) >= 0
     assert parse_duration("1 d") == 86_400_000
+
+
+def test_files_of_postponed_buckets_keep_the_other_options() -> None:
+    given = {
+        "fields.a.stats-mode": "full",
+        "fields.a.aggregate-function": "sum",
+        "file-index.x.columns": "a",
+        "bucket": "-2",
+    }
+    own = TableOptions(given).of_postponed_files("avro", "p-").raw
+    assert {key: own.get(key) for key in given} == {
+        "fields.a.stats-mode": None,
+        "fields.a.aggregate-function": "sum",
+        "file-index.x.columns": None,
+        "bucket": "-2",
+    }
+    assert (own["file.format"], own["metadata.stats-mode"], own["data-file.prefix"]) == ("avro", "none", "p-")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "looks_up"),
+    [
+        ("deletion-vectors.enabled", "true", True),
+        ("changelog-producer", "lookup", True),
+        ("force-lookup", "true", True),
+        ("merge-engine", "first-row", True),
+        ("changelog-producer", "input", False),
+        ("merge-engine", "partial-update", False),
+    ],
+)
+def test_each_option_for_which_compactions_look_up_keys(key: str, value: str, looks_up: bool) -> None:
+    assert TableOptions({key: value}).looks_up_keys == looks_up

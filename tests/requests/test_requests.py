@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import FrozenInstanceError, replace
 from datetime import datetime
 from typing import Any
@@ -25,14 +27,14 @@ from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.verify_job import VerifyRequest
 from paimon_cli.requests.backup import BackupOptions
 from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
-from paimon_cli.requests.comparison import CompareOptions
+from paimon_cli.requests.comparison import CompareOptions, ShownRows
 from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
-from paimon_cli.requests.fields import Declared, Request, declared
+from paimon_cli.requests.fields import Declared, Request, check_positive, declared
 from paimon_cli.requests.integrity import HealthOfTables, RepairOptions, VerifyOptions
 from paimon_cli.requests.lab import CheckOptions, GranularityOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
-from paimon_cli.requests.selections import partition_list, split_partitions
+from paimon_cli.requests.selections import bucket_list, partition_list, split_pairs, split_partitions
 from paimon_cli.requests.upkeep import Allowance, MaintainRounds, MaintainTables
 from paimon_cli.requests.versions import (
     BisectOptions,
@@ -250,3 +252,24 @@ def test_an_empty_partition_does_not_mean_all(given: Any) -> None:
 def test_a_backup_that_would_keep_nothing_or_never_end_is_refused(given: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         BackupOptions(**given)
+
+
+def test_every_bucket_of_a_list_is_checked() -> None:
+    assert bucket_list([1, range(2, 4)]) == [1, range(2, 4)]
+    for wrong in (["x", 1], [1, "x"], [1, 2, True]):
+        with pytest.raises(UsageError, match=r"bucket .*whole number"):
+            bucket_list(wrong)  # type: ignore[arg-type]
+
+
+def test_a_value_begins_after_the_first_equals_sign() -> None:
+    assert split_pairs(["a=1", "b=x=y", " a =2"], "--option") == {"a": "2", "b": "x=y"}
+
+
+@pytest.mark.parametrize(("number", "refused"), [(0, True), (-1, True), (1, False), (None, False)])
+def test_the_smallest_positive_number_is_1(number: int | None, refused: bool) -> None:
+    with pytest.raises(UsageError, match=r"max.tasks") if refused else nullcontext():
+        check_positive(max_tasks=number)
+
+
+def test_rows_shown_are_capped_at_the_largest_index_only() -> None:
+    assert [ShownRows.read(number) for number in (0, 7, 1 << 70)] == [0, 7, sys.maxsize]
