@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.merging import Merge
     from paimon_cli.api.staging import Stage
     from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.change_plan import ChangePlan
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.jobs.merge_job import MergeSummary
     from paimon_cli.jobs.metadata_jobs import Dropped
@@ -167,6 +168,49 @@ class Writing(OpenedTable):
     def delete(self, call: DeleteCall) -> UpdateSummary:
         """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets."""
         return self._update((), call)
+
+    @takes(UpdateCall)
+    def plan_update(self, call: UpdateCall) -> Planned[ChangePlan, UpdateSummary]:
+        """Plan an update: read the rows that match, and compute what they would become; nothing is written.
+
+        `run` commits it, or raises `DataConflict` if any other commit was made since the plan.
+        """
+        return self._planned_update(tuple(assignments_of(call.set or ())), call)
+
+    @takes(DeleteCall)
+    def plan_delete(self, call: DeleteCall) -> Planned[ChangePlan, UpdateSummary]:
+        """Plan a delete: read the rows that match; nothing is written.
+
+        `run` commits it, or raises `DataConflict` if any other commit was made since the plan.
+        """
+        return self._planned_update((), call)
+
+    def _planned_update(
+        self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall
+    ) -> Planned[ChangePlan, UpdateSummary]:
+        from paimon_cli.jobs.change_plan import plan_update
+        from paimon_cli.jobs.update_job import UpdateRequest
+
+        self.check_call()
+        once = replace(call, max_attempts=1)
+        plan = plan_update(self.context, UpdateRequest.of(once, assignments=assignments))
+        return Planned(plan, lambda: self.only_on(plan.snapshot_id)._update(assignments, once))
+
+    @takes(TableWrite)
+    def plan_write(self, call: TableWrite) -> Planned[ChangePlan, WriteSummary]:
+        """Plan a write of data in memory: check the rows, and count those whose keys the table has; nothing is written.
+
+        `run` commits it, or raises `DataConflict` if any other commit was made since the plan.
+        """
+        from paimon_cli.jobs.change_plan import plan_rows_to_write
+        from paimon_cli.jobs.write_request import WriteRequest
+
+        self.check_call()
+        self._check_compact(call.compact)
+        request = WriteRequest.of(call, source=row_source(call.data, call.format, call.form, call.timezone, self))
+        plan = plan_rows_to_write(self.context, request)
+        given = {**vars(call), "data": request.source, "format": None, "form": None, "timezone": None}
+        return Planned(plan, lambda: self.only_on(plan.snapshot_id).write(**given))
 
     @takes(MergeCall)
     def merge(self, call: MergeCall) -> Merge:
