@@ -155,12 +155,34 @@ class SqlResult(ReadableRows):
             self._rows.close()
             self._release()
 
+    def close(self) -> None:
+        """End the query, whether its rows were read or not."""
+        self._is_read = True
+        self._rows.close()
+        self._release()
+
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a reader that yields them batch by batch, as DuckDB computes them."""
         return pa.RecordBatchReader.from_batches(self.schema, self.rows())
 
 
-def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: bool = False) -> SqlResult:
+@dataclass(frozen=True)
+class QueryBounds:
+    """What a query may take. `on_begin` gets a function that interrupts it, which may be called in another thread."""
+
+    memory: str
+    scratch: str
+    threads: int
+    on_begin: Callable[[Callable[[], None]], object]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"memory_limit": self.memory, "max_temp_directory_size": self.scratch, "threads": self.threads}
+
+
+def run_query(
+    query: str, open_table: OpenTable, trace: Trace, *, allow_files: bool = False, bounds: QueryBounds | None = None
+) -> SqlResult:
     """Run one SELECT over the tables that it names; with `allow_files`, also over files that DuckDB reads.
 
     Raises `UsageError` for other statements and errors in the query, `NotFound` for a missing table, and `Refused` for a
@@ -174,6 +196,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
         "autoload_known_extensions": False,
         "enable_external_access": allow_files,
         "temp_directory": str(scratch.path),
+        **({} if bounds is None else bounds.settings),
     }
     connection = duckdb.connect(config=settings)
     datasets: list[TableDataset] = []
@@ -183,7 +206,13 @@ def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: b
         connection.close()
         scratch.remove()
 
+    def interrupt() -> None:
+        with contextlib.suppress(duckdb.Error):  # it has ended
+            connection.interrupt()
+
     try:
+        if bounds is not None:
+            bounds.on_begin(interrupt)
         with _translated_errors(datasets, missing, query):
             query, is_description = _registered(connection, query, _remembering(open_table, missing), trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()

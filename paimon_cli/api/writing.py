@@ -185,9 +185,7 @@ class Writing(OpenedTable):
         """
         return self._planned_update((), call)
 
-    def _planned_update(
-        self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall
-    ) -> Planned[ChangePlan, UpdateSummary]:
+    def _planned_update(self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall) -> Planned[ChangePlan, UpdateSummary]:
         from paimon_cli.jobs.change_plan import plan_update
         from paimon_cli.jobs.update_job import UpdateRequest
 

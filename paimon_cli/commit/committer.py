@@ -114,7 +114,7 @@ class Committer:
         append, compact = append_changes(messages, kind), compact_changes(messages)
         appends, compacts = not append.is_empty, not compact.is_empty
         if appends or (not compacts and context.options.commit_force_create_snapshot):
-            checks = [*(() if kind.is_of_old_rows else (self._check_place,)), *also]
+            checks: list[CheckData] = list(also) if kind.is_of_old_rows else [self._check_place, *also]
             if appends and (meets_distributed_rows(context, messages) or self._checks_data):
                 checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id, self._data_check))
             if not kind.is_of_old_rows:
@@ -143,7 +143,7 @@ class Committer:
         COMPACT snapshot. Raises the same errors as `commit`. `keeps_postponed`: rows in `bucket-postpone` are not replaced.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
-        checks = [self._check_place, *self._checks_of_locations(identity, messages)]
+        checks: list[CheckData] = [self._check_place, *self._checks_of_locations(identity, messages)]
         if self._checks_data:
             checks.insert(0, check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed))
         changes = functools.partial(

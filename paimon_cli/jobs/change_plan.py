@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.bucket_change import refuse_postponed_rows
 from paimon_cli.jobs.row_change import changed_rows
 from paimon_cli.jobs.table_change import Summary, check_writable_table
@@ -86,7 +87,8 @@ def plan_rows_to_write(context: TableContext, request: WriteRequest) -> ChangePl
     """Check all rows of the input, and look for their keys in the table. Raises what a run would raise for them."""
     check_writable_table(context)
     snapshot, plan = _latest(context), plan_write(context, request)
-    total = Tally.of(plan.incoming.find_faults(split) for split in plan.splits)
+    assert isinstance(plan.incoming, IncomingRows)
+    total = Tally.of([plan.incoming.find_faults(split) for split in plan.splits])
     if total.bad_cells:
         raise total.error()
     schema, keys, sample, size = context.schema, list[pa.RecordBatch](), _Sample(context.schema.field_names), 0
@@ -121,9 +123,7 @@ def _existing(context: TableContext, snapshot: Snapshot | None, keys: Sequence[p
     )
 
 
-def _rows(
-    context: TableContext, snapshot: Snapshot, names: Sequence[str], where: Predicate | None
-) -> Iterator[pa.RecordBatch]:
+def _rows(context: TableContext, snapshot: Snapshot, names: Sequence[str], where: Predicate | None) -> Iterator[pa.RecordBatch]:
     for split in plan_scan(context, snapshot, where).splits:
         yield from read_split(context, split, names, where)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paimon_cli import Table
+from paimon_cli.api.maintenance import Planned
 from paimon_cli.errors import BadInput, DataConflict
 from paimon_cli.ingest.row_sources import JsonObjects
 
@@ -32,8 +34,8 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
         "postponed": {"bucket": "-2"},
         "ordered": {"bucket": "1", "sequence.snapshot-ordering": "true", "write-only": "true"},
     }[request.param]
-    key = {} if request.param == "append" else {"primary_key": ["id"]}
-    table = Table.create(tmp_path / "wh" / "shop.db" / "t", columns=COLUMNS, options=options, **key)
+    key = None if request.param == "append" else ["id"]
+    table = Table.create(tmp_path / "wh" / "shop.db" / "t", columns=COLUMNS, options=options, primary_key=key)
     table.write([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}])
     table.compact()
     return table
@@ -63,15 +65,16 @@ def test_a_plan_shows_what_the_run_does_and_writes_nothing(table: Table) -> None
 
 @pytest.mark.parametrize("kind", ["write", "update", "delete"])
 def test_any_commit_in_between_refuses_the_run(table: Table, kind: str) -> None:
-    planned = {
+    planned: dict[str, Callable[[], Planned[Any, Any]]] = {
         "write": lambda: table.plan_write(rows_of({"id": 9, "name": "z"})),
         "update": lambda: table.plan_update(values={"name": "z"}, where="id = 1"),
         "delete": lambda: table.plan_delete(where="id = 1"),
-    }[kind]()
+    }
+    found = planned[kind]()
     Table.open(table.url).write([{"id": 8, "name": "other"}])
     snapshot, files = table.snapshot_id, files_below(table.url)
     with pytest.raises(DataConflict, match="the change was planned at snapshot"):
-        planned.run()
+        found.run()
     assert (table.snapshot_id, files_below(table.url)) == (snapshot, files)
 
 
