@@ -90,12 +90,12 @@ class Fitting:
             if self._left <= 0:
                 self.is_cut = True
                 return
-            self._left -= len(key) + 4
+            self._left -= len(key.encode("utf-8", "surrogatepass")) + 6
             yield cut_text(key), self.value(inner)
 
     def _elements(self, value: Sequence[Any]) -> Iterator[Any]:
         for inner in value:
-            self._left -= 1
+            self._left -= 4
             if self._left <= 0:
                 self.is_cut = True
                 return
