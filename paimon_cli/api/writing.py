@@ -12,7 +12,7 @@ from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
 from paimon_cli.api.row_input import is_spark_frame, row_source, source_table
-from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import NotSupported, PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 from paimon_cli.requests.fields import check_choice
@@ -196,10 +196,14 @@ class Writing(OpenedTable):
 
     @takes(TableWrite)
     def plan_write(self, call: TableWrite) -> Planned[ChangePlan, WriteSummary]:
-        """Plan a write of data in memory: check the rows, and count those whose keys the table has; nothing is written.
+        """Plan a write: check the rows of `data`, and count those whose keys the table has; nothing is written.
 
-        `run` commits it, or raises `DataConflict` if any other commit was made since the plan.
+        `format`, `form`, `timezone` and `on_written` are those of `write`. `run` commits the rows, or raises `DataConflict` if any
+        other commit was made since the plan. Raises `NotSupported` for an overwrite, whose plan would not show what it replaces.
         """
+        if call.overwrite or call.stage is not None:
+            what = "an overwrite" if call.overwrite else "a staged write"
+            raise NotSupported(f"{what} cannot be planned", "a plan shows rows that are added, replaced or deleted by key")
         from paimon_cli.jobs.change_plan import plan_rows_to_write
         from paimon_cli.jobs.write_request import WriteRequest
 

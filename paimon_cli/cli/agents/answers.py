@@ -27,7 +27,7 @@ NOTICE = (
 DEFAULT_ROWS, MAX_ROWS = 100, 1000
 MAX_ANSWER_BYTES = 256 << 10
 """The most bytes of JSON in an answer."""
-MAX_TEXT = 4096
+MOST_TEXT = 4096
 """The most characters of one text in it."""
 LARGEST_EXACT = 2**53 - 1
 """Clients in JavaScript round larger whole numbers, so these are texts."""
@@ -80,7 +80,7 @@ class Fitting:
         if isinstance(value, (list, tuple)):
             return list(self._elements(value))
         if isinstance(value, str):
-            self.is_cut |= len(value) > MAX_TEXT
+            self.is_cut |= len(value) > MOST_TEXT
             value = cut_text(value)
         self._left -= len(json_text(value).encode())
         return value
@@ -103,7 +103,7 @@ class Fitting:
 
 
 def cut_text(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text):,} characters)"
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}… ({len(text):,} characters)"
 
 
 class RowsInBatches(Protocol):
@@ -115,7 +115,7 @@ class RowsInBatches(Protocol):
 
 
 @dataclass
-class ShownRows:
+class AnsweredRows:
     """The first rows in canonical form, within a number and a size.
 
     `is_truncated`: there are more, or texts were cut. `masked`: how many rows contained a credential of this server.
@@ -126,7 +126,7 @@ class ShownRows:
     masked: int = 0
 
     @classmethod
-    def of(cls, found: RowsInBatches, limit: int, most_bytes: int = MAX_ANSWER_BYTES * 3 // 4) -> ShownRows:
+    def of(cls, found: RowsInBatches, limit: int, most_bytes: int = MAX_ANSWER_BYTES * 3 // 4) -> AnsweredRows:
         from paimon_cli.read.row_text import JsonRows, bounded
 
         shown, texts, left = cls(), JsonRows(found.fields), most_bytes
@@ -163,7 +163,7 @@ def _cells(value: Any) -> tuple[Any, bool]:
         parts = [_cells(one) for one in value]
         return [one for one, _ in parts], any(is_cut for _, is_cut in parts)
     if isinstance(value, str):
-        return cut_text(value), len(value) > MAX_TEXT
+        return cut_text(value), len(value) > MOST_TEXT
     is_large = isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_EXACT
     return str(value) if is_large else value, False
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from paimon_cli.api.assignments import assignments_of
-from paimon_cli.cli.agents.answers import MAX_ROWS, Answer, ShownRows
+from paimon_cli.cli.agents.answers import MAX_ROWS, Answer, AnsweredRows
 from paimon_cli.cli.agents.desk import Visit
 from paimon_cli.cli.agents.read_tools import compaction_answer
 from paimon_cli.cli.agents.tools import MAX_SQL, AtSnapshot, Params, ShortText, TableArgument, Toolbox
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.snapshot import Snapshot
     from paimon_cli.metadata.table_schema import TableSchema
 
-CHANGES = Toolbox()
+CHANGING_TOOLS = Toolbox()
 MAX_INPUT_BYTES = 1 << 20
 
 Condition = Annotated[str, Field(max_length=MAX_SQL)]
@@ -123,7 +123,7 @@ def _change_answer(visit: Visit, name: str, place: Place, kind: str, plan: Chang
     warnings: list[str] = []
     for part, sample in (("sample_before", plan.before), ("sample_after", plan.after)):
         if sample is not None:
-            shown = ShownRows.of(SampledRows(fields, sample), sample.num_rows)
+            shown = AnsweredRows.of(SampledRows(fields, sample), sample.num_rows)
             data[part], warnings = shown.rows, warnings + shown.warnings
     answer = Answer(data, warnings=warnings)
     if not plan.rows:
@@ -143,7 +143,7 @@ Rows = Annotated[
 ]
 
 
-@CHANGES.tool(describes=WriteOptions)
+@CHANGING_TOOLS.tool(describes=WriteOptions)
 def plan_write(visit: Visit, table: TableArgument, rows: Rows, op: Literal["upsert", "delete"] = "upsert") -> Answer:
     """Plan to write rows: check them, and count how many keys the table has already. Nothing is written before apply."""
     lines = b"".join(json_text(row).encode("utf-8", "surrogatepass") + b"\n" for row in rows)
@@ -171,7 +171,7 @@ Expressions = Annotated[
 ]
 
 
-@CHANGES.tool(describes=UpdateCall)
+@CHANGING_TOOLS.tool(describes=UpdateCall)
 def plan_update(
     visit: Visit,
     table: TableArgument,
@@ -203,7 +203,7 @@ def _check_expressions(table: Table, expressions: dict[str, str] | None, params:
             raise UsageError("an expression sets one column", "this one goes on after a comma", "give each column its own")
 
 
-@CHANGES.tool(describes=UpdateCall)
+@CHANGING_TOOLS.tool(describes=UpdateCall)
 def plan_delete(visit: Visit, table: TableArgument, where: Condition, params: Params = None) -> Answer:
     """Plan to delete the rows that match a condition: count them, and show some. Nothing is deleted before apply."""
     opened = visit.table(table)
@@ -216,7 +216,7 @@ def plan_delete(visit: Visit, table: TableArgument, where: Condition, params: Pa
     return _change_answer(visit, table, place, "delete", plan, make)
 
 
-@CHANGES.tool(describes=CompactOptions)
+@CHANGING_TOOLS.tool(describes=CompactOptions)
 def plan_compaction(visit: Visit, table: TableArgument, strategy: StrategyName = "full") -> Answer:
     """Plan a compaction of a table: show what it would merge, bucket by bucket. Nothing is merged before apply."""
     opened = visit.table(table)
@@ -232,7 +232,7 @@ def plan_compaction(visit: Visit, table: TableArgument, strategy: StrategyName =
     return granted(visit, table, place, f"compact ({strategy})", make, answer)
 
 
-@CHANGES.tool(describes=TagOptions)
+@CHANGING_TOOLS.tool(describes=TagOptions)
 def plan_create_tag(
     visit: Visit, table: TableArgument, name: TagName, snapshot: AtSnapshot = None, time_retained: ShortText = None
 ) -> Answer:
@@ -253,7 +253,7 @@ def plan_create_tag(
     return granted(visit, table, place, "create tag", make, answer)
 
 
-@CHANGES.tool()
+@CHANGING_TOOLS.tool()
 def plan_delete_tag(visit: Visit, table: TableArgument, name: TagName) -> Answer:
     """Plan to delete a tag of a table, and the files that only it needs. Nothing is deleted before apply."""
     opened = visit.table(table)
@@ -284,7 +284,7 @@ class TagDeleted:
 Token = Annotated[str, Field(description="The token of a plan.", min_length=1, max_length=200)]
 
 
-@CHANGES.tool(changes=True, is_bounded=False)
+@CHANGING_TOOLS.tool(changes=True, is_bounded=False)
 def apply(visit: Visit, token: Token) -> Answer:
     """Make the change that a plan has shown, exactly as it was planned. It is refused if the table has changed since then, if the
     token is more than five minutes old, or was used before.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from paimon_cli.api.sql_query import QueryBounds, run_query
-from paimon_cli.cli.agents.answers import DEFAULT_ROWS, Answer, RowsInBatches, ShownRows
+from paimon_cli.cli.agents.answers import DEFAULT_ROWS, Answer, AnsweredRows, RowsInBatches
 from paimon_cli.cli.agents.desk import Visit, check_database_name
 from paimon_cli.cli.agents.tools import (
     MAX_SQL,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.jobs.compact_request import CompactionPlan
 
-READING = Toolbox()
+READING_TOOLS = Toolbox()
 QUERY_MEMORY, QUERY_SCRATCH, QUERY_THREADS = "1GB", "2GB", 2
 
 
@@ -45,13 +45,13 @@ def listed(name: str, rows: Sequence[Any], limit: int, **more: Any) -> Answer:
     return Answer({**more, name: redacted(records(rows[:limit]))}, is_truncated=len(rows) > limit)
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def list_databases(visit: Visit, limit: Limit = DEFAULT_ROWS) -> Answer:
     """List the databases of the warehouse."""
     return listed("databases", visit.catalog.databases(), limit)
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def list_tables(visit: Visit, database: ShortText = None, limit: Limit = DEFAULT_ROWS) -> Answer:
     """List the tables of the warehouse, or of one database, with their snapshot, rows and size."""
     if database is not None:
@@ -59,33 +59,33 @@ def list_tables(visit: Visit, database: ShortText = None, limit: Limit = DEFAULT
     return listed("tables", visit.catalog.tables(database=database), limit)
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def describe_table(visit: Visit, table: TableArgument) -> Answer:
     """Describe a table: columns with types, keys, options, latest snapshot, files and size."""
     (described,) = records([visit.table(table).describe()])
     return Answer({"table": redacted(described)})
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def list_snapshots(visit: Visit, table: TableArgument, limit: Limit = 20) -> Answer:
     """List the newest snapshots of a table: one for each commit, with its kind, time, user and row counts."""
     return listed("snapshots", visit.table(table).snapshots(limit=limit + 1), limit)
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def list_tags(visit: Visit, table: TableArgument, limit: Limit = DEFAULT_ROWS) -> Answer:
     """List the tags of a table: named snapshots, which do not expire."""
     return listed("tags", list(islice(visit.table(table).tags, limit + 1)), limit)
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def table_health(visit: Visit, table: TableArgument) -> Answer:
     """Examine a table: what should be done about it, and the commands with which its operator can do that."""
     (row,) = records([visit.table(table).health()])
     return Answer({"health": redacted(row)})
 
 
-@READING.tool(describes=ScanCall)
+@READING_TOOLS.tool(describes=ScanCall)
 def read_rows(
     visit: Visit,
     table: TableArgument,
@@ -106,13 +106,13 @@ def read_rows(
 
 def rows_answer(found: RowsInBatches, limit: int, **more: Any) -> Answer:
     """The first rows of a result. Numbers beyond 2^53, decimals, times and bytes are texts."""
-    shown = ShownRows.of(found, limit)
+    shown = AnsweredRows.of(found, limit)
     note = "" if shown.rows or not shown.is_truncated else "the first row alone is too large: choose columns"
     data = {**more, "columns": [field.name for field in found.fields], "row_count": len(shown.rows), "rows": shown.rows}
     return Answer(data, note, shown.is_truncated, shown.warnings)
 
 
-@READING.tool(describes=ScanCall)
+@READING_TOOLS.tool(describes=ScanCall)
 def count_rows(
     visit: Visit,
     table: TableArgument,
@@ -128,7 +128,7 @@ def count_rows(
     return Answer({"snapshot_id": None if found is None else found.id, "count": scan.count()})
 
 
-@READING.tool(describes=ScanCall)
+@READING_TOOLS.tool(describes=ScanCall)
 def explain_read(
     visit: Visit,
     table: TableArgument,
@@ -145,7 +145,7 @@ def explain_read(
 Query = Annotated[str, Field(description="One SELECT in DuckDB's SQL over tables named database.table.", max_length=MAX_SQL)]
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def run_sql(visit: Visit, query: Query, limit: Limit = DEFAULT_ROWS) -> Answer:
     """Run one SELECT over tables: joins, aggregates, windows. It cannot change anything, nor read files or addresses."""
     bounds = QueryBounds(QUERY_MEMORY, QUERY_SCRATCH, QUERY_THREADS, visit.interrupts.append)
@@ -162,7 +162,7 @@ def run_sql(visit: Visit, query: Query, limit: Limit = DEFAULT_ROWS) -> Answer:
         return rows_answer(result, limit)
 
 
-@READING.tool(describes=VerifyOptions)
+@READING_TOOLS.tool(describes=VerifyOptions)
 def verify_table(visit: Visit, table: TableArgument, level: Literal["meta", "files", "full"] = "meta") -> Answer:
     """Check that a table is intact: its metadata, its files, or every row. Nothing is repaired."""
     report = visit.table(table).verify(level=level)
@@ -177,7 +177,7 @@ def verify_table(visit: Visit, table: TableArgument, level: Literal["meta", "fil
     return Answer(data)
 
 
-@READING.tool(describes=ExpireOptions)
+@READING_TOOLS.tool(describes=ExpireOptions)
 def plan_expiry(visit: Visit, table: TableArgument, what: What = "snapshots", limit: Limit = DEFAULT_ROWS) -> Answer:
     """Show what is past its retention by the options of a table, and the files that would be deleted with it. A dry run."""
     planned = visit.table(table).plan_expire(what)
@@ -192,7 +192,7 @@ def plan_expiry(visit: Visit, table: TableArgument, what: What = "snapshots", li
     return Answer(data, "a dry run: nothing was changed, and no tool here can expire anything", len(files) > limit)
 
 
-@READING.tool()
+@READING_TOOLS.tool()
 def plan_maintenance(visit: Visit, table: TableArgument) -> Answer:
     """Show what the operator's `maintain` would do to a table: compact, expire, delete orphans. A dry run."""
     visit.table(table)
@@ -200,7 +200,7 @@ def plan_maintenance(visit: Visit, table: TableArgument) -> Answer:
     return Answer({"maintenance": redacted(records(rows))}, "a dry run: nothing was changed")
 
 
-@READING.tool(describes=CompactOptions)
+@READING_TOOLS.tool(describes=CompactOptions)
 def plan_compaction(visit: Visit, table: TableArgument, strategy: StrategyName = "full") -> Answer:
     """Show what a compaction of a table would merge, bucket by bucket. A dry run."""
     opened = visit.table(table)

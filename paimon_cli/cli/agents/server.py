@@ -24,14 +24,14 @@ from mcp_types import (
 
 from paimon_cli import __version__
 from paimon_cli.cli.agents.answers import error_content
-from paimon_cli.cli.agents.change_tools import CHANGES
+from paimon_cli.cli.agents.change_tools import CHANGING_TOOLS
 from paimon_cli.cli.agents.desk import Desk
-from paimon_cli.cli.agents.read_tools import READING
+from paimon_cli.cli.agents.read_tools import READING_TOOLS
 from paimon_cli.cli.agents.tools import AgentTool, run_tool
 from paimon_cli.errors import NotFound, PaimonError, of_system
 from paimon_cli.options.option_text import json_text
 
-NAME = "paimon-cli"
+SERVER_NAME = "paimon-cli"
 CALLS_AT_ONCE = 8
 INSTRUCTIONS = (
     "Tables of one Apache Paimon warehouse. Tables are named database.table: call list_tables first. "
@@ -47,7 +47,7 @@ ALLOWS_CHANGES = (
 
 def build_server(desk: Desk) -> Server[Any]:
     """A server for the SDK. Its tools that change something are there only if the desk has permits."""
-    tools = (READING if desk.permits is None else READING + CHANGES).tools
+    tools = (READING_TOOLS if desk.permits is None else READING_TOOLS + CHANGING_TOOLS).tools
     limiter: list[CapacityLimiter] = []
 
     async def list_tools(context: Any, asked: PaginatedRequestParams | None) -> ListToolsResult:
@@ -60,7 +60,7 @@ def build_server(desk: Desk) -> Server[Any]:
         return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter[0])
 
     instructions = INSTRUCTIONS + (READS_ONLY if desk.permits is None else ALLOWS_CHANGES)
-    return Server(NAME, version=__version__, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(SERVER_NAME, version=__version__, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 def _declared(tool: AgentTool) -> Tool:

@@ -1,6 +1,6 @@
 """How tools are declared: a function whose docstring describes it, and whose parameters are its arguments.
 
-    @READING.tool(describes=ScanCall)
+    @READING_TOOLS.tool(describes=ScanCall)
     def count_rows(visit: Visit, table: TableArgument, where: str | None = None) -> Answer:
 
 The first parameter is the call. The others are checked strictly: a missing, an unknown, or a wrongly typed argument is refused.

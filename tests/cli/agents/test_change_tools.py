@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.cli.agents.change_tools import CHANGES
+from paimon_cli.cli.agents.change_tools import CHANGING_TOOLS
 from paimon_cli.cli.agents.permits import MAX_PLANNED, VALID_MILLIS
 from paimon_cli.ingest.row_sources import JsonObjects
 from tests.cli.agents.serving import Agent, ToldError, new_agent
@@ -36,7 +36,6 @@ FORBIDDEN = (
     "orphan",
     "repair",
     "branch",
-    "create_t",
 )
 
 
@@ -90,11 +89,12 @@ def test_plans_say_what_would_happen_and_it_does(agent: Agent) -> None:
 
 def test_a_plan_without_an_effect_has_no_token(agent: Agent) -> None:
     agent.table().compact()
-    for tool, arguments in [
+    without: list[tuple[str, dict[str, Any]]] = [
         ("plan_delete", {"where": "id > 1000"}),
         ("plan_update", {"where": "false", "values": {"name": "x"}}),
         ("plan_compaction", {}),
-    ]:
+    ]
+    for tool, arguments in without:
         assert "token" not in agent.call(tool, table="shop.orders", **arguments)
 
 
@@ -198,7 +198,7 @@ def test_without_the_flag_there_is_no_tool_that_changes(tmp_path: Path) -> None:
     agent = new_agent(tmp_path, may_change=False)
     assert all(tool.annotations.read_only_hint for tool in agent.tools())
     assert "changes nothing" in str(agent.server.instructions)
-    for name in ("apply", *(name for name in CHANGES.tools if name != "plan_compaction")):
+    for name in ("apply", *(name for name in CHANGING_TOOLS.tools if name != "plan_compaction")):
         with pytest.raises(ToldError) as caught:
             agent.call(name, table="shop.orders")
         assert caught.value.code == "PC-NOT-FOUND"

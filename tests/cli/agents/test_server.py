@@ -52,10 +52,10 @@ def test_standard_output_is_the_protocol_and_the_process_ends_with_its_input(tmp
     warehouse = new_agent(tmp_path).warehouse
     program = (
         "import os, sys; from paimon_cli.cli.agents import read_tools\n"
-        "inner = read_tools.READING.tools['count_rows'].run\n"
+        "inner = read_tools.READING_TOOLS.tools['count_rows'].run\n"
         "def noisy(*a, **k):\n"
         "    print('noise'); os.write(1, b'more noise'); os.system('echo noise of a child'); return inner(*a, **k)\n"
-        "object.__setattr__(read_tools.READING.tools['count_rows'], 'run', noisy)\n"
+        "object.__setattr__(read_tools.READING_TOOLS.tools['count_rows'], 'run', noisy)\n"
         "from paimon_cli.__main__ import main; sys.exit(main())\n"
     )
     command = [sys.executable, "-c", program, "mcp", "--warehouse", str(warehouse)]
