@@ -198,8 +198,8 @@ class Writing(OpenedTable):
     def plan_write(self, call: TableWrite) -> Planned[ChangePlan, WriteSummary]:
         """Plan a write: check the rows of `data`, and count those whose keys the table has; nothing is written.
 
-        `format`, `form`, `timezone` and `on_written` are those of `write`. `run` commits the rows, or raises `DataConflict` if any
-        other commit was made since the plan. Raises `NotSupported` for an overwrite, whose plan would not show what it replaces.
+        `format`, `form`, `timezone` and `on_written` are those of `write`. `run` commits the rows, or raises `DataConflict` if
+        any other commit was made since the plan. Raises `NotSupported` for an overwrite: its plan would not show what it replaces.
         """
         if call.overwrite or call.stage is not None:
             what = "an overwrite" if call.overwrite else "a staged write"
