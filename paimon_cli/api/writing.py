@@ -199,7 +199,7 @@ class Writing(OpenedTable):
         """Plan a write: check the rows of `data`, and count those whose keys the table has; nothing is written.
 
         `format`, `form`, `timezone` and `on_written` are those of `write`. `run` commits the rows, or raises `DataConflict` if
-        any other commit was made since the plan. Raises `NotSupported` for an overwrite: its plan would not show what it replaces.
+        any other commit was made since the plan. Raises `NotSupported` for an overwrite, of which it would not show enough.
         """
         if call.overwrite or call.stage is not None:
             what = "an overwrite" if call.overwrite else "a staged write"

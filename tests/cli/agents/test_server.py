@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,7 +19,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from paimon_cli import Table
+from paimon_cli.cli.agents.answers import DEFAULT_ROWS, MAX_ANSWER_BYTES, MAX_ROWS, MOST_TEXT
+from paimon_cli.cli.agents.change_tools import CHANGING_TOOLS
 from paimon_cli.cli.agents.desk import MAX_HANGING_IN_TABLE
+from paimon_cli.cli.agents.read_tools import READING_TOOLS
 from tests.cli.agents.serving import Agent, ToldError, new_agent
 from tests.cli.calling import Run
 
@@ -197,3 +202,30 @@ def test_many_calls_at_once_are_all_answered(tmp_path: Path) -> None:
 
 def test_agents_have_the_tables_of_the_warehouse_only(tmp_path: Path) -> None:
     assert Agent(new_agent(tmp_path).warehouse).call("list_databases")["databases"][0]["database"] == "shop"
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "agents.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    new_agent(tmp_path)
+    place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": place},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(row["id"] for row in ast.literal_eval(done.stdout)) == [0, 1, 2]
+
+
+def test_the_page_names_every_tool_and_the_bounds_of_the_code() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "agents.md").read_text(encoding="utf-8")
+    for name in (READING_TOOLS + CHANGING_TOOLS).tools:
+        assert f"`{name}`" in page, name
+    assert f"| 100, at most {MAX_ROWS:,} (`limit`) |" in page and DEFAULT_ROWS == 100
+    assert f"| {MAX_ANSWER_BYTES >> 10} kB, {MOST_TEXT:,}; " in page
+    for block in re.findall(r"^```json\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        json.loads(block)
