@@ -81,7 +81,7 @@ class Fitting:
             return list(self._elements(value))
         if isinstance(value, str):
             self.is_cut |= len(value) > MOST_TEXT
-            value = cut_text(value)
+            value = _encodable(cut_text(value))
         self._left -= len(json_text(value).encode())
         return value
 
@@ -90,8 +90,9 @@ class Fitting:
             if self._left <= 0:
                 self.is_cut = True
                 return
-            self._left -= len(key.encode("utf-8", "surrogatepass")) + 6
-            yield cut_text(key), self.value(inner)
+            shown = _encodable(cut_text(key))
+            self._left -= len(shown.encode()) + 6
+            yield shown, self.value(inner)
 
     def _elements(self, value: Sequence[Any]) -> Iterator[Any]:
         for inner in value:
@@ -100,6 +101,11 @@ class Fitting:
                 self.is_cut = True
                 return
             yield self.value(inner)
+
+
+def _encodable(text: str) -> str:
+    """The text as UTF-8 can hold it: the name of a file may have other bytes, and one such answer would end the server."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def cut_text(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -314,3 +315,12 @@ def test_a_damaged_table_is_an_error_and_others_go_on(agent: Agent) -> None:
     assert caught.value.code == "PC-DAMAGED" and caught.value.hint
     assert agent.call("verify_table", table="shop.broken")["errors"] > 0
     assert agent.call("count_rows", table="shop.orders")["count"] == 20
+
+
+def test_names_that_are_no_text_do_not_end_the_server(agent: Agent) -> None:
+    os.mkdir(os.fsencode(agent.warehouse) + b"/bad\xff.db")
+    os.mkdir(os.fsencode(agent.warehouse) + b"/shop.db/bad\xfe")
+    content = agent.whole("list_databases", {})
+    json.dumps(content, ensure_ascii=False).encode()
+    assert len(content["data"]["databases"]) == 2
+    json.dumps(agent.whole("list_tables", {}), ensure_ascii=False).encode()
