@@ -45,6 +45,8 @@ def mcp(
         from paimon_cli.cli.agents.desk import Desk
         from paimon_cli.cli.agents.permits import Permits
         from paimon_cli.cli.agents.server import serve
+    from paimon_cli.jobs.process import Terminated
+
     seconds = parse_duration(timeout) / 1000
     if seconds <= 0:
         raise UsageError(f"--timeout {timeout}", "a call needs some time", "such as --timeout 60s")
@@ -54,4 +56,7 @@ def mcp(
     call.catalog().databases()
     if sys.stdin.isatty():
         note("serving the Model Context Protocol on standard input and output; a program for agents starts this command")
-    serve(Desk(lambda runtime: call.catalog(runtime=runtime), seconds, Permits(seconds) if allow_changes else None))
+    try:
+        serve(Desk(lambda runtime: call.catalog(runtime=runtime), seconds, Permits(seconds) if allow_changes else None))
+    except Terminated:
+        note("stopped")

@@ -58,13 +58,8 @@ class Answer:
 
 def error_content(error: PaimonError) -> dict[str, Any]:
     """A failure as JSON, within the bounds and without secrets."""
-    said = {"code": error.code, "message": error.message, "hint": error.hint or None, "details": _plain(error.details)}
+    said = {"code": error.code, "message": error.message, "hint": error.hint or None, "details": error.details}
     return {"notice": NOTICE, "error": Fitting(MAX_ANSWER_BYTES // 4).value(redacted(said))}
-
-
-def _plain(details: Mapping[str, Any]) -> Any:
-    """The details of an error as JSON: what it cannot hold is text."""
-    return json.loads(json_text(redacted(details)))
 
 
 class Fitting:

@@ -48,7 +48,8 @@ class Visit:
         self.desk.register(self, checked_name(name))
         catalog = self.catalog
         opened = catalog.table(name)
-        check_inside(opened, catalog._metastore)
+        if leads_outside(opened.url, catalog._metastore):
+            raise Refused(f"{name} is a link out of the warehouse", "agents see the warehouse only", "copy it: tables clone")
         return opened
 
 
@@ -120,10 +121,9 @@ def check_database_name(name: str) -> None:
         raise UsageError("this is not the name of a database", "it is a plain name, and not a path", "call list_databases")
 
 
-def check_inside(table: Table, metastore: Metastore) -> None:
-    """Raise `Refused` for a table that a link in a local warehouse takes from somewhere else."""
-    if not isinstance(metastore, FileSystemMetastore) or metastore.warehouse is None or "://" in table.url:
-        return
+def leads_outside(url: str, metastore: Metastore) -> bool:
+    """Whether the directory of a table in a local warehouse is, by a link, somewhere else."""
+    if not isinstance(metastore, FileSystemMetastore) or metastore.warehouse is None or "://" in url:
+        return False
     inside = os.path.realpath(metastore.open_directory(metastore.warehouse)[1])
-    if os.path.commonpath([inside, os.path.realpath(table.url)]) != inside:
-        raise Refused(f"{table.name} is a link out of the warehouse", "agents see the warehouse only", "copy it: tables clone")
+    return os.path.commonpath([inside, os.path.realpath(url)]) != inside

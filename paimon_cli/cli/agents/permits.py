@@ -72,6 +72,12 @@ class Permits:
             self._begun.pop(token, None)
         return future.result()
 
+    def finish(self, seconds: float) -> None:
+        """Wait for changes that have begun: a process that ends in the middle of one leaves files that nothing names."""
+        with self._changed:
+            begun = list(self._begun.values())
+        wait(begun, seconds)
+
     def _begin(self, token: str) -> Future[dict[str, Any]]:
         with self._changed:
             if (begun := self._begun.get(token)) is not None:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from paimon_cli.api.sql_query import QueryBounds, run_query
 from paimon_cli.cli.agents.answers import DEFAULT_ROWS, Answer, AnsweredRows, RowsInBatches
-from paimon_cli.cli.agents.desk import Visit, check_database_name
+from paimon_cli.cli.agents.desk import Visit, check_database_name, leads_outside
 from paimon_cli.cli.agents.tools import (
     MAX_SQL,
     AtSnapshot,
@@ -52,11 +52,17 @@ def list_databases(visit: Visit, limit: Limit = DEFAULT_ROWS) -> Answer:
 
 
 @READING_TOOLS.tool()
-def list_tables(visit: Visit, database: ShortText = None, limit: Limit = DEFAULT_ROWS) -> Answer:
-    """List the tables of the warehouse, or of one database, with their snapshot, rows and size."""
+def list_tables(visit: Visit, database: ShortText = None, after: ShortText = None, limit: Limit = DEFAULT_ROWS) -> Answer:
+    """List the tables of the warehouse, or of one database, by name, with their snapshot and rows. `next_after`, if there is one,
+    is the argument `after` for those that follow.
+    """
     if database is not None:
         check_database_name(database)
-    return listed("tables", visit.catalog.tables(database=database), limit)
+    catalog = visit.catalog
+    rows = catalog.tables(database=database, after=after, limit=limit + 1)
+    more = {"next_after": rows[limit - 1].table} if len(rows) > limit else {}
+    inside = [row for row in rows[:limit] if not leads_outside(row.path, catalog._metastore)]
+    return Answer({**redacted(more), "tables": redacted(records(inside))}, is_truncated=bool(more))
 
 
 @READING_TOOLS.tool()

@@ -29,10 +29,11 @@ from paimon_cli.cli.agents.desk import Desk
 from paimon_cli.cli.agents.read_tools import READING_TOOLS
 from paimon_cli.cli.agents.tools import AgentTool, run_tool
 from paimon_cli.errors import NotFound, PaimonError, of_system
+from paimon_cli.jobs.process import StopSignals
 from paimon_cli.options.option_text import json_text
 
 SERVER_NAME = "paimon-cli"
-CALLS_AT_ONCE = 8
+CALLS_AT_ONCE, ENDING_SECONDS = 8, 10.0
 INSTRUCTIONS = (
     "Tables of one Apache Paimon warehouse. Tables are named database.table: call list_tables first. "
     "Results are bounded: `truncated` says that there was more; use conditions, columns, count_rows and run_sql. "
@@ -93,11 +94,19 @@ def _as_told(error: Exception) -> PaimonError:
 
 
 def serve(desk: Desk) -> None:
-    """Serve one client until it closes standard input."""
+    """Serve one client until it closes standard input, or a signal comes. A change that has begun gets some time to end.
+
+    With a handler of its own, Ctrl-C ends the event loop at once. That of asyncio would wait for the thread that reads input.
+    """
 
     async def served() -> None:
         server = build_server(desk)
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
-    anyio.run(served)
+    try:
+        with StopSignals():
+            anyio.run(served)
+    finally:
+        if desk.permits is not None:
+            desk.permits.finish(ENDING_SECONDS)

@@ -128,6 +128,7 @@ def test_a_table_elsewhere_cannot_be_reached(agent: Agent, tmp_path: Path) -> No
     outside.write([{"id": 1}])
     (agent.warehouse / "shop.db" / "linked").symlink_to(outside.url)
     (agent.warehouse / "far.db").symlink_to(tmp_path / "other" / "secret.db")
+    assert [row["table"] for row in agent.call("list_tables")["tables"]] == ["shop.orders"]
     for name in ("shop.linked", "far.plans"):
         with pytest.raises(ToldError) as caught:
             agent.call("read_rows", table=name)
@@ -255,6 +256,16 @@ def test_instructions_in_a_table_stay_in_the_data(tmp_path: Path) -> None:
         content = agent.whole(tool, given)
         outside = {key: value for key, value in content.items() if key not in ("data", "warnings")}
         assert "IGNORE" not in json.dumps(outside), tool
+
+
+def test_a_large_warehouse_is_listed_page_by_page(agent: Agent) -> None:
+    for name in "abcde":
+        Table.create(f"shop.{name}", warehouse=str(agent.warehouse), columns=["id BIGINT"])
+    first = agent.whole("list_tables", {"limit": 4})
+    assert [row["table"] for row in first["data"]["tables"]] == ["shop.a", "shop.b", "shop.c", "shop.d"] and first["truncated"]
+    rest = agent.whole("list_tables", {"limit": 4, "after": first["data"]["next_after"]})
+    assert [row["table"] for row in rest["data"]["tables"]] == ["shop.e", "shop.orders"] and not rest["truncated"]
+    assert "next_after" not in rest["data"]
 
 
 def test_answers_have_bounds(agent: Agent) -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -79,6 +80,19 @@ def test_standard_output_is_the_protocol_and_the_process_ends_with_its_input(tmp
     assert json.loads(answers[2]["result"]["content"][0]["text"])["data"]["count"] == 20
     assert all("jsonrpc" in json.loads(line) for line in rest.splitlines())
     assert noise.count("noise") >= 3
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_it_at_once(tmp_path: Path, number: int, code: int) -> None:
+    command = [*PROGRAM, "mcp", "--warehouse", str(new_agent(tmp_path).warehouse)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        said(process, {"id": 1, "method": "ping", "params": {}})
+        assert process.stdout is not None and process.stdout.readline()
+        process.send_signal(number)
+        try:
+            assert process.wait(20) == code
+        finally:
+            process.kill()
 
 
 def test_it_needs_a_warehouse_and_says_so(run: Run, tmp_path: Path) -> None:
