@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.rows import IncomingRows
@@ -116,7 +118,7 @@ def _existing(context: TableContext, snapshot: Snapshot | None, keys: Sequence[p
     if snapshot is None or wanted is None or not wanted.num_rows:
         return 0
     seen = context.with_level_0()
-    where = _range_of(wanted.column(names[0]), names[0], seen.schema)
+    where = _values_of(wanted, seen.schema)
     return sum(
         pa.Table.from_batches([batch]).join(wanted, names, join_type="left semi").num_rows
         for batch in _rows(seen, snapshot, names, where)
@@ -128,11 +130,16 @@ def _rows(context: TableContext, snapshot: Snapshot, names: Sequence[str], where
         yield from read_split(context, split, names, where)
 
 
-def _range_of(values: pa.ChunkedArray, name: str, schema: TableSchema) -> Predicate | None:
-    """The condition that a column lies between the least and the greatest value, by which files are skipped."""
-    ends = pc.min_max(values).as_py()
-    quoted = "`" + name.replace("`", "``") + "`"
-    return parse_predicate(f"{quoted} >= :low AND {quoted} <= :high", schema, {"low": ends["min"], "high": ends["max"]})
+def _values_of(keys: pa.Table, schema: TableSchema) -> Predicate | None:
+    """A condition that holds for all rows with one of these keys, and for few others: by it partitions, buckets and files are
+    skipped. None if no column has values that can be written in one.
+    """
+    parts, params = list[str](), dict[str, Any]()
+    for number, name in enumerate(keys.column_names):
+        if not pa.types.is_timestamp(keys.schema.field(name).type) and not pa.types.is_floating(keys.schema.field(name).type):
+            params[f"k{number}"] = pc.unique(keys.column(name)).to_pylist()
+            parts.append(f"{quoted_name(name)} IN :k{number}")
+    return parse_predicate(" AND ".join(parts), schema, params) if parts else None
 
 
 class _Sample:

@@ -13,6 +13,8 @@ from paimon_cli import Table
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.errors import BadInput, DataConflict
 from paimon_cli.ingest.row_sources import JsonObjects
+from paimon_cli.jobs import change_plan
+from paimon_cli.read.split_reader import read_split
 
 COLUMNS = ["id BIGINT NOT NULL", "name STRING", "d DATE"]
 
@@ -122,3 +124,50 @@ def test_equal_keys_of_the_input_are_one_existing_row(tmp_path: Path) -> None:
     table.write(rows_of({"a": "x", "b": "1.50", "v": 1}, {"a": "y", "b": "2", "v": 1}, {"a": "x", "b": "9", "v": 1}))
     same = {"a": "x", "b": "1.5", "v": 2}
     assert table.plan_write(rows_of(same, same, {"a": "x", "b": "3", "v": 1})).plan.existing_rows == 1
+
+
+KEY_VALUES = {
+    **{"STRING": "it's `x`", "INT": 7, "DATE": "2026-11-29", "DECIMAL(9,2)": "1.50", "BOOLEAN": True, "DOUBLE": 0.1},
+    **{"TIMESTAMP(9)": "2026-11-29T01:02:03.123456789", "TIMESTAMP_LTZ(3)": "2026-11-29T01:02:03Z", "BYTES": "00ff"},
+}
+
+
+@pytest.mark.parametrize("key", KEY_VALUES)
+def test_keys_of_each_type_are_found(tmp_path: Path, key: str) -> None:
+    columns = [f"`a b` {key} NOT NULL", "v INT"]
+    table = Table.create(tmp_path / "t", columns=columns, primary_key=["a b"], options={"bucket": "1"})
+    table.write(rows_of({"a b": KEY_VALUES[key], "v": 1}))
+    assert table.plan_write(rows_of({"a b": KEY_VALUES[key], "v": 2})).plan.existing_rows == 1
+
+
+def test_a_plan_reads_the_buckets_of_its_keys_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options={"bucket": "8"})
+    table.write([{"id": number, "name": "a"} for number in range(100)])
+    read = list[int]()
+
+    def noted(context: Any, split: Any, *more: Any) -> Any:
+        read.append(split.bucket)
+        return read_split(context, split, *more)
+
+    monkeypatch.setattr(change_plan, "read_split", noted)
+    assert table.plan_write(rows_of({"id": 5, "name": "z"})).plan.existing_rows == 1
+    assert len(read) == 1
+
+
+def test_a_bound_change_has_one_attempt_and_a_transaction_is_bound_as_a_whole(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options={"bucket": "2"})
+    table.write([{"id": 1, "name": "a"}])
+    bound = table.only_on(table.snapshot_id)
+    with bound.transaction() as t:
+        t.update(values={"name": "b"}, where="id = 1")
+        t.write([{"id": 2, "name": "c"}])
+    assert contents(table) == [(1, "b"), (2, "c")]
+    with pytest.raises(DataConflict), bound.transaction() as t:
+        t.delete(where="true")
+    with pytest.raises(DataConflict):
+        bound.merge([{"id": 1, "name": "x"}], on=["id"]).when_matched_update_all().execute()
+    with pytest.raises(DataConflict):
+        bound.write([{"id": 3, "name": "x"}], overwrite=True)
+    assert contents(table) == [(1, "b"), (2, "c")]
+    table.only_on(table.snapshot_id).merge([{"id": 1, "name": "x"}], on=["id"]).when_matched_update_all().execute()
+    assert contents(table)[0] == (1, "x")
