@@ -49,7 +49,7 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"| levels of an expression or type | {expression_sql.MAX_DEPTH} |",
         f"{rest_client.MOST_PAGES:,} pages, {rest_client.MOST_ITEMS:,} names, {rest_client.LISTING_SECONDS // 60} minutes",
         f"| an answer of `mcp` | {answers.MAX_ROWS:,} rows, {answers.MAX_ANSWER_BYTES >> 10} kB |",
-        f"| an event of a hook | {commit_hook.MOST_EVENT_BYTES >> 10} kB; {commit_hook.SECONDS:g} s, "
+        f"| an event of a hook | {commit_hook.MOST_EVENT_BYTES >> 10} kB; {commit_hook.DELIVERY_SECONDS:g} s, "
         f"{len(commit_hook.PAUSES) + 1} attempts; {commit_hook.MOST_QUEUED:,} events wait |",
         f"| {service_metrics.MOST_CONNECTIONS} connections; a request has {service_metrics.MOST_REQUEST_BYTES >> 10} kB and "
         f"{service_metrics.REQUEST_SECONDS} s |",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 HOOK_SETTING = "hook.commits"
 """The setting of the user's own file for `--hook`."""
-SECONDS = 10.0
+DELIVERY_SECONDS = 10.0
 """The time of one delivery."""
 PAUSES = (1.0, 5.0)
 """The seconds before the second and the third attempt."""
@@ -102,7 +102,7 @@ class WebHook(HookTarget):
     def _client(self) -> WebClient:
         from paimon_cli.storage.web_client import Bounds, WebClient
 
-        return WebClient(self.address, Bounds(SECONDS, MOST_ANSWER_BYTES))
+        return WebClient(self.address, Bounds(DELIVERY_SECONDS, MOST_ANSWER_BYTES))
 
     def deliver(self, event: bytes) -> None:
         from paimon_cli.storage.web_client import NoAnswer, NotSent
@@ -124,7 +124,7 @@ class CommandHook(HookTarget):
 
     arguments: tuple[str, ...] = field(repr=False)
     shown: str
-    seconds: float = SECONDS
+    seconds: float = DELIVERY_SECONDS
 
     @staticmethod
     def parse(text: str) -> CommandHook:
