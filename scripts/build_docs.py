@@ -36,7 +36,7 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tables", ("loading.md", "reading.md", "sql.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
     ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "backup.md", "service.md")),
     ("Where tables are", ("catalogs.md", "object-stores.md")),
-    ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
+    ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "agents.md", "python-api.md")),
     ("Reference", ("commands.md", "outputs.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),
     ("Background", ("ARCHITECTURE.md", "decisions.md", "proofs.md", "CONTRIBUTING.md", "speed.md", "CHANGELOG.md")),
 )

@@ -28,7 +28,7 @@ from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import counted
 from paimon_cli.requests.comparison import CompareOptions
-from paimon_cli.requests.fields import Point
+from paimon_cli.requests.fields import Point, check_limit
 from paimon_cli.requests.reading import SqlCall
 from paimon_cli.storage.catalog_options import trash_millis
 from paimon_cli.storage.storage import link_target
@@ -77,8 +77,12 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
     ['nothing to do']
     """
 
-    def tables(self, place: str | None = None, *, database: str | None = None) -> list[TableRow]:
+    def tables(
+        self, place: str | None = None, *, database: str | None = None, after: str | None = None, limit: int | None = None
+    ) -> list[TableRow]:
         """The tables of the warehouse or of `place`, a database or a directory.
+
+        `after`, `limit`: only the first tables by name, or the first ones after this name; the others are not opened.
 
         A table that cannot be opened, or gives no answer in time (`table-timeout`, an option of the catalog), is listed with
         its problem. Raises `NotFound` if the database or directory does not exist.
@@ -99,6 +103,10 @@ class Catalog(Backups, DroppedTables, Maintaining, Examination):
                 found = tables_of_database(place, metastore, on_damage)
             else:
                 found = tables_below(place, metastore)
+        if after is not None or limit is not None:
+            check_limit(limit)
+            by_name = sorted(found, key=lambda location: location.name)
+            found = [location for location in by_name if after is None or location.name > after][:limit]
         return table_rows(found, metastore.table_seconds)
 
     def databases(self) -> list[DatabaseRow]:

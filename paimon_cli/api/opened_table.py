@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
@@ -71,6 +72,13 @@ class OpenedTable:
     def with_options(self: Self, options: Mapping[str, str]) -> Self:
         """The same table with other table options, which apply only to calls on the result."""
         return type(self)(self.context.with_options(options), self.runtime)
+
+    def only_on(self: Self, snapshot_id: int | None) -> Self:
+        """The same table for a change that was decided at this snapshot (None: before the first one).
+
+        The next write, update, delete or merge on the result raises `DataConflict` if any other commit was made since then.
+        """
+        return type(self)(replace(self.context, only_on=snapshot_id or 0), self.runtime)
 
     def _warn_of_damage(self, damage: PaimonError) -> None:
         """Warn of a file that cannot be read, which a listing leaves out."""

@@ -13,7 +13,7 @@ from paimon_cli.api.assignments import assignments_of
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, Self
 from paimon_cli.api.row_input import is_spark_frame, merge_rows_of, row_source
-from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import NotSupported, PaimonError, PartialSuccess, UsageError
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 from paimon_cli.requests.fields import check_choice
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.merging import Merge
     from paimon_cli.api.staging import Stage
     from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.change_plan import ChangePlan
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.jobs.merge_job import MergeSummary
     from paimon_cli.jobs.metadata_jobs import Dropped
@@ -169,6 +170,51 @@ class Writing(OpenedTable):
     def delete(self, call: DeleteCall) -> UpdateSummary:
         """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets."""
         return self._update((), call)
+
+    @takes(UpdateCall)
+    def plan_update(self, call: UpdateCall) -> Planned[ChangePlan, UpdateSummary]:
+        """Plan an update: read the rows that match, and compute what they would become; nothing is written.
+
+        `run` commits it, or raises `DataConflict` if any other commit was made since the plan.
+        """
+        return self._planned_update(tuple(assignments_of(call.set or ())), call)
+
+    @takes(DeleteCall)
+    def plan_delete(self, call: DeleteCall) -> Planned[ChangePlan, UpdateSummary]:
+        """Plan a delete: read the rows that match; nothing is written.
+
+        `run` commits it, or raises `DataConflict` if any other commit was made since the plan.
+        """
+        return self._planned_update((), call)
+
+    def _planned_update(self, assignments: tuple[str, ...], call: UpdateCall | DeleteCall) -> Planned[ChangePlan, UpdateSummary]:
+        from paimon_cli.jobs.change_plan import plan_update
+        from paimon_cli.jobs.update_job import UpdateRequest
+
+        self.check_call()
+        once = replace(call, max_attempts=1)
+        plan = plan_update(self.context, UpdateRequest.of(once, assignments=assignments))
+        return Planned(plan, lambda: self.only_on(plan.snapshot_id)._update(assignments, once))
+
+    @takes(TableWrite)
+    def plan_write(self, call: TableWrite) -> Planned[ChangePlan, WriteSummary]:
+        """Plan a write: check the rows of `data`, and count those whose keys the table has; nothing is written.
+
+        `format`, `form`, `timezone` and `on_written` are those of `write`. `run` commits the rows, or raises `DataConflict` if
+        any other commit was made since the plan. Raises `NotSupported` for an overwrite, of which it would not show enough.
+        """
+        if call.overwrite or call.stage is not None:
+            what = "an overwrite" if call.overwrite else "a staged write"
+            raise NotSupported(f"{what} cannot be planned", "a plan shows rows that are added, replaced or deleted by key")
+        from paimon_cli.jobs.change_plan import plan_rows_to_write
+        from paimon_cli.jobs.write_request import WriteRequest
+
+        self.check_call()
+        self._check_compact(call.compact)
+        request = WriteRequest.of(call, source=row_source(call.data, call.format, call.form, call.timezone, self))
+        plan = plan_rows_to_write(self.context, request)
+        given = {**vars(call), "data": request.source, "format": None, "form": None, "timezone": None}
+        return Planned(plan, lambda: self.only_on(plan.snapshot_id).write(**given))
 
     @takes(MergeCall)
     def merge(self, call: MergeCall) -> Merge:

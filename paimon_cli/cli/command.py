@@ -108,7 +108,7 @@ class Call:
 
         return Table.at(location, self.options, self.runtime if profile is None else replace(self.runtime, profile=profile))
 
-    def catalog(self, allow_unsafe_commit: bool = False) -> Catalog:
+    def catalog(self, allow_unsafe_commit: bool = False, runtime: Runtime | None = None) -> Catalog:
         """The catalog of this call."""
         from paimon_cli.api.catalog import Catalog
 
@@ -116,7 +116,7 @@ class Call:
             self.warehouse,
             self.catalog_options,
             self.options,
-            self.runtime,
+            runtime or self.runtime,
             branch=self.branch,
             allow_unsafe_commit=allow_unsafe_commit,
             argument=self.pasted,

@@ -88,6 +88,7 @@ PANELS = {
         "watch": "browse_commands",
         "simulate": "lsm_commands",
         "lab": "lab_commands.lab",
+        "mcp": "mcp_command",
         "config": "catalog_commands.config",
         "version": "doctor_command",
     },

@@ -47,6 +47,15 @@ class Monitoring:
         Literal["text", "json"],
         _of_service("--log-format", help="Lines of text on stderr, or one JSON object per line."),
     ] = "text"
+    hook: Annotated[
+        str | None,
+        _of_service(
+            "--hook",
+            metavar="URL|COMMAND",
+            help="After each commit, post JSON about it to this URL, or give it to this command on standard input, in a few "
+            "attempts; what cannot be delivered is counted. Default: hook.commits of your own configuration file.",
+        ),
+    ] = None
 
     @property
     def is_wanted(self) -> bool:
@@ -59,7 +68,11 @@ class Monitoring:
             from paimon_cli.jobs.service.service_metrics import parse_address
 
             parse_address(self.metrics_listen)
-        of_service = [*service, *(["metrics_listen"] if self.metrics_listen is not None else [])]
+        if self.hook is not None:
+            from paimon_cli.jobs.service.commit_hook import HookTarget
+
+            HookTarget.parse(self.hook)
+        of_service = [*service, *(name for name in ("metrics_listen", "hook") if getattr(self, name) is not None)]
         for name in () if watch else of_service:
             raise UsageError(f"{flag(name)} needs --watch", "only the service does this", "add --watch")
 
@@ -107,7 +120,7 @@ def compact(
         return None
     from paimon_cli.cli.compact_watch import Outlook, run_once, run_service
 
-    outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file)
+    outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file, monitoring.hook)
     if watch:
         run_service(call, outlook, catalog, partial(catalog.watch, **options, **service))
     else:

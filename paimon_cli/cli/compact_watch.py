@@ -313,11 +313,12 @@ class LineProgress:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The log and the metrics of a service, besides the rounds on stdout."""
+    """The log, the metrics and the hook of a service, besides the rounds on stdout."""
 
     log_format: str = _TEXT
     metrics_listen: str | None = None
     metrics_file: str | None = None
+    hook: str | None = None
 
     @property
     def has_metrics(self) -> bool:
@@ -336,7 +337,7 @@ def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[
     log = outlook.log(RoundLines(call.output, call.fields))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
     try:
-        with StopSignals() as signals, log, _measured(outlook, log) as watcher:
+        with StopSignals() as signals, log, _hooked(call, outlook, log) as passed, _measured(outlook, log, passed) as watcher:
             watch(watcher=watcher, shield=signals.shield, examines=examines or outlook.has_metrics)
     except Terminated:
         if isinstance(log, JsonLog):
@@ -380,22 +381,40 @@ def single_run(outlook: Outlook, catalog: Catalog) -> Iterator[tuple[Shield, Ser
 
     log = JsonLog(RoundLines(OutputFormat.TABLE)) if outlook.log_format == _JSON else SilentLog(RoundLines(OutputFormat.TABLE))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
-    with StopSignals() as signals, _measured(outlook, log) as watcher:
+    with StopSignals() as signals, _measured(outlook, log, log) as watcher:
         yield signals.shield, watcher
 
 
 @contextlib.contextmanager
-def _measured(outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
-    """A watcher that passes rounds to the log and, if configured, collects metrics for the HTTP endpoint and the file."""
-    if not outlook.has_metrics:
+def _hooked(call: Call, outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
+    """A watcher that passes everything to the log, and commits to the hook of the call or of the user's own file, if any."""
+    from paimon_cli.catalog.metastore.settings import read_settings
+    from paimon_cli.jobs.service.commit_hook import HOOK_SETTING, CommitHook, HookedWatcher, HookTarget
+    from paimon_cli.storage.injected import SystemClock
+
+    target = outlook.hook or read_settings(call.warehouse, call.catalog_options).values.get(HOOK_SETTING)
+    if target is None:
         yield log
+        return
+    hook = CommitHook(HookTarget.parse(target), log.warn)
+    try:
+        yield HookedWatcher(log, hook, SystemClock())
+    finally:
+        hook.close()
+
+
+@contextlib.contextmanager
+def _measured(outlook: Outlook, log: ServiceLog, passed: ServiceWatcher) -> Iterator[ServiceWatcher]:
+    """A watcher that passes rounds on and, if configured, collects metrics for the HTTP endpoint and the file."""
+    if not outlook.has_metrics:
+        yield passed
         return
     from paimon_cli.jobs.service.service_metrics import MetricsFile, ServiceMetrics, listening
     from paimon_cli.storage.counted_storage import counting_requests
     from paimon_cli.storage.injected import SystemClock
 
     with counting_requests() as requests:
-        metrics = ServiceMetrics(log, SystemClock(), requests)
+        metrics = ServiceMetrics(passed, SystemClock(), requests)
         watcher = metrics if outlook.metrics_file is None else MetricsFile(metrics, outlook.metrics_file, log.warn)
         if outlook.metrics_listen is None:
             yield watcher

@@ -98,7 +98,7 @@ def _serve(
         options["all_tables"] = True
     confirm("from now on, what is past its retention, and orphans older than a day, will be deleted", is_sure, has_dry_run=False)
     given = {"orphans_every": "1 d", **service, **options}
-    outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file)
+    outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file, monitoring.hook)
     run_service(call, outlook, catalog, partial(catalog.watch, **given, expire=True, whole=True), examines=True)
 
 

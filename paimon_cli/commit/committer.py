@@ -34,6 +34,7 @@ from paimon_cli.commit.data_conflict import (
     check_of_locations,
     check_of_messages,
     check_of_partitions,
+    check_place,
 )
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import (
@@ -90,6 +91,7 @@ class Committer:
         context.check(Operation.COMMIT)
         self._context = context
         self._data_check = context.options.commit_data_conflict_check if data_check is None else data_check
+        self._check_place = functools.partial(check_place, context)
 
     def commit(
         self,
@@ -112,7 +114,7 @@ class Committer:
         append, compact = append_changes(messages, kind), compact_changes(messages)
         appends, compacts = not append.is_empty, not compact.is_empty
         if appends or (not compacts and context.options.commit_force_create_snapshot):
-            checks = list(also)
+            checks: list[CheckData] = list(also) if kind.is_of_old_rows else [self._check_place, *also]
             if appends and (meets_distributed_rows(context, messages) or self._checks_data):
                 checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id, self._data_check))
             if not kind.is_of_old_rows:
@@ -141,7 +143,7 @@ class Committer:
         COMPACT snapshot. Raises the same errors as `commit`. `keeps_postponed`: rows in `bucket-postpone` are not replaced.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
-        checks = self._checks_of_locations(identity, messages)
+        checks: list[CheckData] = [self._check_place, *self._checks_of_locations(identity, messages)]
         if self._checks_data:
             checks.insert(0, check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed))
         changes = functools.partial(

@@ -144,6 +144,14 @@ def check_of_partitions(
     return DataConflictCheck(context, identity, WholeBuckets(holds), read_snapshot_id).check
 
 
+def check_place(context: TableContext, latest: Snapshot | None) -> None:
+    """Raise `DataConflict` if a commit of any kind has followed on the only snapshot on which the change may follow."""
+    newest, planned_at = 0 if latest is None else latest.id, context.only_on
+    if planned_at is not None and newest != planned_at:
+        what = f"{context.address} is at snapshot {newest}, and the change was planned at snapshot {planned_at}"
+        raise DataConflict(what, "another commit was made in between", "plan it again", planned_at=planned_at, latest=newest)
+
+
 @dataclass(frozen=True)
 class WholeBuckets:
     """Every change of certain buckets or partitions is a conflict. `holds`: whether a bucket is one of them."""

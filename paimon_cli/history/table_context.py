@@ -65,6 +65,8 @@ class TableContext:
     """Whether reads show rows of level 0 that plain reads skip until they are compacted."""
     ignores_vectors: bool = False
     """Whether reads show rows that deletion vectors mark, too."""
+    only_on: int | None = None
+    """The snapshot on which the next change of rows must follow directly, 0 for none; None if others may be in between."""
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
     cache: FileCache = field(default_factory=FileCache, repr=False, compare=False)
 

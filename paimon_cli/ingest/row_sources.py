@@ -1,4 +1,4 @@
-"""The sources of rows for a write: Arrow data in memory, or CSV, JSON, Parquet, ORC and Arrow files."""
+"""The sources of rows for a write: Arrow data or JSON in memory, or CSV, JSON, Parquet, ORC and Arrow files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from typing import BinaryIO
 
 import numpy as np
@@ -131,6 +132,28 @@ class ArrowRows(RowSource):
         for batch in batches:
             yield RawRows(batch, np.arange(row, row + batch.num_rows))
             row += batch.num_rows
+
+
+@dataclass(frozen=True)
+class JsonObjects(RowSource):
+    """Rows as lines of JSON in this process, in the forms that files of JSON may have. `name`: for messages."""
+
+    lines: bytes = field(repr=False)
+    name: str = "the rows"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def form(self) -> TextForm:
+        return PLAIN
+
+    def plan(self, *, allow_empty: bool = False) -> list[SourceSplit]:
+        return [SourceSplit("", "json", 0, len(self.lines), 0, 0, self.name, len(self.lines))]
+
+    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
+        yield from json_batches(BytesIO(self.lines), split, columns, keys)
 
 
 def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[RawRows]:

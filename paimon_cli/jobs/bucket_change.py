@@ -52,7 +52,7 @@ def plan_update(
     context: TableContext, snapshot: Snapshot, change: Edit, stamp: str, inline: str | None = None
 ) -> list[UpdateTask]:
     """One task for each bucket of the snapshot that may hold matching rows."""
-    _refuse_postponed_rows(context, snapshot, change.where)
+    refuse_postponed_rows(context, snapshot, change.where)
     splits: dict[BucketId, list[Split]] = {}
     for split in plan_scan(context, snapshot, change.where).splits:
         splits.setdefault(split.bucket.bucket_id, []).append(split)
@@ -70,7 +70,7 @@ def plan_update(
     ]
 
 
-def _refuse_postponed_rows(context: TableContext, snapshot: Snapshot, where: Predicate) -> None:
+def refuse_postponed_rows(context: TableContext, snapshot: Snapshot, where: Predicate) -> None:
     """Raise `Refused` if rows are postponed in a partition that may match: they are not read, and would undo the change."""
     if not context.mode.bucket_mode.postpones:
         return

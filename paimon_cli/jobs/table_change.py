@@ -228,9 +228,11 @@ def again_on_conflict(
 ) -> tuple[T, int]:
     """Repeat `attempt` after a conflict; returns its result and the number of attempts. Raises the last conflict.
 
-    `conflicts`: the types after which another attempt may succeed. Each attempt plans at the latest snapshot. An attempt
+    `conflicts`: the types after which another attempt may succeed. Each attempt plans at the latest snapshot, so that a change
+    which counts only on one snapshot has one attempt. An attempt
     only fails because another job has committed, so the jobs together always make progress.
     """
+    max_attempts = max_attempts if context.only_on is None else 1
     for number in itertools.count(1):
         try:
             return attempt(), number

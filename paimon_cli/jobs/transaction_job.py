@@ -101,7 +101,7 @@ class OpenTransaction:
         if base is not None:
             pending.overwrite(layout.latest_hint, str(base_id).encode())
         cache = FileCache(context.cache.kept)
-        view = replace(context.redefined(), storage=pending, cache=cache).with_level_0()
+        view = replace(context.redefined(), storage=pending, cache=cache, only_on=None).with_level_0()
         cache.checked = dict.fromkeys(context.cache.checked, pending)
         return OpenTransaction(context, base, view, pending, context.clock.now_millis())
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.data_conflict import check_place
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import bucket_files, committed_state
@@ -122,7 +123,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):
         return UpdateSummary(**finished_earlier(context, request.compaction, engine, progress))
-    change = _edit(request, seen.schema)
+    change = edit_of(request, seen.schema)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     strategy = strategy_of(context, request.commit_id)
     inline = strategy if request.compaction == CompactionMode.INLINE and compacts_while_changing(context) else None
@@ -132,7 +133,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
-def _edit(request: UpdateRequest, schema: TableSchema) -> RowEdit:
+def edit_of(request: UpdateRequest, schema: TableSchema) -> RowEdit:
     """What the request does to a row. Raises `UsageError` for invalid SQL, `BadInput` for a value that a column cannot hold."""
     new_values = None
     if request.assignments or request.values:
@@ -187,6 +188,7 @@ def _attempt(
     if is_routed:
         change_rows = _move_rows
     snapshot = context.snapshots.latest()
+    check_place(context, snapshot)
     if snapshot is None:
         context.expect_existing()
         return UpdateSummary()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from paimon_cli.bucket.hash_index import HashIndexes
 from paimon_cli.bucket.postponed_files import counts_in_advance, partition_counts
 from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.data_conflict import check_place
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
 from paimon_cli.errors import BadInput, NotSupported
@@ -69,6 +70,7 @@ def plan_write(
 ) -> WritePlan:
     """Plan a write at the latest snapshot. `splits`: those of the source, if they are already known."""
     snapshot = context.snapshots.latest_to_plan()
+    check_place(context, snapshot)
     if snapshot is None:
         context.expect_existing()
     moves_rows = context.mode.bucket_mode.moves_keys

@@ -37,7 +37,7 @@ _STORE_PREFIXES = ("fs.", *(f"{prefix}." for prefixes in STORE_PREFIXES.values()
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
 _LOCK_NAMES = {"metastore", "uri", "catalog-key"}
 _CATALOG_PREFIXES = ("hive.metastore.", "metastore.client.", "header.", "token.", "dlf.")
-USER_PREFIXES = ("http-report.",)
+USER_PREFIXES = ("http-report.", "hook.")
 """Settings that only the user makes: in the call or the own configuration file, never in `./paimon.yaml` or in a table."""
 PLAIN_HTTP = "allow-plain-http"
 """Option of a REST catalog: send credentials over http to another machine."""

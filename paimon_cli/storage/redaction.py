@@ -64,7 +64,8 @@ _AFTER_LOGIN = re.compile(rf"(?://)?{_HOSTS}(?::[\w.-]+)?(?:/[\w./~+-]*)?")
 """The same in a JDBC URL without `//`: an Oracle SID may follow the port."""
 _STRICT = ("jdbc:", "sc://")
 """Addresses of servers that take parameters after a semicolon."""
-_SCHEME = re.compile(r"jdbc:[A-Za-z][\w+.-]*:(?://)?|[A-Za-z][\w+.-]*://")
+_SCHEME = re.compile(r"jdbc:[A-Za-z][\w+.-]{0,40}:(?://)?|[A-Za-z][\w+.-]{0,40}://")
+"""Bounded, so that the time for a long word does not grow with the square of its length."""
 _NEXT_URL = re.compile(rf",(?={_SCHEME.pattern})")
 _URL = re.compile(rf"(?:{_SCHEME.pattern})(?:(?!{_SCHEME.pattern})\S)*")
 _END = re.compile(r"[.,:;!'\"`)\]}>]*\Z")

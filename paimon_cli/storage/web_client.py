@@ -54,7 +54,7 @@ class WebClient:
 
     def __init__(self, server: WebAddress, bounds: Bounds) -> None:
         pool = urllib3.HTTPSConnectionPool if server.scheme == "https" else urllib3.HTTPConnectionPool
-        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=bounds.seconds)
+        timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, bounds.seconds), read=bounds.seconds)
         self._pool = pool(server.host, server.port, timeout=timeout, retries=False, bounds=bounds)
         self._pool.ConnectionCls = _HttpsConnection if server.scheme == "https" else _HttpConnection
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,9 @@ def test_snapshots_expire_in_the_service(run: Run, warehouse: str) -> None:
         (("--expire",), "--expire needs --watch"),
         (("--orphans-every", "1d"), "--orphans-every needs --watch"),
         (("--metrics-listen", ":0"), "--metrics-listen needs --watch"),
+        (("--hook", "true"), "--hook needs --watch"),
+        (("--watch", "--hook", "no-such-program-anywhere"), "--hook cannot be run"),
+        (("--watch", "--hook", "ftp://host/x"), "--hook is not a URL of http or https"),
         (("--watch", "--metrics-listen", "nowhere"), "cannot listen on 'nowhere'"),
         (("--watch", "--orphans-every", "0 s"), "--orphans-every 0"),
         (("--watch", "--lease", "soon"), "soon"),
@@ -100,3 +104,65 @@ def test_snapshots_expire_in_the_service(run: Run, warehouse: str) -> None:
 )
 def test_mistakes_are_reported_before_anything_begins(run: Run, warehouse: str, option: tuple[str, ...], message: str) -> None:
     assert message in run("compact", "--database", "hr", "--warehouse", warehouse, *option, *LOCAL, code=2).err
+
+
+@pytest.fixture
+def hook(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A command for `--hook`, and the file with the events that it has received."""
+    folder = tmp_path_factory.mktemp("hook")
+    program, received = folder / "hook.py", folder / "events"
+    program.write_text(f"#!{sys.executable}\nimport sys\nopen({str(received)!r}, 'a').write(sys.stdin.read())\n")
+    program.chmod(0o755)
+    received.touch()
+    return str(program), received
+
+
+def events(received: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in received.read_text().splitlines()]
+
+
+def test_a_hook_is_told_of_each_commit(run: Run, warehouse: str, hook: tuple[str, Path]) -> None:
+    program, received = hook
+    rounds(run, "--warehouse", warehouse, "--max-rounds", "2", "--hook", program)
+    found = events(received)
+    assert sorted(event["table"] for event in found) == ["hr.people", "shop.orders", "shop.returns"]
+    assert {(event["snapshot"], event["kind"], event["turn"]["files_before"]) for event in found} == {(7, "COMPACT", 6)}
+
+
+def test_a_hook_that_fails_is_said_and_stops_nothing(run: Run, warehouse: str) -> None:
+    where = ("--warehouse", warehouse, "--database", "hr", "--max-rounds", "1", "--hook", "false")
+    answer = run("compact", "--watch", *where, "-o", "ndjson", *LOCAL)
+    assert states(answer.lines[0]) == {"hr.people": "compacted"}
+    assert "hook false: " in answer.err and "not delivered" in answer.err
+
+
+def test_maintain_has_the_hook_too(run: Run, warehouse: str, hook: tuple[str, Path]) -> None:
+    program, received = hook
+    where = ("--warehouse", warehouse, "--database", "hr", "--max-rounds", "1", "--yes")
+    run("maintain", "--watch", *where, "--hook", program, *LOCAL)
+    assert [event["table"] for event in events(received)] == ["hr.people"]
+    run("maintain", "--warehouse", warehouse, "--database", "hr", "--yes", "--hook", program, *LOCAL, code=2)
+
+
+def test_only_the_user_names_a_hook(
+    run: Run, warehouse: str, hook: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a table nor a file of the current directory can start a program here; the user's own file can."""
+    program, received = hook
+    schema = Path(warehouse) / "hr.db" / "people" / "schema" / "schema-0"
+    content = json.loads(schema.read_text())
+    schema.write_text(json.dumps({**content, "options": {**content["options"], "hook.commits": program}}))
+    where = ("--warehouse", warehouse, "--database", "hr", "--max-rounds", "1")
+    rounds(run, *where)
+    run("alter", f"{warehouse}/hr.db/people", "set", f"hook.commits={program}", code=2)
+    (folder := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "paimon.yaml").write_text(f"hook.commits: {program}\n")
+    assert "hook.commits" in run("compact", "--watch", *where, *LOCAL, code=2).err
+    (folder / "paimon.yaml").unlink()
+    assert events(received) == []
+    own = tmp_path / "own.yaml"
+    own.write_text(f"hook.commits: {program}\n")
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    rounds(run, "--warehouse", warehouse, "--database", "shop", "--max-rounds", "1")
+    assert {event["table"] for event in events(received)} == {"shop.orders", "shop.returns"}

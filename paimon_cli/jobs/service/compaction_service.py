@@ -97,7 +97,8 @@ class TableRound:
     """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
-    examined. `left`: what its turn did not do; `is_unfinished`: the next round does.
+    examined. `left`: what its turn did not do; `is_unfinished`: the next round does. `expired_by`: the snapshots that dropped
+    partitions.
     """
 
     table: str
@@ -110,6 +111,7 @@ class TableRound:
     findings: Findings | None = None
     left: Left = NOTHING_LEFT
     is_unfinished: bool = False
+    expired_by: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class _Known:
     def forget_work(self) -> None:
         """Keep the state of the last round, but not its work and its plan."""
         plan = CompactionPlan(self.last.summary.plan.snapshot_id)
-        self.last = replace(self.last, summary=CompactSummary(plan=plan), upkeep=NOT_KEPT_UP)
+        self.last = replace(self.last, summary=CompactSummary(plan=plan), upkeep=NOT_KEPT_UP, expired_by=())
 
 
 @dataclass
@@ -349,7 +351,7 @@ class CompactionService:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:
             failed = _failed(turn.table, done.error, turn.figures)
-            return replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left)
+            return replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
         idle = RoundState.NOTHING if done.upkeep == NOT_KEPT_UP else RoundState.CLEANED
         state = RoundState.COMPACTED if done.summary.buckets else idle
         return TableRound(
@@ -361,6 +363,7 @@ class CompactionService:
             done.upkeep,
             left=done.left,
             is_unfinished=turn.is_unfinished,
+            expired_by=done.expired_by,
         )
 
     @contextlib.contextmanager

@@ -203,13 +203,16 @@ NOTHING_LEFT = Left()
 
 @dataclass
 class TurnDone:
-    """What a turn has done, also before an error, and what it has left. `error`: the first one."""
+    """What a turn has done, also before an error, and what it has left. `error`: the first one. `expired_by`: the snapshots that
+    dropped partitions.
+    """
 
     summary: CompactSummary = field(default_factory=CompactSummary)
     upkeep: UpkeepDone = NOT_KEPT_UP
     left: Left = NOTHING_LEFT
     error: PaimonError | None = None
     has_cleaned: bool = False
+    expired_by: tuple[int, ...] = ()
 
     @property
     def has_changed(self) -> bool:
@@ -247,7 +250,8 @@ def take(
 
     def expire() -> None:
         for what in kinds_that_expire(context, turn.expiries):
-            done.upkeep += expire_due(context, what, engine, progress, plan_seconds, turn.table)
+            upkeep, committed = expire_due(context, what, engine, progress, plan_seconds, turn.table)
+            done.upkeep, done.expired_by = done.upkeep + upkeep, done.expired_by + committed
 
     def clean() -> None:
         done.upkeep += remove_old_orphans(context, engine, progress)

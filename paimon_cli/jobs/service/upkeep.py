@@ -80,11 +80,12 @@ def due_expiry(context: TableContext, what: What, progress: Progress) -> tuple[T
 
 def expire_due(
     context: TableContext, what: What, engine: Engine, progress: Progress, plan_seconds: float, table: str
-) -> UpkeepDone:
-    """Expire what is due. `plan_seconds`: the time of the plan."""
+) -> tuple[UpkeepDone, tuple[int, ...]]:
+    """Expire what is due; returns it, and the snapshots that were committed for that. `plan_seconds`: the time of the plan."""
     context, planned = within(plan_seconds, lambda: due_expiry(context, what, progress), table)
     expired = planned.run(deletion(context, engine, progress))
-    return UpkeepDone.of_expiry(what, len(expired.removed), expired.files)
+    committed = () if expired.snapshot is None else (expired.snapshot,)
+    return UpkeepDone.of_expiry(what, len(expired.removed), expired.files), committed
 
 
 def old_orphans(context: TableContext, progress: Progress) -> tuple[TableContext, Orphans]:

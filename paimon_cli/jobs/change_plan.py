@@ -1,0 +1,158 @@
+"""What a write, an update or a delete would do, without doing it: the rows are read, checked and changed in memory.
+
+A plan says at which snapshot it was made. The run that follows commits only directly on top of that snapshot
+(`TableContext.only_on`), so that it does what the plan has shown, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.type_text import quoted_name
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.jobs.bucket_change import refuse_postponed_rows
+from paimon_cli.jobs.row_change import changed_rows
+from paimon_cli.jobs.table_change import Summary, check_writable_table
+from paimon_cli.jobs.update_job import UpdateRequest, check_moves, edit_of
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import CHANGE_ROWS
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import read_split
+from paimon_cli.sql.predicate import Predicate, parse_predicate
+
+SAMPLE_ROWS = 5
+
+
+@dataclass(frozen=True, repr=False)
+class ChangePlan(Summary):
+    """What a change would do at snapshot `snapshot_id` (None: the table has none) and schema `schema_id`.
+
+    `rows`: those that change or, of a write, those to be written; `existing_rows`: how many rows of the table have the key of
+    one of these, None without a primary key. `files`, `size` (bytes): the data files that hold the changing rows; of a write
+    `size` is that of the input. `before`, `after`: the first of these rows; `after` is None for rows to be deleted, `before`
+    for a write.
+    """
+
+    snapshot_id: int | None
+    schema_id: int
+    rows: int = 0
+    existing_rows: int | None = None
+    files: int = 0
+    size: int = 0
+    before: pa.Table | None = field(default=None, repr=False)
+    after: pa.Table | None = field(default=None, repr=False)
+
+
+def plan_update(context: TableContext, request: UpdateRequest) -> ChangePlan:
+    """Read all rows that match, and compute what they would become. Raises what a run would raise for them."""
+    context.check(CHANGE_ROWS)
+    check_writable_table(context)
+    seen = context.with_level_0()
+    edit = edit_of(request, seen.schema)
+    check_moves(seen, edit)
+    snapshot = _latest(seen)
+    if snapshot is None:
+        return ChangePlan(None, seen.schema.id)
+    refuse_postponed_rows(seen, snapshot, edit.where)
+    names, rows, files, size = seen.schema.field_names, 0, 0, 0
+    before, after = _Sample(names), _Sample(names)
+    for split in plan_scan(seen, snapshot, edit.where).splits:
+        of_split = 0
+        for batch in read_split(seen, split, names, edit.where):
+            if batch.num_rows:
+                after.add(changed_rows(seen, edit, batch, rows + of_split))
+                before.add(batch)
+                of_split += batch.num_rows
+        if of_split:
+            rows, files, size = rows + of_split, files + len(split.files), size + sum(file.file_size for file in split.files)
+    return ChangePlan(
+        snapshot.id,
+        seen.schema.id,
+        rows=rows,
+        files=files,
+        size=size,
+        before=before.table(),
+        after=None if edit.drops_all else after.table(),
+    )
+
+
+def plan_rows_to_write(context: TableContext, request: WriteRequest) -> ChangePlan:
+    """Check all rows of the input, and look for their keys in the table. Raises what a run would raise for them."""
+    check_writable_table(context)
+    snapshot, plan = _latest(context), plan_write(context, request)
+    assert isinstance(plan.incoming, IncomingRows)
+    total = Tally.of([plan.incoming.find_faults(split) for split in plan.splits])
+    if total.bad_cells:
+        raise total.error()
+    schema, keys, sample, size = context.schema, list[pa.RecordBatch](), _Sample(context.schema.field_names), 0
+    for split in plan.splits:
+        for batch in plan.incoming.read(split, Tally()):
+            sample.add(batch)
+            size += batch.nbytes
+            keys.append(batch.select(schema.primary_keys))
+    existing = _existing(context, snapshot, keys) if schema.primary_keys else None
+    number = None if snapshot is None else snapshot.id
+    return ChangePlan(number, schema.id, total.rows, existing, 0, size, after=sample.table())
+
+
+def _latest(context: TableContext) -> Snapshot | None:
+    snapshot = context.snapshots.latest()
+    if snapshot is None:
+        context.expect_existing()
+    return snapshot
+
+
+def _existing(context: TableContext, snapshot: Snapshot | None, keys: Sequence[pa.RecordBatch]) -> int:
+    """How many rows of the table have one of these keys."""
+    names = context.schema.primary_keys
+    wanted = pa.Table.from_batches(keys).group_by(names).aggregate([]) if keys else None
+    if snapshot is None or wanted is None or not wanted.num_rows:
+        return 0
+    seen = context.with_level_0()
+    where = _values_of(wanted, seen.schema)
+    return sum(
+        pa.Table.from_batches([batch]).join(wanted, names, join_type="left semi").num_rows
+        for batch in _rows(seen, snapshot, names, where)
+    )
+
+
+def _rows(context: TableContext, snapshot: Snapshot, names: Sequence[str], where: Predicate | None) -> Iterator[pa.RecordBatch]:
+    for split in plan_scan(context, snapshot, where).splits:
+        yield from read_split(context, split, names, where)
+
+
+def _values_of(keys: pa.Table, schema: TableSchema) -> Predicate | None:
+    """A condition that holds for all rows with one of these keys, and for few others: by it partitions, buckets and files are
+    skipped. None if no column has values that can be written in one.
+    """
+    parts, params = list[str](), dict[str, Any]()
+    for number, name in enumerate(keys.column_names):
+        if not pa.types.is_timestamp(keys.schema.field(name).type) and not pa.types.is_floating(keys.schema.field(name).type):
+            params[f"k{number}"] = pc.unique(keys.column(name)).to_pylist()
+            parts.append(f"{quoted_name(name)} IN :k{number}")
+    return parse_predicate(" AND ".join(parts), schema, params) if parts else None
+
+
+class _Sample:
+    """The first rows of batches, in these columns."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._parts, self._rows = list(names), list[pa.RecordBatch](), 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._rows < SAMPLE_ROWS:
+            part = batch.select(self._names).slice(0, SAMPLE_ROWS - self._rows)
+            self._parts.append(part)
+            self._rows += part.num_rows
+
+    def table(self) -> pa.Table | None:
+        return pa.Table.from_batches(self._parts) if self._parts else None
