@@ -132,6 +132,7 @@ CUTS_NOTHING = {
         "storage/sql_database": "MAX_TEXT",
     },
     "how much a message or a report shows": {
+        "jobs/table_cost": "SHOWN_COMBINATIONS",
         "api/notebook": "_MAX_FILES _MAX_READ",
         "read/html_text": "_MAX_CELL _MAX_COLUMNS _MAX_ROWS",
         "api/arguments": "_MAX_SHOWN",

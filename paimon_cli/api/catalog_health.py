@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.health import FixCall, Fixed, FixPlan
@@ -13,17 +13,27 @@ from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import OpenedCatalog
 from paimon_cli.api.table_choice import ChosenTable
 from paimon_cli.errors import PaimonError
-from paimon_cli.requests.integrity import ExaminedTables, HealthOfTables
+from paimon_cli.requests.integrity import ExaminedTables, HealthOfTables, SomeTables
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.time_bounds import look_at_each
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.inspect.health_report import HealthRow
+    from paimon_cli.jobs.table_cost import TableCost
+
+_Found = TypeVar("_Found")
 
 
 class FixesCall(ExaminedTables):
     """What to look for in tables, which may have other names in commands."""
+
+    _: KW_ONLY
+    argument: Callable[[str], str] | None = None
+
+
+class CostCall(SomeTables):
+    """The tables to look at, which may have other names in commands."""
 
     _: KW_ONLY
     argument: Callable[[str], str] | None = None
@@ -82,32 +92,69 @@ class Examination(OpenedCatalog):
 
         return Planned(FixPlan([each.row for each in found], [step for steps in planned for step in steps]), run)
 
+    @takes(CostCall)
+    def cost(self, call: CostCall) -> list[TableCost]:
+        """What `tables`, all tables of a database, or of the warehouse store, in bytes, and what removals would free.
+
+        The rows of a table, by what keeps the files, add up to all files in its directory. A table whose cost cannot be told has
+        the error as its `problem`. Raises `NotFound` if one of `tables` does not exist. Nothing is written. `argument`: converts
+        the name of a table into the argument for commands.
+        """
+        from paimon_cli.jobs.table_cost import TableCost
+
+        def unknown(name: str, error: PaimonError) -> TableCost:
+            return TableCost(name, problem=error)
+
+        def look(table: Table, name: str, word: str) -> TableCost:
+            return table._cost(name, word)
+
+        damaged, found = self._looked_at(call, call.argument or self._pasted, look)
+        costs = [unknown(error.path or "", error) for error in damaged]
+        return [*costs, *(unknown(name, cost) if isinstance(cost, PaimonError) else cost for name, cost in found)]
+
     def _examined(self, call: FixesCall) -> list[_Examined]:
         """The tables with their health, most urgent first."""
-        from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
-        from paimon_cli.inspect.findings.runner import is_of_call
         from paimon_cli.inspect.health_report import damaged_entry, unreadable
 
-        metastore, damaged = self._metastore, list[PaimonError]()
-        argument, named = call.argument or self._pasted, call.tables or ()
+        argument = call.argument or self._pasted
+
+        def look(table: Table, name: str, word: str) -> _Examined:
+            return _Examined(table._health(_asked(call, word), name), word, table)
+
+        damaged, looks = self._looked_at(call, argument, look)
+        found = [_Examined(damaged_entry(error)) for error in damaged]
+        for name, each in looks:
+            found.append(_Examined(unreadable(name, argument(name), each)) if isinstance(each, PaimonError) else each)
+        return sorted(found, key=lambda each: each.row.place)
+
+    def _looked_at(
+        self, call: SomeTables, argument: Callable[[str], str], look: Callable[[Table, str, str], _Found]
+    ) -> tuple[list[PaimonError], list[tuple[str, _Found | PaimonError]]]:
+        """The errors of damaged entries of the catalog; for each table its name, and what `look` returns for it, or its error.
+
+        `look` is given the opened table, its name, and its argument for commands.
+        """
+        from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
+        from paimon_cli.inspect.findings.runner import is_of_call
+
+        metastore, damaged, named = self._metastore, list[PaimonError](), call.tables or ()
         if named:
             chosen = [ChosenTable(without_login(name), partial(self._locate, name)) for name in named]
         else:
             among = tables_of_warehouse if call.database is None else partial(tables_of_database, call.database)
             chosen = [ChosenTable.at(location) for location in among(metastore, damaged.append)]
 
-        def examined(chosen_table: ChosenTable) -> _Examined:
+        def one(chosen_table: ChosenTable) -> _Found:
             location = chosen_table.locate()
-            table, word = self._open(location), argument(chosen_table.name if named else location.name)
-            return _Examined(table._health(_asked(call, word), location.name), word, table)
+            return look(self._open(location), location.name, argument(chosen_table.name if named else location.name))
 
-        found = [_Examined(damaged_entry(error)) for error in damaged]
-        looks = look_at_each(examined, chosen, metastore.table_seconds, 1, lambda table: table.name)
-        for (name, _), look in zip(chosen, looks, strict=True):
-            if isinstance(look, PaimonError) and named and is_of_call(look):
-                raise look
-            found.append(_Examined(unreadable(name, argument(name), look)) if isinstance(look, PaimonError) else look)
-        return sorted(found, key=lambda each: each.row.place)
+        found = list[tuple[str, _Found | PaimonError]]()
+        looks = look_at_each(one, chosen, metastore.table_seconds, 1, lambda table: table.name)
+        for (name, _), each in zip(chosen, looks, strict=True):
+            if isinstance(each, PaimonError) and named and is_of_call(each):
+                raise each
+            found.append((name, each))
+        return damaged, found
 
 
 class _Examined(NamedTuple):

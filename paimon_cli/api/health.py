@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.findings.remedies import FixStep
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.jobs.doctor_job import Fact
+    from paimon_cli.jobs.table_cost import TableCost
     from paimon_cli.lsm.compaction_simulation import OnCommit
 
 
@@ -79,6 +80,21 @@ class Care(Maintenance, Inspection):
 
         self._expect_existing()
         return list(examine_table(self.supported, argument or self.context.layout.argument))
+
+    def cost(self, *, argument: str | None = None) -> TableCost:
+        """What the table stores, in bytes, by what keeps the files: its latest snapshot, older ones, tags, branches, or nothing.
+
+        The rows add up to all files in its directory; `savings` say what each removal would free. Nothing is written. Raises
+        `DamagedFile` if a version cannot be read, because what it keeps is then unknown. `argument`: the table's name in
+        commands.
+        """
+        return self._cost(self.name, argument or self.context.layout.argument)
+
+    def _cost(self, name: str, argument: str) -> TableCost:
+        from paimon_cli.jobs.table_cost import cost_of_table
+
+        self._expect_existing()
+        return cost_of_table(self.supported, name, argument, self.runtime.new_progress())
 
     @takes(HealthCall)
     def health(self, call: HealthCall) -> HealthRow:

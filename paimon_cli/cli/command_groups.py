@@ -51,6 +51,7 @@ PANELS = {
     },
     "Inspect": {
         "describe": "catalog_commands",
+        "cost": "cost_command",
         "ls": "catalog_commands",
         "list": "catalog_commands",
         "blame": "snapshot_commands",

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.file_table import FileTable
@@ -144,6 +145,18 @@ def total_size(files: Iterable[FileToDelete]) -> int:
 
 
 _TRIES = 5
+_Found = TypeVar("_Found")
+
+
+def undisturbed(context: TableContext, read: Callable[[], _Found]) -> _Found:
+    """The result of `read`, which starts again if a version that it reads has expired meanwhile (`SnapshotGone`)."""
+    for _ in range(_TRIES):
+        try:
+            return read()
+        except SnapshotGone:
+            continue
+    why = "another job is deleting snapshots"
+    raise NotFound(f"snapshots of {context.address} disappear while they are read", why, "try again when that job has ended")
 
 
 @dataclass
@@ -176,7 +189,7 @@ class SharedManifests:
 
 @dataclass
 class NeededFiles:
-    """Data files by key and metadata by path. `data` also holds changelog files."""
+    """Data files by key and metadata by path. `data` also holds changelog files, and the extra files of data files."""
 
     data: set[FileKey] = field(default_factory=set)
     metadata: set[str] = field(default_factory=set)
@@ -198,17 +211,27 @@ class NeededFiles:
 
         If an expiry interferes, it starts again.
         """
-        for _ in range(_TRIES):
-            try:
-                self._need_history(context, up_to)
-                return
-            except SnapshotGone:
-                continue
-        why = "another job is deleting snapshots"
-        raise NotFound(f"snapshots of {context.address} disappear while they are read", why, "try again when that job has ended")
+        undisturbed(context, lambda: self._need_history(context, up_to))
 
     def _need_history(self, context: TableContext, up_to: int | None) -> None:
-        manifests, before = SharedManifests(context), None
+        manifests = SharedManifests(context)
+        self.need_snapshots(context, up_to, manifests)
+        for name, tag in context.tags.all().items():
+            if up_to is not None and tag.snapshot.id > up_to:
+                continue
+            try:
+                self.need_version(context, tag.snapshot, manifests)
+            except (DamagedFile, SnapshotGone):
+                if context.storage.exists(context.layout.tag(name)):
+                    raise
+        self.need_changelogs(context, up_to=up_to)
+
+    def need_snapshots(self, context: TableContext, up_to: int | None, manifests: SharedManifests) -> None:
+        """Add all snapshots of the context's branch (up to the id `up_to`, if given).
+
+        Raises `SnapshotGone` if one expires meanwhile; `undisturbed` starts again.
+        """
+        before = None
         ids = [number for number in all_ids(context) if up_to is None or number <= up_to]
         for snapshot in filter(None, in_parallel(context.snapshots.find, ids, context.read_threads)):
             try:
@@ -220,15 +243,6 @@ class NeededFiles:
             before = snapshot.id
         if ids and not context.snapshots.exists(ids[0]):  # later snapshots inherit files of those that have just expired
             raise SnapshotGone(f"snapshot {ids[0]} of {context.address} has expired while it was being read")
-        for name, tag in context.tags.all().items():
-            if up_to is not None and tag.snapshot.id > up_to:
-                continue
-            try:
-                self.need_version(context, tag.snapshot, manifests)
-            except (DamagedFile, SnapshotGone):
-                if context.storage.exists(context.layout.tag(name)):
-                    raise
-        self.need_changelogs(context, up_to=up_to)
 
     def need_changelogs(self, context: TableContext, expiring: Collection[int] = (), up_to: int | None = None) -> None:
         """Add the files of expired snapshots whose changes can still be read: changelog files, or else the files added.
@@ -250,7 +264,9 @@ class NeededFiles:
             self.metadata.update(file.path for file in files_of_lists(context, lists))
 
     def _need(self, entries: Iterable[ManifestEntry]) -> None:
-        self.data.update(map(key_of_file, entries))
+        for entry in entries:
+            self.data.add(key_of_file(entry))
+            self.data.update((entry.partition, entry.bucket, name) for name in entry.file.extra_files)
 
     def _need_metadata(self, context: TableContext, snapshot: Snapshot, lists: Sequence[tuple[str, int | None]]) -> None:
         if snapshot.index_manifest is None or context.layout.manifest(snapshot.index_manifest) not in self.metadata:

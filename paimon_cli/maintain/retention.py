@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
@@ -65,11 +66,14 @@ BACKUP_MILLIS = 14 * 86_400_000
 """For how long after its last run a backup keeps snapshots: one that is never run again must not keep all of them."""
 
 
-def oldest_consumed(context: TableContext) -> int | None:
-    """The first snapshot that some consumer has not read yet; None without consumers. Backups that have ended do not count."""
+def oldest_consumed(context: TableContext, ignored: Collection[str] = ()) -> int | None:
+    """The first snapshot that some consumer has not read yet; None without consumers.
+
+    Backups that have ended do not count, nor do the consumers that are to be `ignored`, by name.
+    """
     given_up = context.clock.now_millis() - BACKUP_MILLIS
     found = (c for c in consumers(context) if not c.name.startswith(BACKUP_CONSUMER) or c.modified_millis >= given_up)
-    return min((consumer.next_snapshot for consumer in found), default=None)
+    return min((consumer.next_snapshot for consumer in found if consumer.name not in ignored), default=None)
 
 
 def _next_snapshot(content: bytes, path: str) -> int:
@@ -96,7 +100,7 @@ class Retention:
     """The `at_least` newest snapshots always stay, those beyond `at_most` always go; in between, age decides.
 
     `millis`: younger snapshots stay. `limit`: how many may go in one run, None for all. `heeds_consumers`: not in a backup, whose
-    consumers read the table that it is of.
+    consumers read the table that it is of. `ignored`: names of consumers that are treated as if they did not exist.
     """
 
     at_least: int
@@ -104,6 +108,7 @@ class Retention:
     millis: int
     limit: int | None
     heeds_consumers: bool = True
+    ignored: frozenset[str] = frozenset()
 
     @staticmethod
     def of(options: TableOptions) -> Retention:
@@ -148,7 +153,7 @@ def expiring_range(context: TableContext, retention: Retention) -> range:
     if latest is None or earliest is None:
         return range(0)
     stop = latest - max(retention.at_least, 1) + 1
-    consumed = oldest_consumed(context) if retention.heeds_consumers else None
+    consumed = oldest_consumed(context, retention.ignored) if retention.heeds_consumers else None
     if consumed is not None:
         stop = min(stop, consumed)
     if retention.limit is not None:

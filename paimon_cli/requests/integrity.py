@@ -77,7 +77,7 @@ class HealthOptions(Request):
     ] = False
 
 
-class ExaminedTables(HealthOptions):
+class SomeTables(Request):
     """The tables to look at: those that are named, those of a database, or all of the warehouse."""
 
     tables: Annotated[Texts, Option("Tables; default all of the warehouse.", metavar="[TABLE]...", is_argument=True)] = Texts()
@@ -88,6 +88,10 @@ class ExaminedTables(HealthOptions):
         super().check()
         if self.tables and self.database is not None:
             raise UsageError("table names cannot be combined with --database", hint="remove one of them")
+
+
+class ExaminedTables(SomeTables, HealthOptions):
+    """The tables to look at, and what to look for."""
 
 
 class HealthOfTables(ExaminedTables):

@@ -1,0 +1,75 @@
+"""`cost`: the bytes of tables by what keeps them, and what each removal would free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from paimon_cli.cli.columns import columns_of
+from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.output import Listing, records
+from paimon_cli.cli.parameters import Given
+from paimon_cli.cli.results import counted, human_size, say
+from paimon_cli.errors import PartialSuccess
+from paimon_cli.requests.integrity import SomeTables
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.table_cost import Saving, TableCost
+
+SHOWN_SAVINGS = 5
+"""The most savings of a table that are shown; JSON has all."""
+
+commands = top_level()
+
+
+@command(commands, "cost")
+def cost(call: Call, *, options: Annotated[Given, SomeTables]) -> None:
+    """Show what tables store, by what keeps it: the latest snapshot, older ones, a tag, a branch, a consumer, or nothing.
+
+    Each file counts once, so the rows add up to the bytes in the table's directory. Below them stands what an expiry, or the
+    removal of a tag, branch, consumer or of orphans, would free. Exits with 9 if the cost of a table cannot be told.
+
+    paimon-cli cost ./wh/shop.db/orders
+
+    paimon-cli cost --database shop --warehouse ./wh -o json
+    """
+    from paimon_cli.jobs.table_cost import CostRow
+
+    catalog = replace(call, changes_tables=False).catalog(False)
+    costs = catalog.cost(**options, argument=call.pasted)
+    tables = options.get("tables", ())
+    rows = [row for table in costs for row in table.rows]
+    savings = [saving for table in costs for saving in table.savings]
+    name = tables[0] if len(tables) == 1 else None
+    columns = columns_of(CostRow)[0 if name is None or not call.is_for_people else 1 :]
+    known = [table for table in costs if table.problem is None]
+    total = {"files": sum(table.files for table in known), "bytes": sum(table.bytes for table in known)}
+    footer = f"{counted(total['files'], 'file')}, {human_size(total['bytes'])}"
+    if len(costs) != 1:
+        footer = f"{counted(len(costs), 'table')}, {footer}"
+    summary = {"total": total, "savings": records(savings)}
+    call.show(Listing("CostList", name, columns, rows, footer=footer, summary=summary))
+    if call.is_for_people:
+        _say_savings(savings)
+    _end(costs)
+
+
+def _say_savings(savings: Sequence[Saving]) -> None:
+    """The largest savings. What is lost stands beside each, because the commands discard something."""
+    found = sorted(savings, key=lambda saving: -saving.bytes)
+    for saving in found[:SHOWN_SAVINGS]:
+        say(f"{human_size(saving.bytes)} in {saving.what}; loses {saving.loses}: {saving.command}")
+    if len(found) > SHOWN_SAVINGS:
+        say(f"{len(found) - SHOWN_SAVINGS} smaller savings: -o json shows all")
+
+
+def _end(costs: Sequence[TableCost]) -> None:
+    failed = [table for table in costs if table.problem is not None]
+    problem = failed[0].problem if failed else None
+    if problem is None:
+        return
+    if len(costs) == 1:
+        raise problem
+    what = f"the cost of {counted(len(failed), 'table')} of {len(costs)} cannot be told"
+    raise PartialSuccess(what, f"{failed[0].table}: {problem.message}", problem.hint) from problem

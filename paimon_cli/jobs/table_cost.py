@@ -1,0 +1,178 @@
+"""`cost`: the bytes of a table by what keeps them, what each removal would free, and how the table has grown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.reclaim_job import plan_expire
+from paimon_cli.maintain.expire_snapshots import files_to_delete_now, plan_expiry
+from paimon_cli.maintain.needed_files import measured, total_size
+from paimon_cli.maintain.owners import (
+    BRANCH,
+    LIVE,
+    ORPHANS,
+    TAG,
+    Group,
+    OwnedFiles,
+    Owner,
+    find_owners,
+)
+from paimon_cli.maintain.owners import SNAPSHOTS as OLDER_SNAPSHOTS
+from paimon_cli.maintain.retention import Retention, consumers
+from paimon_cli.requests.maintenance import ExpireOptions
+from paimon_cli.storage.redaction import shown_name
+
+SHOWN_COMBINATIONS = 20
+"""The most sets of several owners that are shown one by one, the largest first."""
+SEVERAL = "several owners"
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """Files of a table with the same owners, in bytes. The rows of a table add up to all files below its directory.
+
+    `owner`: `live` (the latest snapshot, with schemas, hints and records), `snapshots before N` (older ones alone), `tag NAME`,
+    `branch NAME`, `changelogs`, `consumer NAME`, what several of these keep (`snapshots before N, tag NAME`), `orphans`,
+    `uncommitted` (in no version, but younger than a day: a job may be writing them), or `other` (no part of a Paimon table).
+    """
+
+    table: str
+    owner: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a command would free now, in bytes: the files that only it makes needless. `loses`: what could no longer be read."""
+
+    table: str
+    what: str
+    files: int
+    bytes: int
+    loses: str
+    command: str
+
+
+@dataclass(frozen=True)
+class TableCost:
+    """The cost of a table: `rows` by owner, which add up to `files` and `bytes`, and `savings`.
+
+    `problem`: why nothing is known about the table; None if all is well.
+    """
+
+    table: str
+    files: int = 0
+    bytes: int = 0
+    rows: Sequence[CostRow] = ()
+    savings: Sequence[Saving] = ()
+    problem: PaimonError | None = None
+
+
+def cost_of_table(context: TableContext, name: str, argument: str, progress: Progress) -> TableCost:
+    """The cost of the table called `name`, whose commands call it `argument`. Raises `DamagedFile` if a version is unreadable."""
+    owned = find_owners(context)
+    savings = _Savings(context, owned, name, argument, progress)
+    found = sorted(savings.all(), key=lambda saving: (-saving.bytes, saving.what))
+    return TableCost(name, owned.files, owned.size, [*_rows(name, owned)], [saving for saving in found if saving.files])
+
+
+def _rows(name: str, owned: OwnedFiles) -> Iterator[CostRow]:
+    """The live files first, then the other groups by size."""
+    groups = sorted(owned.groups, key=lambda group: (Owner(LIVE) not in group.owners, -group.size, _text(group, owned)))
+    combined = [group for group in groups if len(group.owners) > 1][SHOWN_COMBINATIONS:]
+    for group in groups:
+        if group not in combined:
+            yield CostRow(name, _text(group, owned), group.files, group.size)
+    if combined:
+        yield CostRow(name, SEVERAL, sum(group.files for group in combined), sum(group.size for group in combined))
+
+
+_ORDER = {kind: number for number, kind in enumerate((LIVE, OLDER_SNAPSHOTS, TAG, BRANCH))}
+
+
+def _text(group: Group, owned: OwnedFiles) -> str:
+    def text(owner: Owner) -> str:
+        if owner.kind == OLDER_SNAPSHOTS:
+            return f"snapshots before {owned.latest}" if owned.latest else owner.kind
+        return f"{owner.kind} {shown_name(owner.name)}" if owner.name else owner.kind
+
+    return ", ".join(map(text, sorted(group.owners, key=lambda owner: (_ORDER.get(owner.kind, len(_ORDER)), owner.name))))
+
+
+@dataclass
+class _Savings:
+    """What could be removed. Expiries are planned as the command would, the rest is counted from the owners."""
+
+    context: TableContext
+    owned: OwnedFiles
+    name: str
+    argument: str
+    progress: Progress
+
+    def all(self) -> Iterator[Saving]:
+        yield from self._expiries()
+        yield from self._tags()
+        yield from self._branches()
+        yield from self._consumers()
+        files, size = self.owned.only(Owner(ORPHANS))
+        yield self._saving("orphans", files, size, "nothing", "orphans rm", "--apply")
+
+    def _saving(self, what: str, files: int, size: int, loses: str, command: str, *options: str) -> Saving:
+        return Saving(self.name, what, files, size, loses, " ".join(("paimon-cli", command, self.argument, *options)))
+
+    def _expiries(self) -> Iterator[Saving]:
+        own = plan_expire(self.context, ExpireOptions(), self.progress)
+        files = own.files()
+        loses = f"time travel to {len(own.names)} of the snapshots"
+        yield self._saving("snapshots that are due to expire", len(files), total_size(files), loses, "expire")
+        latest = plan_expire(self.context, ExpireOptions(retain_max=1), self.progress)
+        if len(latest.names) > len(own.names):
+            files = latest.files()
+            what, loses = "all snapshots but the latest", "time travel, except to tags, branches and what consumers still read"
+            yield self._saving(what, len(files), total_size(files), loses, "expire", "--retain-max", "1")
+        changelogs = plan_expire(self.context, ExpireOptions("changelogs"), self.progress)
+        files = changelogs.files()
+        loses = f"{len(changelogs.names)} changelogs"
+        yield self._saving(
+            "changelogs that are due to expire", len(files), total_size(files), loses, "expire", "--what changelogs"
+        )
+
+    def _tags(self) -> Iterator[Saving]:
+        for owner in self._owners(TAG):
+            files, size = self.owned.only(owner)
+            loses = f"the state that tag {shown_name(owner.name)} keeps"
+            yield self._saving(f"tag {shown_name(owner.name)}", files, size, loses, "tags rm", shlex.quote(owner.name))
+
+    def _branches(self) -> Iterator[Saving]:
+        for owner in self._owners(BRANCH):
+            files, size = self.owned.only(owner)
+            loses = f"all rows of branch {shown_name(owner.name)}"
+            yield self._saving(f"branch {shown_name(owner.name)}", files, size, loses, "branches rm", shlex.quote(owner.name))
+
+    def _owners(self, kind: str) -> list[Owner]:
+        found = {owner for group in self.owned.groups for owner in group.owners if owner.kind == kind}
+        return sorted(found, key=lambda owner: owner.name)
+
+    def _consumers(self) -> Iterator[Saving]:
+        """What the table's own expiry would free in addition, if a consumer had read everything."""
+        names = {consumer.name for consumer in consumers(self.context)}
+        if not names:
+            return
+        before = self._expired(Retention.of(self.context.options))
+        for name in sorted(names):
+            without = replace(Retention.of(self.context.options), ignored=frozenset((name,)))
+            files, size = (now - then for now, then in zip(self._expired(without), before, strict=True))
+            loses = f"what consumer {shown_name(name)} has not read yet"
+            what = f"snapshots that only consumer {shown_name(name)} keeps"
+            yield self._saving(what, files, size, loses, "consumers rm", shlex.quote(name))
+
+    def _expired(self, retention: Retention) -> tuple[int, int]:
+        plan = plan_expiry(self.context, replace(retention, limit=None))
+        files = [] if plan is None else measured(self.context, files_to_delete_now(self.context, plan))
+        return len(files), total_size(files)

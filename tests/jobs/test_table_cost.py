@@ -1,0 +1,132 @@
+"""`cost`: the parts add up to the listing of the directory, and what is predicted is what removals free."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.errors import DamagedFile
+
+DAYS_AGO = 3 * 86_400
+
+
+def size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def files_in(directory: Path) -> int:
+    return sum(path.is_file() for path in directory.rglob("*"))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Twelve commits, three of them compactions, two tags, a branch and a consumer."""
+    path = tmp_path / "wh" / "shop.db" / "orders"
+    made = Table.create(path, columns=["id BIGINT NOT NULL", "v STRING"], primary_key=["id"], options={"bucket": "2"})
+    for commit in range(9):
+        made.write([{"id": number, "v": f"{commit}-{number}" * 20} for number in range(commit, commit + 40)], compact="none")
+        if commit % 3 == 1:
+            made.compact(strategy="full")
+        if commit in (2, 5):
+            made.tags.create(f"after-{commit}")
+    made.branches.create("dev", tag="after-2")
+    Table.open(path, branch="dev").write([{"id": 1000, "v": "of the branch"}], compact="none")
+    return made
+
+
+def parts(table: Table) -> dict[str, tuple[int, int]]:
+    return {row.owner: (row.files, row.bytes) for row in table.cost().rows}
+
+
+def savings(table: Table) -> dict[str, tuple[int, int]]:
+    return {saving.what: (saving.files, saving.bytes) for saving in table.cost().savings}
+
+
+def directory_of(table: Table) -> Path:
+    return Path(table.context.url)
+
+
+def test_the_parts_add_up_to_the_directory(table: Table) -> None:
+    cost = table.cost()
+    assert (cost.files, cost.bytes) == (files_in(directory_of(table)), size_of(directory_of(table)))
+    assert sum(row.bytes for row in cost.rows) == cost.bytes
+    assert sum(row.files for row in cost.rows) == cost.files
+    assert {row.owner for row in cost.rows} >= {"live", "snapshots before 12", "tag after-5", "branch dev"}
+
+
+def test_live_files_are_those_of_the_latest_snapshot(table: Table) -> None:
+    assert parts(table)["live"][1] >= sum(file.size for file in table.files())
+    table.expire(retain_max=1)
+    for name in ("after-2", "after-5"):
+        table.tags.rm(name)
+    assert {owner for owner in parts(table) if "branch" not in owner} == {"live"}
+
+
+def test_an_expiry_frees_what_was_predicted(table: Table) -> None:
+    predicted = savings(table)["all snapshots but the latest"]
+    before = size_of(directory_of(table)), files_in(directory_of(table))
+    table.expire(retain_max=1)
+    hint = directory_of(table) / "snapshot" / "EARLIEST"  # the only new file
+    assert before[0] - size_of(directory_of(table)) + hint.stat().st_size == predicted[1]
+    assert before[1] - files_in(directory_of(table)) + 1 == predicted[0]
+
+
+@pytest.mark.parametrize("is_expired", (False, True))
+def test_a_tag_frees_what_was_predicted(table: Table, is_expired: bool) -> None:
+    if is_expired:
+        table.expire(retain_max=1)
+    predicted = savings(table)["tag after-5"]
+    before = size_of(directory_of(table)), files_in(directory_of(table))
+    table.tags.rm("after-5")
+    assert (before[1] - files_in(directory_of(table)), before[0] - size_of(directory_of(table))) == predicted
+    assert (predicted[0] > 1) == is_expired  # while the snapshots are there, the tag keeps nothing but its own file
+
+
+def test_a_consumer_keeps_what_the_expiry_would_free(table: Table) -> None:
+    table.consumers.reset("nightly", next_snapshot=3)
+    table.alter.set({"snapshot.num-retained.max": "1", "snapshot.num-retained.min": "1"})
+    opened = Table.open(directory_of(table))
+    opened.expire()
+    predicted = savings(opened)["snapshots that only consumer nightly keeps"]
+    opened.consumers.rm("nightly")
+    before = size_of(directory_of(table)), files_in(directory_of(table))
+    opened.expire()
+    longer_hint = 1  # EARLIEST is 12 instead of 3
+    assert before[1] - files_in(directory_of(table)) == predicted[0]
+    assert before[0] - size_of(directory_of(table)) + longer_hint == predicted[1]
+
+
+def test_files_of_no_version_are_orphans_once_they_are_old(table: Table) -> None:
+    root = directory_of(table)
+    live = next(root.glob("bucket-*/data-*"))
+    young, old, foreign = live.with_name("data-young-0.parquet"), live.with_name("data-old-0.parquet"), root / "README"
+    for path, content in ((young, b"young"), (old, b"old!"), (foreign, b"not of Paimon")):
+        path.write_bytes(content)
+    os.utime(old, (old.stat().st_mtime - DAYS_AGO,) * 2)
+    assert {owner: part for owner, part in parts(table).items() if owner in ("orphans", "uncommitted", "other")} == {
+        "uncommitted": (1, 5),
+        "orphans": (1, 4),
+        "other": (1, 13),
+    }
+    assert savings(table)["orphans"] == (1, 4)
+
+
+def test_nothing_is_said_about_a_table_with_an_unreadable_version(table: Table) -> None:
+    (directory_of(table) / "tag" / "tag-after-2").write_bytes(b"{")
+    with pytest.raises(DamagedFile):
+        table.cost()
+    (cost,) = Catalog(str(directory_of(table).parent.parent)).cost()
+    assert isinstance(cost.problem, DamagedFile)
+
+
+def test_a_catalog_sums_its_tables(table: Table) -> None:
+    catalog = Catalog(str(directory_of(table).parent.parent))
+    Table.create(directory_of(table).parent / "empty", columns=["id BIGINT"], options={"bucket": "-1"})
+    costs = catalog.cost(database="shop")
+    assert {cost.table: cost.bytes for cost in costs} == {
+        "shop.orders": size_of(directory_of(table)),
+        "shop.empty": size_of(directory_of(table).parent / "empty"),
+    }
