@@ -77,6 +77,7 @@ READING = (
     "read {t} -l 1",
     "describe {t}",
     "describe {t} -o json",
+    "cost {t}",
     "snapshots ls {t}",
     "snapshots show {t} latest",
     "snapshots diff {t} 1 2",

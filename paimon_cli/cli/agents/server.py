@@ -5,6 +5,8 @@ While it serves, file descriptor 1 is standard error for everything but the prot
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -102,7 +104,8 @@ def serve(desk: Desk) -> None:
     async def served() -> None:
         server = build_server(desk)
         async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
+            with redirect_stdout(sys.stderr):  # what Python still buffers when the protocol ends would go to the client
+                await server.run(read, write, server.create_initialization_options())
 
     try:
         with StopSignals():
