@@ -79,12 +79,12 @@ class SparkCluster:
             time.sleep(0.1)
 
     def executors(self) -> list[int]:
-        """The processes of the executors that run now, which work in directories of the worker."""
+        """The processes of the executors that run now, which work in directories of the workers."""
         found = []
         for directory in Path("/proc").iterdir():
             if directory.name.isdigit():
                 with contextlib.suppress(OSError):
-                    is_own = (directory / "cwd").resolve().is_relative_to(self._directory / "work")
+                    is_own = (directory / "cwd").resolve().is_relative_to(self._directory)
                     if is_own and b"ExecutorBackend" in (directory / "cmdline").read_bytes():
                         found.append(int(directory.name))
         return found
