@@ -205,8 +205,8 @@ class UntouchedGroups:
 
 
 def _without_small_neighbours(groups: Sequence[_Group], is_copied: list[bool]) -> list[_Group]:
-    """The groups to copy, without those of less than half a usual group beside rows that are merged: else every compaction would
-    leave more and smaller groups.
+    """The groups to copy, without small ones (less than half a usual group) beside rows that are merged: else every compaction
+    would leave more and smaller groups.
     """
     usual = max(group.size for group in groups)
     for order in (range(1, len(groups)), range(len(groups) - 2, -1, -1)):
@@ -214,7 +214,7 @@ def _without_small_neighbours(groups: Sequence[_Group], is_copied: list[bool]) -
         for number in order:
             if not is_copied[number + step] and groups[number].size * 2 < usual:
                 is_copied[number] = False
-    if groups[-1].size * 2 < usual:  # keys behind it become its neighbours
+    if groups[-1].size * 2 < usual:  # later keys become its neighbours
         is_copied[-1] = False
     return [group for group, copied in zip(groups, is_copied, strict=True) if copied]
 

@@ -54,7 +54,7 @@ class KnownValues:
 
 
 def known_values(batch: pa.RecordBatch, fields: Sequence[DataField], on: Sequence[str]) -> dict[str, KnownValues]:
-    """Those of the columns of a merge by which files of the table can be skipped."""
+    """The values of the columns of a merge by which files of the table can be skipped."""
     roots = {field.name: field.type.root for field in fields}
     return {name: KnownValues.of(batch.column(name)) for name in on if roots[name] in _PRUNED_ROOTS}
 

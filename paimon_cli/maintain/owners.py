@@ -215,7 +215,7 @@ class _Owners:
                 self.give(Owner(LIVE), (path,))
 
     def grouped(self) -> OwnedFiles:
-        """The files by their owners. Those of the latest snapshot are its own, whoever else needs them."""
+        """The files by their owners. A file of the latest snapshot counts as live, even if others need it, too."""
         sizes: dict[int, list[int]] = {}
         live = 1 << self.names.index(Owner(LIVE)) if Owner(LIVE) in self.names else 0
         for path, mask in self.masks.items():

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.compact import bucket_compactor
 from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups
+from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
@@ -138,3 +140,57 @@ def test_scattered_keys_take_the_usual_path(tmp_path: Path, copied: list[int]) -
     write(context, [{"k": k, "v": "new"} for k in range(1, 4000, 41)])
     compact(context, strategy="full")
     assert copied[-1] == 0 and sum(row["v"] == "new" for row in stored(context)) == 98
+
+
+@pytest.mark.parametrize("width", [1, 7])
+def test_keys_of_two_columns(tmp_path: Path, copied: list[int], width: int) -> None:
+    """Where neighbouring groups may share a value of the first column, everything is merged."""
+    columns = {"a": "INT NOT NULL", "k": "BIGINT NOT NULL", "v": "STRING"}
+    context = make_table(tmp_path / "t", columns, ["a", "k"], options=WRITE_ONLY)
+    rows = {(n // width, n): "old" for n in range(3000)}
+    write(context, [{"a": a, "k": k, "v": v} for (a, k), v in rows.items()])
+    compact(context, strategy="full")
+    changed = {(n // width, n): "new" for n in (*range(2800, 3050), 1501)}
+    write(context, [{"a": a, "k": k, "v": v} for (a, k), v in changed.items()])
+    compact(context, strategy="full")
+    assert (copied[-1] > 0) == (width == 1)
+    assert {(row["a"], row["k"]): row["v"] for row in stored(context)} == rows | changed
+    assert list(check_table(context, rows=True)) == []
+
+
+def test_groups_stay_of_a_healthy_size(tmp_path: Path, copied: list[int]) -> None:
+    """Rounds of upserts to a narrow range must not leave more and smaller groups each time."""
+    context, r = base(tmp_path / "t"), random.Random(2)
+
+    def groups() -> list[int]:
+        (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+        (file,) = bucket.files
+        footer = pq.read_metadata(context.data_file_path(*bucket.bucket_id, file))
+        return [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+
+    before = groups()
+    for number in range(40):
+        first = 2 * r.randrange(1900)
+        write(context, [{"k": k, "v": "new"} for k in (*range(first, first + 200, 2), 4000 + 2 * number)])
+        compact(context, strategy="full")
+    after = groups()
+    usual = sorted(before)[len(before) // 2]
+    assert sum(count > 0 for count in copied) > 30
+    assert sum(after) / len(after) > usual / 2
+
+
+def test_a_failure_leaves_no_file(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    context = base(tmp_path / "t")
+    write(context, [{"k": 3001, "v": "new"}])
+    before = {path for path in tmp_path.rglob("data-*")}
+    real, count = bucket_compactor._GroupCopier.copy, iter(range(100))
+
+    def fails(self: Any, group: UntouchedGroup) -> None:
+        if next(count) == 2:
+            raise StorageUnavailable("the disk is gone")
+        real(self, group)
+
+    monkeypatch.setattr(bucket_compactor._GroupCopier, "copy", fails)
+    with pytest.raises(StorageUnavailable):
+        compact(context, strategy="full")
+    assert {path for path in tmp_path.rglob("data-*")} == before
