@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.errors import DamagedFile
+from tests.goldens import GOLDENS, Golden, golden_table
 
 DAYS_AGO = 3 * 86_400
 
@@ -130,3 +131,11 @@ def test_a_catalog_sums_its_tables(table: Table) -> None:
         "shop.orders": size_of(directory_of(table)),
         "shop.empty": size_of(directory_of(table).parent / "empty"),
     }
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=str)
+def test_every_file_of_other_writers_has_an_owner(golden: Golden, tmp_path: Path) -> None:
+    directory = golden_table(golden.writer, golden.name, tmp_path)
+    cost = Table.open(directory).cost()
+    assert sum(row.bytes for row in cost.rows) == cost.bytes == size_of(directory)
+    assert not {row.owner for row in cost.rows} & {"orphans", "uncommitted", "other"}
