@@ -29,13 +29,18 @@ from paimon_cli.lsm.key_search import SortedKeys
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.parquet_footer import closed
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.threads import cached_property
 
 PARQUET = "parquet"
 _LEAST_SHARE = 0.3
 """The share of the bytes that must be copied, below which merging everything is faster."""
+
+_MOST_COMPRESSED = 4
+"""The bytes of a row group in memory, divided by those in a file, if it is well compressed."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,10 @@ class UntouchedGroups:
         schema = self.context.schema
         self.keys = schema.trimmed_primary_keys
         self._first = schema.field(self.keys[0])
-        self.frame = own_frame(self.context.file_layout, self.context.options, self.task.output_level)
+
+    @cached_property
+    def frame(self) -> FooterFrame:
+        return own_frame(self.context.file_layout, self.context.options, self.task.output_level)
 
     def of(self, sections: Sequence[Sequence[SortedRun]]) -> dict[int, list[UntouchedGroup]]:
         """The groups to copy, by the number of the section, in ascending order of keys. Empty if too little can be copied."""
@@ -99,7 +107,9 @@ class UntouchedGroups:
         total = sum(run.size for section in sections for run in section)
         for number, section in enumerate(sections):
             base, newer = self._divided(section)
-            if not base or not newer or sum(f.row_count for f in newer) * 2 > sum(f.row_count for f in base):
+            if not newer or sum(f.row_count for f in newer) * 2 > sum(f.row_count for f in base):
+                continue
+            if sum(f.file_size for f in base) < PIECES.row_group_bytes // _MOST_COMPRESSED:  # probably a single group
                 continue
             groups = [group for file in base for group in self._groups(file)]
             if any(group.sequences for group in groups):

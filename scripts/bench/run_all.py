@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "bench.json"
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "compaction": ("scripts.bench.compaction",),
+    "partial compaction": ("scripts.bench.partial_compaction",),
     "compaction beside a write": ("scripts.bench.compact_beside",),
     "append": ("scripts.bench.append",),
     "scan": ("scripts.bench.scan",),
@@ -48,6 +49,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 }
 SMALL: dict[str, tuple[str, ...]] = {
     "compaction": ("--rows", "20000"),
+    "partial compaction": ("--rows", "20000"),
     "compaction beside a write": ("--rows", "20000"),
     "append": ("--rows", "20000", "--files", "10"),
     "scan": ("--rows", "20000"),
