@@ -1,7 +1,7 @@
 """INSERT, UPDATE, DELETE and TRUNCATE: each is one commit, by the method of `Table` that does the same, with its checks.
 
-Conditions and expressions that our own SQL has are given to `update` and `delete` as they are; others DuckDB computes
-(`sql_computed`).
+Conditions and expressions that mean the same in our own SQL as in a SELECT (`sql/agreement`) are given to `update` and `delete`
+as they are; others DuckDB computes (`sql_computed`).
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def _targets(schema: TableSchema, asked: Insert, columns: Sequence[str], fixed: 
     names = [name for name in schema.field_names if name not in fixed]
     if asked.columns is not None:
         names = [column_of(schema, name) for name in asked.columns]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"column '{name}' is named twice", "a row has one value for it")
+    _refuse_twice(names)
     if len(names) != len(columns):
         query = counted(len(columns), "column")
         raise UsageError(
@@ -72,6 +70,12 @@ def _targets(schema: TableSchema, asked: Insert, columns: Sequence[str], fixed: 
             "name the columns, INSERT INTO t (a, b) ..., or INSERT INTO t BY NAME SELECT ...",
         )
     return [schema.field(name) for name in names]
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"column '{name}' is named twice", "a row has one value for it")
 
 
 def column_of(schema: TableSchema, name: str) -> str:
@@ -100,10 +104,11 @@ def _read_snapshot(result: SqlResult, table: Table) -> int | None:
 
 
 def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
-    """UpdateOrDelete the rows that match, or all."""
+    """Change the rows that match, or all."""
     table = context.table(asked.table)
     schema = table.context.schema
     given = [(column_of(schema, name), words) for name, words in asked.assignments]
+    _refuse_twice([name for name, _ in given])
     side = JoinedSide.of("", schema.field_names)
     texts = [f"{quoted(name)} = {resolved(words, _sides(asked, side), [side])}" for name, words in given]
     params = context.values_in(*(words for _, words in given), *((asked.where,) if asked.where else ()))
@@ -150,7 +155,8 @@ def _changed(
     params: Mapping[str, Any],
     natively: Callable[[str], UpdateSummary],
 ) -> UpdateSummary:
-    """UpdateOrDelete by our own SQL if it has all that the statement says, else by that of DuckDB."""
+    """Change the rows by our own SQL if it has all that the statement says, and DuckDB would do the same; else by DuckDB's."""
+    from paimon_cli.sql.agreement import chooses_same_rows, sets_same_values
     from paimon_cli.sql.clauses import parse_set_clause
     from paimon_cli.sql.predicate import parse_predicate
 
@@ -160,12 +166,14 @@ def _changed(
     where = "TRUE" if asked.where is None else resolved(asked.where, sides, [side])
     if asked.source is None and asked.preamble is None:
         try:
-            parse_predicate(where, schema, params)
+            agrees = chooses_same_rows(parse_predicate(where, schema, params).condition, where)
             if given:
-                parse_set_clause([f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given], schema, params)
+                texts = [f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given]
+                agrees = sets_same_values(parse_set_clause(texts, schema, params)) and agrees
         except UsageError as error:
             if "column" in error.details:
                 raise
         else:
-            return natively(where)
+            if agrees:
+                return natively(where)
     return computed_change(context, table, asked, given)

@@ -104,7 +104,7 @@ def _parts(asked: UpdateOrDelete, given: Assigned) -> list[Words]:
 def _columns_read(schema: TableSchema, asked: UpdateOrDelete, given: Assigned) -> list[str]:
     """All columns of the table that the statement may read."""
     side = JoinedSide.of("", schema.field_names)
-    found = {name for words in _parts(asked, given) for name in columns_in(words, side)}
+    found = {name for words in _parts(asked, given) for name in columns_in(words, side, (asked.names[0], asked.table[-1]))}
     names = [name for name in schema.field_names if quoted(name) in found]
     if not names:
         what = "an UPDATE or DELETE that reads no column of a table without a primary key"

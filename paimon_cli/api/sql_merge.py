@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.jobs.merge_job import MergeSummary
 
+_NULLS = '"NULL"'
+"""What DuckDB calls the type of a column that holds nothing but NULL."""
 _HOW_ON = "ON compares columns: t.id = s.id AND t.dt = s.dt"
 _COMPUTED = "__computed_{}"
 
@@ -140,9 +142,11 @@ class _Plan:
         return f"SELECT {', '.join(selected)} FROM ({text}\n) AS {alias}{both}"
 
     def typed(self, text: str, found: Sequence[tuple[str, str]]) -> str:
-        """The same query, with what is computed as values of the columns to which it goes."""
+        """The same query, with what is computed, and columns of nulls, as values of the columns to which they go."""
+        nulls = {name: self.schema.field(name).type for name, given in found if given == _NULLS and self.schema.find(name)}
+        types = {**nulls, **self.types}
         values = [
-            f"{assigned(name, self.types[name], given)} AS {name}" if name in self.types else quoted(name)
+            f"{assigned(quoted(name), types[name], given)} AS {quoted(name)}" if name in types else quoted(name)
             for name, given in found
         ]
         return f"SELECT {', '.join(values)} FROM ({text}\n) AS computed"

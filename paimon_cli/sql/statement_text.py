@@ -123,9 +123,20 @@ def _with_database(tokens: Sequence[Token], number: int) -> str:
     return f"{tokens[number].text}.{tokens[number + 2].text}".lower()
 
 
-def columns_in(words: Words, side: JoinedSide) -> set[str]:
-    """The columns of a side that occur in the text, whatever they belong to there; as `side` writes them."""
-    return {side.columns[token.text.lower()] for token in words.tokens if is_name(token) and token.text.lower() in side.columns}
+def columns_in(words: Words, side: JoinedSide, names: Collection[str]) -> set[str]:
+    """The columns of a side that the text may read; as `side` writes them. `names`: what they may be qualified with.
+
+    Columns of a subquery that are named alike count, too, unless they are qualified there, or AS gives the name.
+    """
+    tokens, own, found = words.tokens, {name.lower() for name in names}, set[str]()
+    for number, token in enumerate(tokens):
+        column = side.columns.get(token.text.lower()) if is_name(token) else None
+        if column is None or (number and is_word(tokens[number - 1], "AS")):
+            continue
+        is_qualified = number > 1 and tokens[number - 1].token_type == TokenType.DOT
+        if not is_qualified or tokens[number - 2].text.lower() in own:
+            found.add(column)
+    return found
 
 
 def reads(words: Words, qualifier: str, columns: Collection[str], other: str) -> bool:

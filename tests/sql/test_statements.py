@@ -75,7 +75,7 @@ def test_names_of_columns() -> None:
     assert text("shop.orders.id + x.id") == "target.id + x.id"
     assert text("DATE '2026-01-01' = date AND lower(word(1))") == "DATE '2026-01-01' = date AND lower(word(1))"
     words = statements_of("s.id + (SELECT max(id) FROM u) + t.r")[0].words()
-    assert columns_in(words, own) == {'"id"'}
+    assert columns_in(words, own, ["o"]) == {'"id"'}
     assert reads(words, "t", set(), "s") and not reads(statements_of("s.id + 1")[0].words(), "t", {"id", "s"}, "s")
     assert reads(statements_of("s.id + id")[0].words(), "t", {"id"}, "s")
 
