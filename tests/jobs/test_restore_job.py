@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.api.catalog import Catalog
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, UsageError
@@ -324,6 +326,31 @@ class TestKilled:
             if (target / "schema/schema-0").exists() or (target / "schema/schema-1").exists():
                 assert (target / "schema/schema-1").exists() and opened(target).snapshots.ids() == [1, 2]
             shutil.rmtree(target, ignore_errors=True)
+
+    def test_no_command_finds_a_table_before_it_is_whole(self, tmp_path: Path, copied: TableContext) -> None:
+        """Also when its snapshots, a branch, or the first of its schemas are there: files are not lost, but on their way."""
+        catalog = Catalog(str(tmp_path / "wh"), runtime=Runtime(engine="local"))
+        (tmp_path / "wh/shop.db").mkdir(parents=True)
+        steps = set[str]()
+        for at_change in range(200):
+            target = tmp_path / f"wh/shop.db/new{at_change}"
+            if self.killed(tmp_path / "copy", target, at_change, history=True) is not None:
+                break
+            if (target / "backup/unfinished-copy").exists() and not (target / "schema/schema-0").exists():
+                steps |= {name for name in ("snapshot", "branch", "schema") if any((target / name).rglob("*-*"))}
+                opens: list[Callable[[], object]] = [
+                    lambda at=target: Table.open(at),
+                    lambda at=target: Table.open(at, branch="try"),
+                    lambda at=target: Table.open(at).verify(),
+                    lambda at=target: Table.at(TableLocation(str(at), "new"), {}, catalog.runtime, may_be_damaged=True).repair(),
+                    lambda at=target: catalog.drop_table(str(at)),
+                ]
+                for run in opens:
+                    with pytest.raises(NotFound, match="is running, or was killed"):
+                        run()
+                assert target.name not in str(catalog.tables())
+            shutil.rmtree(target, ignore_errors=True)
+        assert steps == {"snapshot", "branch", "schema"}
 
     @pytest.mark.parametrize("other", [{}, {"snapshot": 1}, {"history": True, "snapshot": 1}])
     def test_another_restore_does_not_continue_it(self, tmp_path: Path, copied: TableContext, other: dict[str, Any]) -> None:
