@@ -38,6 +38,16 @@ def new_lease(random: RandomSource, clock: Clock) -> Leases:
     return Leases(LEASE, random.uuid(), LEASE_MILLIS, clock)
 
 
+def check_apart(source: TableContext, name: str, root: str) -> None:
+    """Raise `UsageError` if the directory of a copy is that of its source, or one of them is within the other."""
+    there, here = f"{root}/", f"{source.layout.root}/"
+    if there == here:
+        raise UsageError(f"{name} is both the source and the target", "a copy is a table of its own", "choose another directory")
+    if there.startswith(here) or here.startswith(there):
+        what, why = f"{name} and {source.name} lie in each other", "files of one table in another are orphans"
+        raise UsageError(what, why, "choose another directory")
+
+
 @contextmanager
 def lease_of(leases: Leases, storage: Storage, layout: TableLayout, what: str = "another backup into") -> Iterator[None]:
     """Hold the lease of a directory. Waits for the job that has it, or until its lease has expired if it died."""

@@ -16,8 +16,9 @@ from paimon_cli.errors import DamagedFile, NotFound, Refused, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_job import copy_consumers
+from paimon_cli.jobs.backup_records import BackupRecords
 from paimon_cli.jobs.clone_job import copy_into_new, copy_records, copy_snapshot
-from paimon_cli.jobs.copy_claim import read_claim, what_is_copied
+from paimon_cli.jobs.copy_claim import check_apart, read_claim, what_is_copied
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import again_on_conflict
@@ -60,6 +61,10 @@ def restore_table(
     version = _chosen(backup, options)
     storage, root = target.open_storage()
     layout = TableLayout(root)
+    check_apart(backup, target.name, root)
+    if BackupRecords(storage, layout).exist():
+        why, hint = "its next run would set aside what is written into it", "restore into a new table, or into the table itself"
+        raise UsageError(f"{target.name} is a backup", why, hint)
     if SchemaHistory(storage, layout).ids() and read_claim(storage, layout) is None:
         if options.history:
             hint = "restore into a new table, or leave out --history: the rows become a new snapshot"

@@ -189,6 +189,20 @@ def test_what_is_not_empty_is_refused(tmp_path: Path, copied: TableContext) -> N
             restore(tmp_path / "copy", place)
 
 
+def test_nothing_is_restored_into_a_backup(tmp_path: Path, copied: TableContext) -> None:
+    """Into itself, or into another backup: the next run would find snapshots there that it has not copied."""
+    backup(copied, tmp_path / "second")
+    held = opened(tmp_path / "copy").snapshots.ids()
+    with pytest.raises(UsageError, match="both the source and the target"):
+        restore(tmp_path / "copy", tmp_path / "copy")
+    with pytest.raises(UsageError, match="is a backup"):
+        restore(tmp_path / "copy", tmp_path / "second")
+    for name in ("copy", "second"):
+        assert opened(tmp_path / name).snapshots.ids() == held
+    with pytest.raises(UsageError, match="both the source and the target"):
+        backup(copied, Path(copied.url))
+
+
 class TestHostileCopies:
     """Others may write to where a backup lies: nothing is read outside of it, and nothing is written outside of the new table."""
 
