@@ -9,6 +9,7 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
     CHANGELOG_PREFIX,
+    MAIN_BRANCH,
     SCHEMA_PREFIX,
     SNAPSHOT_PREFIX,
     TAG_PREFIX,
@@ -98,10 +99,10 @@ class SchemaHistory:
 
     def unfinished_copy(self) -> UnfinishedCopy | None:
         """The error for a table that a restore or copy has not finished: its schemas come last, and the first one at the very
-        end. None if there is no such copy.
+        end. None if there is no such copy, or only its claim is left.
         """
-        root = self.layout.root
-        if not self.storage.exists(self.layout.unfinished_copy):
+        root, last = self.layout.root, self.layout.of_branch(MAIN_BRANCH).schema(0)
+        if not self.storage.exists(self.layout.unfinished_copy) or self.storage.exists(last):
             return None
         why = "a restore or copy into it is running, or was killed"
         return UnfinishedCopy(f"no table at {root}", why, "run it again to finish it; to give it up, delete the directory")
