@@ -313,8 +313,8 @@ def _expect_not_lost(history: TableContext, hint: int) -> None:
     path = history.layout.snapshot(hint)
     if not history.storage.exists(path) and history.snapshots.latest_hint() == hint:
         why = f"{history.layout.latest_hint} names it, and the copy has it"
-        how = "restore the backup into a new table; or go on with what is left: paimon-cli repair"
-        raise DamagedFile(f"{path} is missing", why, f"{how} {history.layout.argument}", path=path)
+        hint = f"restore the backup into a new table, or go on with what is left: paimon-cli repair {history.layout.argument}"
+        raise DamagedFile(f"{path} is missing", why, hint, path=path)
 
 
 def _move_aside(copy: TableCopy, history: TableContext, differing: Sequence[int], branch: str) -> None:
