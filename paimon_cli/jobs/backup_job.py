@@ -226,7 +226,9 @@ class _Backup:
         _move_aside(copy, history, differing, branch)
         of = "" if history.branch == MAIN_BRANCH else f"branch {history.branch} of "
         snapshots = f"snapshot {differing[0]}" if len(differing) == 1 else f"snapshots {differing[0]} to {differing[-1]}"
-        cause = f"{of}{self.context.name} has not {snapshots} of the copy: it was rolled back, or files of it were lost"
+        cause = f"{of}{self.context.name} does not have {snapshots} of the copy: it was rolled back, or files of it were lost"
+        if head is None:
+            cause += ", or another command has written into the copy"
         if is_written:
             cause = f"another command has written {snapshots} into {of}{self.destination.name}, which no backup has copied"
         yield SetAside(branch, f"{cause}; what the copy had is now its branch {branch}")
@@ -308,10 +310,10 @@ def _differing(copy: TableCopy, history: TableContext, there: Sequence[int]) -> 
     return differing
 
 
-def _expect_not_lost(history: TableContext, hint: int) -> None:
+def _expect_not_lost(history: TableContext, hinted: int) -> None:
     """Raise `DamagedFile` if there is no such snapshot, although the hint names it: a rollback lowers the hint first."""
-    path = history.layout.snapshot(hint)
-    if not history.storage.exists(path) and history.snapshots.latest_hint() == hint:
+    path = history.layout.snapshot(hinted)
+    if not history.storage.exists(path) and history.snapshots.latest_hint() == hinted:
         why = f"{history.layout.latest_hint} names it, and the copy has it"
         hint = f"restore the backup into a new table, or go on with what is left: paimon-cli repair {history.layout.argument}"
         raise DamagedFile(f"{path} is missing", why, hint, path=path)

@@ -328,6 +328,10 @@ def test_what_others_write_into_the_copy_is_told_from_a_rollback(tmp_path: Path,
     check_same(table, opened(copy), is_whole=False)
     assert rows(opened(copy).at_branch(name)) == expected
     assert backup(table, copy).causes == ()
+    write(opened(copy), [{"k": 80, "v": "into the copy"}])
+    (copy / "backup/unfinished").write_text("")  # a run that was killed may have copied it
+    (cause,) = backup(table, copy).causes
+    assert "rolled back, or files of it were lost, or another command has written" in cause
 
 
 def test_a_snapshot_that_the_table_has_lost_is_not_taken_for_a_rollback(tmp_path: Path) -> None:
