@@ -294,6 +294,10 @@ class TableNotFound(NotFound):
     """There is no such table."""
 
 
+class UnfinishedCopy(TableNotFound):
+    """A restore or copy is making the table, or was killed; there is no table before it is whole."""
+
+
 class SnapshotNotFound(NotFound):
     """There is no such snapshot, or it has expired."""
 

@@ -12,7 +12,6 @@ from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, PartialSuccess, Refused
-from paimon_cli.options.option_text import counted
 from paimon_cli.requests.dropping import EmptyOptions, UndropOptions
 
 if TYPE_CHECKING:
@@ -60,6 +59,12 @@ class EmptiedTrash:
     tables: int
     files: int
     size: int
+
+
+class PartlyEmptied(PartialSuccess):
+    """Some dropped tables could not be deleted, or there are entries that cannot be read. `emptied`: what was deleted."""
+
+    emptied: EmptiedTrash
 
 
 NOTHING_EMPTIED = EmptiedTrash((), 0, 0, 0)
@@ -110,22 +115,21 @@ class TrashCan:
 
         def run() -> EmptiedTrash:
             deleted, failed = empty_trash(trash, planned)
-            if failed:
-                shown = "; ".join(f"{entry.table}: {error.what}" for entry, error in failed[:MAX_NAMED])
-                raise PartialSuccess(
-                    f"{counted(len(failed), 'dropped table')} could not be deleted",
-                    shown,
-                    "run it again once that is mended",
-                    tables=[entry.table for entry, _ in failed],
-                )
-            trash.entries()  # raises the error of an entry that cannot be read, after the others are deleted
-            return _emptied(deleted)
+            damaged = list[DamagedFile]()
+            trash.entries(damaged.append)
+            emptied = _emptied(deleted)
+            if failed or damaged:
+                raise _partly_emptied(emptied, failed, damaged)
+            return emptied
 
         return Planned(_rows(trash, planned), run)
 
     @takes(EmptyOptions)
     def empty(self, options: EmptyOptions) -> EmptiedTrash:
-        """Delete all dropped tables for good, or with `expired` some of them."""
+        """Delete all dropped tables for good, or with `expired` some of them.
+
+        Raises `PartlyEmptied` at the end if some could not be deleted, or if there are entries that cannot be read, which stay.
+        """
         return self.plan_empty(expired=options.expired).run()
 
 
@@ -163,6 +167,18 @@ def _damaged_row(error: DamagedFile, directory: str) -> TrashRow:
     path = error.path or directory
     name = path.removeprefix(f"{directory}/").partition("/")[0]
     return TrashRow(None, name, "damaged", None, None, None, None, None, f"{directory}/{name}", error.message)
+
+
+def _partly_emptied(
+    emptied: EmptiedTrash, failed: Sequence[tuple[TrashEntry, PaimonError]], damaged: Sequence[DamagedFile]
+) -> PartlyEmptied:
+    left = [*(f"{entry.table}: {error.message}" for entry, error in failed), *(error.message for error in damaged)]
+    shown = "; ".join(left[:MAX_NAMED]) + ("; ..." if len(left) > MAX_NAMED else "")
+    tables, hint = [entry.table for entry, _ in failed], (damaged[0].hint if damaged else "run it again once that is mended")
+    of_what = {"tables": tables, "deleted": list(emptied.table_names)}
+    error = PartlyEmptied(f"{len(left):,} of the entries of the trash could not be deleted", shown, hint, **of_what)
+    error.emptied = emptied
+    return error
 
 
 def _emptied(deleted: Sequence[TrashEntry]) -> EmptiedTrash:

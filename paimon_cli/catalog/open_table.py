@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.catalog.metastore.metastore import DATABASE_SUFFIX, TableIdentifier
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import recognised_content, similar_table, within
-from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, PaimonError, TableNotFound
+from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, PaimonError, TableNotFound, UnfinishedCopy
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.injected import NoTrace, Trace
@@ -31,7 +31,7 @@ def open_table(location: TableLocation, given: Mapping[str, str] | None = None, 
     if table.find_schema():
         return table
     missing = table.schemas.missing()
-    if not isinstance(missing, NotFound) or isinstance(missing, BeingDropped):
+    if not isinstance(missing, NotFound) or isinstance(missing, (BeingDropped, UnfinishedCopy)):
         raise missing
     if location.branch != MAIN_BRANCH:
         main = replace(table, place=replace(table.place, branch=MAIN_BRANCH, argument=None))

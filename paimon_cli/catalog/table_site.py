@@ -171,8 +171,8 @@ def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:
 
 def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str | None:
     directories = {entry.name for entry in entries if entry.is_directory}
-    if "backup" in directories and storage.exists(TableLayout(root).unfinished_copy):
-        return "a restore or copy into it is running, or was killed (run it again to finish it)"
+    if "backup" in directories and (unfinished := SchemaHistory(storage, TableLayout(root)).unfinished_copy()) is not None:
+        return f"{unfinished.why} (run it again to finish it)"
     if "snapshot" in directories and SnapshotHistory(storage, TableLayout(root)).is_ended():
         return f"it is a table whose drop was interrupted (delete the rest: paimon-cli drop {shlex.quote(root)})"
     if (found := recognised_table(storage, root, entries)) is not None:

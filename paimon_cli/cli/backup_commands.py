@@ -87,8 +87,8 @@ def _say_run(call: Call, done: BackupSummary) -> None:
 def _warn(done: BackupSummary) -> None:
     if done.gaps:
         warn(f"the table had expired snapshots before they were copied: {', '.join(done.gaps)} are not in {done.destination}")
-    for branch in done.set_aside:
-        warn(f"{done.table} was rolled back since the last run; what the copy had of it is its branch {branch}")
+    for cause in done.causes:
+        warn(cause)
 
 
 @command(backup, "ls")

@@ -72,7 +72,7 @@ NAMES_OF_KIND = {
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
     "is_continued is_new is_unfinished option_changed overwrite",
     NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
-    "gaps orphan_files partition_keys primary_keys removed set_aside story "
+    "causes gaps orphan_files partition_keys primary_keys removed set_aside story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done dropped last_full modified time",

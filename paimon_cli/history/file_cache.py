@@ -10,6 +10,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage import Storage
 
@@ -48,11 +49,18 @@ class BranchFiles:
         return self._caches[threads]
 
     def find_schema(self) -> bool:
-        """Look for a schema when the table is opened, in as few requests as possible; returns whether there is one."""
-        self._schema = self.schemas.at_opening()
-        if self._schema is None and (ids := self.schemas.ids()):
-            self._newest_listed = ids[-1]
-        return self._schema is not None or self._newest_listed is not None
+        """Look for a schema when the table is opened, in as few requests as possible; returns whether there is one.
+
+        Raises `UnfinishedCopy` if only a part of the table's schemas is copied, or those of a branch and not yet the table's.
+        """
+        self._schema, is_part = self.schemas.at_opening(), self.layout.branch != MAIN_BRANCH
+        if self._schema is None:
+            if not (ids := self.schemas.ids()):
+                return False
+            self._newest_listed, is_part = ids[-1], is_part or ids[0] > 0
+        if is_part and (unfinished := self.schemas.unfinished_copy()) is not None:
+            raise unfinished
+        return True
 
     def schema(self) -> TableSchema:
         """The newest schema, which is read once: it stays that of the opened table. Raises like `SchemaHistory.latest`."""

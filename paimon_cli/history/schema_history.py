@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, TableNotFound
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, TableNotFound, UnfinishedCopy
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
     CHANGELOG_PREFIX,
+    MAIN_BRANCH,
     SCHEMA_PREFIX,
     SNAPSHOT_PREFIX,
     TAG_PREFIX,
@@ -69,9 +70,11 @@ class SchemaHistory:
         return newest
 
     def missing(self) -> PaimonError:
-        """Why there is no schema: `NotFound` if there is no table, `BeingDropped` if a drop has deleted it, and `DamagedFile` if
-        the schema files of a table with versions are lost.
+        """Why there is no schema: `NotFound` if there is no table, `UnfinishedCopy` or `BeingDropped` if there is none yet or no
+        more, and `DamagedFile` if the schema files of a table with versions are lost.
         """
+        if (unfinished := self.unfinished_copy()) is not None:
+            return unfinished
         if (left := self.left_without_schema()) is None:
             root, why = self.layout.root, why_missing(self.storage, self.layout.root)
             if why is None and (names := [entry.name for entry in first_entries(self.storage, root, 1)]):
@@ -93,6 +96,16 @@ class SchemaHistory:
             f"restore {wanted} from a backup; what is left: paimon-cli verify {self.layout.argument} --all-snapshots",
             path=self.layout.schema_directory,
         )
+
+    def unfinished_copy(self) -> UnfinishedCopy | None:
+        """The error for a table that a restore or copy has not finished: its schemas come last, and the first one at the very
+        end. None if there is no such copy, or only its claim is left.
+        """
+        root, last = self.layout.root, self.layout.of_branch(MAIN_BRANCH).schema(0)
+        if not self.storage.exists(self.layout.unfinished_copy) or self.storage.exists(last):
+            return None
+        why = "a restore or copy into it is running, or was killed"
+        return UnfinishedCopy(f"no table at {root}", why, "run it again to finish it; to give it up, delete the directory")
 
     def _how_to_create(self) -> str:
         return f"check the path, or create the table: paimon-cli create {self.layout.argument} -C 'id BIGINT'"

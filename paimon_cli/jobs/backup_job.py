@@ -7,23 +7,24 @@
 4. expire what is older than `--keep` in the copy, which is a table like any other.
 5. record the run (`jobs/backup_records`), and let go of what was copied.
 
-A history that was rolled back since is set aside as a branch of the copy: what a backup has, no change of the table takes away.
+A history of the copy that the table has otherwise is set aside as a branch of the copy: what a backup has, no change of the table
+takes away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
 from paimon_cli.catalog.table_site import check_output_path, check_site
-from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
 from paimon_cli.jobs.clone_job import copy_records
-from paimon_cli.jobs.copy_claim import lease_of, new_lease, read_claim
+from paimon_cli.jobs.copy_claim import check_apart, lease_of, new_lease, read_claim
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.service.leases import Leases
@@ -46,14 +47,24 @@ from paimon_cli.storage.file_copy import Throttle
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import Storage
 
-SET_ASIDE = "rolled-back-"
-"""How the names of the branches begin that hold what was rolled back in the table."""
+ROLLED_BACK, WRITTEN_HERE = "rolled-back-", "written-here-"
+"""How the names of the branches begin that hold what the table has no more, and what others have written into the copy."""
 _ALL = 2**62
 
 
 @dataclass(frozen=True)
+class SetAside:
+    """A `branch` of the copy that holds what the table has otherwise, and what has happened, as a sentence."""
+
+    branch: str
+    cause: str
+
+
+@dataclass(frozen=True)
 class BackupSummary:
-    """What a backup has copied; see `BackupRun`. `set_aside`: branches of the copy with what was rolled back in the table."""
+    """What a backup has copied; see `BackupRun`. `set_aside`: branches of the copy with what the table has otherwise, and
+    `causes`, for each of them, what has happened.
+    """
 
     table: str
     destination: str
@@ -68,10 +79,11 @@ class BackupSummary:
     expired: int
     gaps: tuple[str, ...]
     set_aside: tuple[str, ...]
+    causes: tuple[str, ...]
     engine: str
 
     @staticmethod
-    def of(run: BackupRun, destination: str, set_aside: tuple[str, ...], engine: str) -> BackupSummary:
+    def of(run: BackupRun, destination: str, set_aside: Sequence[SetAside], engine: str) -> BackupSummary:
         return BackupSummary(
             run.source,
             destination,
@@ -85,7 +97,8 @@ class BackupSummary:
             run.size,
             run.expired,
             gap_texts(run.gaps),
-            set_aside,
+            tuple(one.branch for one in set_aside),
+            tuple(one.cause for one in set_aside),
             engine,
         )
 
@@ -138,12 +151,15 @@ class _Backup:
         _check_same_table(copy)
         cut = HeldCut(records.identity(context.random))
         copy.is_resumed = records.begin()
-        set_aside: list[str] = []
+        heads = {} if copy.is_resumed else records.heads(number - 1)  # a run that was killed has copied more than is recorded
+        set_aside: list[SetAside] = []
         with cut.renewed():
             branches = context.branches.names()
             for branch in (MAIN_BRANCH, *branches):
                 history = context if branch == MAIN_BRANCH else context.seen_from(branch)
-                set_aside += self._copy_branch(copy, history, cut, f"{SET_ASIDE}{number}")
+                there = all_ids(history)
+                set_aside += self._set_aside_what_differs(copy, history, there, heads.get(branch), number)
+                self._copy_branch(copy, history, there, cut)
             if expired := self._expire(branches):
                 copy.forget()
         held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
@@ -164,11 +180,12 @@ class _Backup:
             size=tally.size,
             expired=expired,
             gaps=gaps,
+            heads=tuple((branch, head) for branch in (MAIN_BRANCH, *branches) if (head := copy.newest(branch))),
         )
         records.end(run)
         if self.keep_from is not None:
             records.forget(self.keep_from)
-        return BackupSummary.of(run, self.destination.name, tuple(set_aside), self.engine.name)
+        return BackupSummary.of(run, self.destination.name, set_aside, self.engine.name)
 
     def _throttle(self) -> Throttle | None:
         bandwidth = self.options.bandwidth
@@ -180,15 +197,10 @@ class _Backup:
             why = "this one was suspended for too long, or the storage did not answer"
             raise StorageUnavailable(f"another backup into {self.destination.name} has begun", why, "run it again")
 
-    def _copy_branch(self, copy: TableCopy, history: TableContext, cut: HeldCut, aside: str) -> list[str]:
-        """Copy one history up to its newest snapshot of now; returns the branch into which what differs was set aside."""
-        layout = copy.layout.of_branch(history.branch)
-        there = all_ids(history)
-        aside = aside if history.branch == MAIN_BRANCH else f"{aside}-{history.branch}"
-        set_aside = _set_aside_what_differs(copy, history, there, aside)
-        held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
+    def _copy_branch(self, copy: TableCopy, history: TableContext, there: Sequence[int], cut: HeldCut) -> None:
+        """Copy one history, whose snapshots are `there`, up to its newest one."""
         if there:
-            cut.hold(history, max(there[0], max(held, default=0)))
+            cut.hold(history, max(there[0], copy.newest(history.branch) or 0))
         latest = max(there, default=0)
         copy.copy_schemas(history)
         copy.copy_snapshots(history, there, lambda version: self._is_kept(version, latest))
@@ -196,9 +208,30 @@ class _Backup:
         copy.copy_changelogs(history, self._is_kept)
         copy_records(copy, history, latest)
         copy_consumers(copy, history)
-        if held := copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX):
-            cut.hold(history, held[-1])
-        return set_aside
+        if newest := copy.newest(history.branch):
+            cut.hold(history, newest)
+
+    def _set_aside_what_differs(
+        self, copy: TableCopy, history: TableContext, there: Sequence[int], head: int | None, number: int
+    ) -> Iterator[SetAside]:
+        """Move snapshots of the copy that the table has no more, or has otherwise, into a branch of the copy. `head`: the newest
+        one that the last run had copied, if that is known.
+        """
+        differing = _differing(copy, history, there)
+        if not differing:
+            return
+        is_written = head is not None and differing[0] > head
+        branch = f"{WRITTEN_HERE if is_written else ROLLED_BACK}{number}"
+        branch += "" if history.branch == MAIN_BRANCH else f"-{history.branch}"
+        _move_aside(copy, history, differing, branch)
+        of = "" if history.branch == MAIN_BRANCH else f"branch {history.branch} of "
+        snapshots = f"snapshot {differing[0]}" if len(differing) == 1 else f"snapshots {differing[0]} to {differing[-1]}"
+        cause = f"{of}{self.context.name} does not have {snapshots} of the copy: it was rolled back, or files of it were lost"
+        if head is None:
+            cause += ", or another command has written into the copy"
+        if is_written:
+            cause = f"another command has written {snapshots} into {of}{self.destination.name}, which no backup has copied"
+        yield SetAside(branch, f"{cause}; what the copy had is now its branch {branch}")
 
     def _is_kept(self, version: CopiedVersion, latest: int | None = None) -> bool:
         """Whether a version is young enough to be copied. The newest one always is."""
@@ -229,11 +262,7 @@ class _Backup:
 
 def _check_destination(context: TableContext, destination: Destination) -> None:
     """Raise `UsageError` for a directory within the table, around it, or within another one, and for one with other files."""
-    there, here = f"{destination.root}/", f"{context.layout.root}/"
-    if there.startswith(here) or here.startswith(there):
-        what = f"{destination.name} and {context.name} lie in each other"
-        why = "a backup is a table of its own, and files of one table in another are orphans"
-        raise UsageError(what, why, "choose another directory")
+    check_apart(context, destination.name, destination.root)
     if read_claim(destination.storage, TableLayout(destination.root)) is not None:
         why, hint = "a restore into it is running, or was killed", "choose another directory"
         raise UsageError(f"{destination.name} is not empty", why, hint)
@@ -264,38 +293,51 @@ def _is_equal(copy: TableCopy, there: str, here: str) -> bool:
         return False
 
 
-def _set_aside_what_differs(copy: TableCopy, history: TableContext, there: Sequence[int], aside: str) -> list[str]:
-    """Move snapshots of the copy that the table has no more, or has otherwise, into a branch of the copy.
+def _differing(copy: TableCopy, history: TableContext, there: Sequence[int]) -> list[int]:
+    """The snapshots of the copy that are not those of the table. Raises `DamagedFile` if the table has lost the newest one.
 
     Expired ones are older than all that the table has. What was rolled back is newer, or was replaced by other commits.
     """
     layout = copy.layout.of_branch(history.branch)
     held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
-    if not held:
-        return []
     common = sorted(set(held).intersection(there))
     while common and not _is_equal(copy, layout.snapshot(common[-1]), history.layout.snapshot(common[-1])):
         common.pop()
-    last = common[-1] if common else (held[-1] if there and min(there) > held[-1] else 0)
-    if last == held[-1]:
-        return []
-    keeper = copy.layout.of_branch(aside)
+    last = common[-1] if common else (held[-1] if held and there and min(there) > held[-1] else 0)
+    differing = [number for number in held if number > last]
+    if differing and (hint := history.snapshots.latest_hint()) in differing:
+        _expect_not_lost(history, hint)
+    return differing
+
+
+def _expect_not_lost(history: TableContext, hinted: int) -> None:
+    """Raise `DamagedFile` if there is no such snapshot, although the hint names it: a rollback lowers the hint first."""
+    path = history.layout.snapshot(hinted)
+    if not history.storage.exists(path) and history.snapshots.latest_hint() == hinted:
+        why = f"{history.layout.latest_hint} names it, and the copy has it"
+        hint = f"restore the backup into a new table, or go on with what is left: paimon-cli repair {history.layout.argument}"
+        raise DamagedFile(f"{path} is missing", why, hint, path=path)
+
+
+def _move_aside(copy: TableCopy, history: TableContext, differing: Sequence[int], branch: str) -> None:
+    """Make a branch of what the copy has of a history, and remove from that what differs."""
+    layout, keeper = copy.layout.of_branch(history.branch), copy.layout.of_branch(branch)
+    held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
     for number in copy.numbers(layout.schema_directory, SCHEMA_PREFIX):
         copy.put(keeper.schema(number), copy.storage.read_bytes(layout.schema(number)))
     for number in held:
         copy.put(keeper.snapshot(number), copy.storage.read_bytes(layout.snapshot(number)))
-    copy.write_hints(aside)
-    if not last:
+    copy.write_hints(branch)
+    if len(differing) == len(held):
         for name in copy.names(layout.tag_directory):
             copy.put(keeper.tag(name.removeprefix(TAG_PREFIX)), copy.storage.read_bytes(f"{layout.tag_directory}/{name}"))
         if history.branch != MAIN_BRANCH:  # a new branch with the name of another one
             copy.storage.delete_directory(layout.version_root)
             copy.forget()
-            return [aside]
-    for number in reversed([number for number in held if number > last]):
+            return
+    for number in reversed(differing):
         copy.remove(layout.snapshot(number))
     copy.write_hints(history.branch)
-    return [aside]
 
 
 def copy_consumers(copy: TableCopy, history: TableContext) -> None:

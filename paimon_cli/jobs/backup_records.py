@@ -28,6 +28,7 @@ class BackupRun:
 
     `first_snapshot`, `last_snapshot`: of all that the copy of the main branch holds after the run. `gaps`: the ids between them
     that are missing, as pairs of first and last. `expired`: snapshots that were removed from the copy because of `--keep`.
+    `heads`: for each branch its newest snapshot in the copy; what is above it later was not copied by this run.
     """
 
     number: int
@@ -43,6 +44,7 @@ class BackupRun:
     size: int
     expired: int = 0
     gaps: tuple[tuple[int, int], ...] = ()
+    heads: tuple[tuple[str, int], ...] = ()
 
     def to_json(self) -> str:
         return json.dumps({"version": _VERSION, **asdict(self)}, indent=2)
@@ -57,8 +59,9 @@ class BackupRun:
             numbers = {name: _number(found[name]) for name in _NUMBERS}
             first, last = (None if found[name] is None else _number(found[name]) for name in ("first_snapshot", "last_snapshot"))
             gaps = tuple((_number(begin), _number(end)) for begin, end in found["gaps"])
+            heads = tuple((str(branch), _number(head)) for branch, head in found.get("heads", ()))  # older records have none
             source = str(found["source"])[:_MAX_SHOWN]
-            return BackupRun(source=source, first_snapshot=first, last_snapshot=last, gaps=gaps, **numbers)
+            return BackupRun(source=source, first_snapshot=first, last_snapshot=last, gaps=gaps, heads=heads, **numbers)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             hint = "delete it if it is of no use: it only says what was copied when"
             raise DamagedFile(f"cannot read {path}", "it is not what a backup writes", hint, path=path) from error
@@ -111,6 +114,13 @@ class BackupRecords:
     def runs(self) -> list[BackupRun]:
         """What all runs have recorded, oldest first."""
         return [run for run in in_parallel(self._find, self.numbers(), _AT_ONCE) if run is not None]
+
+    def heads(self, number: int) -> dict[str, int]:
+        """The newest snapshot of each branch in the copy after this run; empty if no record says so, or it cannot be read."""
+        with suppress(DamagedFile):
+            run = self._find(number)
+            return {} if run is None else dict(run.heads)
+        return {}
 
     def _find(self, number: int) -> BackupRun | None:
         path = self._path(f"{RUN_PREFIX}{number}")

@@ -31,11 +31,22 @@ _WAITS_MILLIS = 2 * LEASE_MILLIS
 _LOOKS_SECONDS = 1.0
 _VERSION = 1
 _HOLDER = "holder"
+_NAME = "unfinished-copy"
 
 
 def new_lease(random: RandomSource, clock: Clock) -> Leases:
     """The lease of one job that copies into a directory."""
     return Leases(LEASE, random.uuid(), LEASE_MILLIS, clock)
+
+
+def check_apart(source: TableContext, name: str, root: str) -> None:
+    """Raise `UsageError` if the directory of a copy is that of its source, or one of them is within the other."""
+    there, here = f"{root}/", f"{source.layout.root}/"
+    if there == here:
+        raise UsageError(f"{name} is both the source and the target", "a copy is a table of its own", "choose another directory")
+    if there.startswith(here) or here.startswith(there):
+        what, why = f"{name} and {source.name} lie in each other", "files of one table in another are orphans"
+        raise UsageError(what, why, "choose another directory")
 
 
 @contextmanager
@@ -132,6 +143,9 @@ class CopyClaim:
 
     def release(self) -> None:
         """Give the directory up: the table is whole, or all that was written is deleted."""
+        for entry in self.storage.list_directory(self.layout.backup_directory):
+            if entry.name.startswith(f".{_NAME}.") and entry.name.endswith(".tmp"):  # a job was killed while it wrote the claim
+                self.storage.delete(entry.path)
         self.storage.delete(self.layout.unfinished_copy)
         remove_empty_directory(self.storage, self.layout.backup_directory)
 

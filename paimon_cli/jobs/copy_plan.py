@@ -29,7 +29,7 @@ from paimon_cli.maintain.needed_files import (
 )
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, MAIN_BRANCH, SNAPSHOT_PREFIX, parse_numbered
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.file_copy import FileToCopy
 from paimon_cli.storage.storage import Storage
@@ -48,12 +48,18 @@ class CopiedVersion:
 
     @staticmethod
     def read(storage: Storage, path: str) -> CopiedVersion | None:
-        """The version in a file; None if it does not exist any more. Raises `DamagedFile`."""
+        """The version in a file; None if it does not exist any more. Raises `DamagedFile`, also if a snapshot or changelog has
+        another id than its file.
+        """
         try:
             content = storage.read_bytes(path)
         except FileNotFoundError:
             return None
-        return CopiedVersion(path, content, Snapshot.from_json(content, path))
+        snapshot, name = Snapshot.from_json(content, path), path.rpartition("/")[2]
+        number = next((n for kind in (SNAPSHOT_PREFIX, CHANGELOG_PREFIX) if (n := parse_numbered(kind, name)) is not None), None)
+        if number not in (None, snapshot.id):
+            raise DamagedFile(f"{path} is damaged", f"it holds the id {snapshot.id}", path=path)
+        return CopiedVersion(path, content, snapshot)
 
 
 @dataclass

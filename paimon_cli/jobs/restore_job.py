@@ -14,16 +14,20 @@ from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, Refused, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.jobs.backup_job import copy_consumers
+from paimon_cli.jobs.backup_records import BackupRecords
 from paimon_cli.jobs.clone_job import copy_into_new, copy_records, copy_snapshot
-from paimon_cli.jobs.copy_claim import read_claim, what_is_copied
+from paimon_cli.jobs.copy_claim import check_apart, read_claim, what_is_copied
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.jobs.table_copy import COPIES_PER_READ, TableCopy
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.restore_as_new import restore_as_new, whole_difference
+from paimon_cli.maintain.retention import consumers
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, SNAPSHOT_PREFIX, TableLayout
 from paimon_cli.read.time_travel import travel
@@ -34,8 +38,8 @@ from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, tasks_of
 @dataclass(frozen=True)
 class Restored:
     """What was restored. `restored`: the snapshot of the backup whose rows the table has now, `snapshot`: that of the table which
-    has them; None for a table without rows. `is_new`: whether the table was created. `is_continued`: an earlier restore was
-    killed, and the figures are those of the rest.
+    has them; None for a table without rows. `snapshots`: how many the table has of the backup. `is_new`: whether it was created.
+    `is_continued`: an earlier restore was killed, and `files` and `size` are those of the rest.
     """
 
     source: str
@@ -60,18 +64,27 @@ def restore_table(
     version = _chosen(backup, options)
     storage, root = target.open_storage()
     layout = TableLayout(root)
+    check_apart(backup, target.name, root)
+    if BackupRecords(storage, layout).exist():
+        why, hint = "its next run would set aside what is written into it", "restore into a new table, or into the table itself"
+        raise UsageError(f"{target.name} is a backup", why, hint)
     if SchemaHistory(storage, layout).ids() and read_claim(storage, layout) is None:
         if options.history:
             hint = "restore into a new table, or leave out --history: the rows become a new snapshot"
             raise UsageError(f"table {target.name} exists", "its history is never replaced", hint)
         return _restore_into(backup, open_table(target), version, engine, progress)
     up_to = version if not options.history or any((options.snapshot, options.tag, options.as_of)) else None
-    copied = functools.partial(_copy_history if options.history else _copy_state, up_to)
+
+    def copied(copy: TableCopy) -> None:
+        _copy_history(up_to, copy) if options.history else copy_snapshot(copy, up_to)
+
     copy = copy_into_new(backup, target, copied, engine, progress, what_is_copied(backup, options.history, up_to))
-    newest, tally = None if version is None else version.id, copy.tally
-    sizes = tally.snapshots, tally.files, tally.size
+    newest = None if version is None else version.id
+    branches = (MAIN_BRANCH, *BranchList(storage, layout).names())
+    snapshots = sum(len(SnapshotHistory(storage, layout.of_branch(branch)).ids()) for branch in branches)
+    sizes, is_continued = (snapshots, copy.tally.files, copy.tally.size), not copy.is_new
     return Restored(
-        backup.name, target.name, root, newest, newest, *sizes, is_new=True, engine=engine.name, is_continued=not copy.is_new
+        backup.name, target.name, root, newest, newest, *sizes, is_new=True, engine=engine.name, is_continued=is_continued
     )
 
 
@@ -80,11 +93,6 @@ def _chosen(backup: TableContext, options: RestoreOptions) -> Snapshot | None:
     if options.snapshot is None and options.tag is None and options.as_of is None:
         return backup.snapshot()
     return travel(backup, options.snapshot, options.tag, options.as_of)[1]
-
-
-def _copy_state(version: Snapshot | None, copy: TableCopy) -> None:
-    copy_snapshot(copy, version)
-    copy.tally.snapshots += version is not None
 
 
 def _copy_history(up_to: Snapshot | None, copy: TableCopy) -> None:
@@ -99,6 +107,7 @@ def _copy_history(up_to: Snapshot | None, copy: TableCopy) -> None:
         is_main = branch == MAIN_BRANCH
         history = copy.source if is_main else copy.source.seen_from(branch)
         _check_same_history(copy, history)
+        consumers(history)  # raises the error of one that cannot be read: no snapshot of the new table could expire
         if not is_main:
             copy.copy_schemas(history)
         chosen = functools.partial(wanted, is_main=is_main)

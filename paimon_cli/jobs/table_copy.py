@@ -213,6 +213,10 @@ class TableCopy:
         found = (parse_numbered(prefix, name) for name in self.names(directory))
         return sorted(number for number in found if number is not None)
 
+    def newest(self, branch: str) -> int | None:
+        """The newest snapshot of a branch that the copy has."""
+        return max(self.numbers(self.layout.of_branch(branch).snapshot_directory, SNAPSHOT_PREFIX), default=None)
+
     def names(self, directory: str) -> set[str]:
         """The names of the files that the copy has in a directory."""
         if directory not in self._names:

@@ -42,7 +42,7 @@ _NAMES = {
     "tag": re.compile("tag-.+"),
     "consumer": re.compile("consumer-.+"),
     "lease": re.compile("(compaction|backup)-[0-9]+"),
-    "backup": re.compile("run-[0-9]+|identity|unfinished"),
+    "backup": re.compile("run-[0-9]+|identity|unfinished(-copy)?"),
     "removal": re.compile(f"removal-{_UUID}"),
     "commit-user": re.compile("commit-[0-9a-f]{64}-.+"),
     "manifest": re.compile("(index-)?manifest-.+"),

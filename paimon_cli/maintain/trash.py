@@ -77,7 +77,14 @@ class TrashEntry:
             return TrashEntry(name, table, url, *times, *counts, is_moved=found["is_moved"], is_going=is_going)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             why = "it is not what a drop writes"
-            raise DamagedFile(f"cannot read {path}", why, "delete its directory if it is of no use", path=path) from error
+            raise DamagedFile(f"cannot read {path}", why, _if_unreadable(path), path=path) from error
+
+
+def _if_unreadable(path: str) -> str:
+    """The hint about an entry: without it nothing says what its table was, but the table may be whole."""
+    directory = path.rpartition("/")[0]
+    table = shlex.quote(f"{directory}/table")
+    return f"its table may be whole (paimon-cli read {table}): move that directory back; deleting {directory} discards it"
 
 
 def _text(found: Any) -> str:
@@ -158,28 +165,36 @@ class Trash:
         except FileNotFoundError:
             return None
         if entry.id != name:
-            raise DamagedFile(f"cannot read {path}", "it is the entry of another directory", path=path)
+            raise DamagedFile(f"cannot read {path}", "it is the entry of another directory", _if_unreadable(path), path=path)
         below = entry.url.removeprefix(f"{self.root.rstrip('/')}/")
         if not entry.is_moved and (below == entry.url or _ODD_PARTS.intersection(below.split("/"))):
-            raise DamagedFile(f"cannot read {path}", "the table that it names is outside of the warehouse", path=path)
+            why = "the table that it names is outside of the warehouse"
+            raise DamagedFile(f"cannot read {path}", why, _if_unreadable(path), path=path)
         if self._is_link(self.table_directory(entry)):
             raise DamagedFile(f"{self.table_directory(entry)} is a link", "no drop makes one", "delete the link", path=path)
-        return entry
+        return self._at_home(entry) if entry.is_moved else entry
+
+    def _at_home(self, entry: TrashEntry) -> TrashEntry:
+        """An entry whose place is in this warehouse, even if the warehouse was moved since the drop. Nothing is read there."""
+        parts = entry.url.split("/")[-2:]
+        if len(parts) < 2 or _ODD_PARTS.intersection(parts):
+            return entry
+        return replace(entry, url="/".join((self.root.rstrip("/"), *parts)))
 
     def table_directory(self, entry: TrashEntry) -> str:
         return f"{self.directory}/{entry.id}/table"
 
     def find(self, table: str, url: str) -> TrashEntry:
-        """The last dropped table of this name, or at this place. Raises `NotFound`, also if it is being deleted; `DamagedFile` if
-        it may be an entry that cannot be read.
+        """The last dropped table of this name, or at this place. Raises `NotFound`, also if it is being deleted, or if its entry
+        cannot be read.
         """
         damaged: list[DamagedFile] = []
         for entry in self.entries(damaged.append):
             if entry.table == table or entry.url == url:
                 return self._still_whole(entry)
-        if damaged:
-            raise damaged[0]
         why = f"{self.directory} has none of this name"
+        if damaged:
+            why += f", but nothing is known of {len(damaged):,} of its entries: {damaged[0].what}"
         raise NotFound(f"there is no table {table} in the trash", why, "paimon-cli trash ls")
 
     def at(self, url: str) -> TrashEntry | None:

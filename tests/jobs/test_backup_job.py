@@ -20,7 +20,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.backup_job import SET_ASIDE
+from paimon_cli.jobs.backup_job import ROLLED_BACK, WRITTEN_HERE
 from paimon_cli.jobs.backup_records import BackupRecords
 from paimon_cli.jobs.copy_claim import LEASE, LEASE_MILLIS
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
@@ -305,13 +305,49 @@ def test_what_was_rolled_back_is_set_aside(tmp_path: Path) -> None:
     roll_back(table, plan_rollback(table, find_target(table, "2")), delete_files(table))
     fill(table, 1, first=50)
     summary = backup(table, copy)
-    assert summary.set_aside == (f"{SET_ASIDE}2",)
+    assert summary.set_aside == (f"{ROLLED_BACK}2",)
     check_same(table, opened(copy), is_whole=False)
     assert opened(copy).snapshots.ids() == table.snapshots.ids()
     aside = opened(copy).at_branch(summary.set_aside[0])
     assert {n: rows(aside, snapshot_id=n) for n in aside.snapshots.ids()} == lost
     check_whole(aside)
     assert backup(table, copy).set_aside == ()
+
+
+@pytest.mark.parametrize("branch", ["main", "try"])
+def test_what_others_write_into_the_copy_is_told_from_a_rollback(tmp_path: Path, branch: str) -> None:
+    table, copy = rich_table(tmp_path), tmp_path / "copy"
+    backup(table, copy)
+    write(opened(copy).at_branch(branch), [{"k": 70, "v": "into the copy"}])
+    expected = rows(opened(copy).at_branch(branch))
+    summary = backup(table, copy)
+    name = f"{WRITTEN_HERE}2" if branch == "main" else f"{WRITTEN_HERE}2-try"
+    of = "" if branch == "main" else "branch try of "
+    assert summary.set_aside == (name,)
+    assert f"into {of}{copy}, which no backup has copied" in summary.causes[0] and "rolled back" not in summary.causes[0]
+    check_same(table, opened(copy), is_whole=False)
+    assert rows(opened(copy).at_branch(name)) == expected
+    assert backup(table, copy).causes == ()
+    write(opened(copy), [{"k": 80, "v": "into the copy"}])
+    (copy / "backup/unfinished").write_text("")  # a run that was killed may have copied it
+    (cause,) = backup(table, copy).causes
+    assert "rolled back, or files of it were lost, or another command has written" in cause
+
+
+def test_a_snapshot_that_the_table_has_lost_is_not_taken_for_a_rollback(tmp_path: Path) -> None:
+    """The copy of the branch stays as long as it was; once the hint says nothing of it any more, the branch is named."""
+    table, copy = rich_table(tmp_path), tmp_path / "copy"
+    write(table.at_branch("try"), [{"k": 71, "v": "lost later"}])
+    backup(table, copy)
+    held = opened(copy).at_branch("try").snapshots.ids()
+    lost = Path(table.at_branch("try").layout.snapshot(held[-1]))
+    lost.unlink()
+    with pytest.raises(DamagedFile, match=rf"{lost} is missing"):
+        backup(opened(tmp_path / "t"), copy)
+    assert opened(copy).at_branch("try").snapshots.ids() == held
+    lost.with_name("LATEST").write_text(str(held[-2]))
+    (cause,) = backup(opened(tmp_path / "t"), copy).causes
+    assert "branch try of " in cause and "files of it were lost" in cause
 
 
 def test_a_branch_that_was_made_again(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.api.catalog import Catalog
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, UsageError
@@ -26,7 +28,7 @@ from paimon_cli.storage.storage import Storage
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import golden_table
 from tests.invariants.damaged_tables import Bench, keyed_table
-from tests.jobs.backups import Dying, Killed, Recording, backup, check_same, check_whole, opened
+from tests.jobs.backups import Dying, Killed, Recording, backup, branches_of, check_same, check_whole, opened
 from tests.jobs.test_backup_job import ShiftedClock, fill, new_table, rich_table
 from tests.tables import make_table, rows, write
 
@@ -187,6 +189,20 @@ def test_what_is_not_empty_is_refused(tmp_path: Path, copied: TableContext) -> N
             restore(tmp_path / "copy", place)
 
 
+def test_nothing_is_restored_into_a_backup(tmp_path: Path, copied: TableContext) -> None:
+    """Into itself, or into another backup: the next run would find snapshots there that it has not copied."""
+    backup(copied, tmp_path / "second")
+    held = opened(tmp_path / "copy").snapshots.ids()
+    with pytest.raises(UsageError, match="both the source and the target"):
+        restore(tmp_path / "copy", tmp_path / "copy")
+    with pytest.raises(UsageError, match="is a backup"):
+        restore(tmp_path / "copy", tmp_path / "second")
+    for name in ("copy", "second"):
+        assert opened(tmp_path / name).snapshots.ids() == held
+    with pytest.raises(UsageError, match="both the source and the target"):
+        backup(copied, Path(copied.url))
+
+
 class TestHostileCopies:
     """Others may write to where a backup lies: nothing is read outside of it, and nothing is written outside of the new table."""
 
@@ -218,6 +234,19 @@ class TestHostileCopies:
         assert refused.value.exit_code in (8, 10)
         assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file()], "the copy is undone"
         assert "secret" not in str(refused.value).replace("canary/secret", "")
+
+    def test_a_snapshot_with_the_id_of_another_one(self, tmp_path: Path, bench: Bench) -> None:
+        bench.edit_json("snapshot/snapshot-3", id=7)
+        with pytest.raises(DamagedFile, match="snapshot-3 is damaged"):
+            restore(Path(bench.root), tmp_path / "new", history=True)
+        assert not (tmp_path / "new").exists()
+
+    @pytest.mark.parametrize("content", ["", "{", '{"nextSnapshot": "rm"}'])
+    def test_consumers_that_cannot_be_read(self, tmp_path: Path, bench: Bench, content: str) -> None:
+        (Path(bench.root) / "consumer/consumer-c").write_text(content)
+        with pytest.raises(DamagedFile, match="consumer-c"):
+            restore(Path(bench.root), tmp_path / "new", history=True)
+        assert not (tmp_path / "new").exists()
 
     @pytest.mark.parametrize("option", ["../outside", "a/../../outside"])
     def test_directories_that_lead_out(self, tmp_path: Path, option: str) -> None:
@@ -305,7 +334,12 @@ class TestKilled:
             if not is_whole:
                 if at_change % 3 == 2:
                     self.killed(copy, target, 2, **options)
-                continued += self.again(copy, target, **options).is_continued
+                if target.exists():
+                    (target / "backup").mkdir(exist_ok=True)
+                    (target / "backup/.unfinished-copy.0.tmp").write_text("it was killed while it wrote")
+                done = self.again(copy, target, **options)
+                continued += done.is_continued
+                assert done.snapshots == sum(len(branch.snapshots.ids()) for branch in branches_of(opened(target)))
             new = opened(target)
             assert rows(new) == rows(copied, snapshot_id=options.get("snapshot", 2))
             if options == {"history": True}:
@@ -324,6 +358,41 @@ class TestKilled:
             if (target / "schema/schema-0").exists() or (target / "schema/schema-1").exists():
                 assert (target / "schema/schema-1").exists() and opened(target).snapshots.ids() == [1, 2]
             shutil.rmtree(target, ignore_errors=True)
+
+    def test_no_command_finds_a_table_before_it_is_whole(self, tmp_path: Path, copied: TableContext) -> None:
+        """Also when its snapshots, a branch, or the first of its schemas are there: files are not lost, but on their way."""
+        catalog = Catalog(str(tmp_path / "wh"), runtime=Runtime(engine="local"))
+        (tmp_path / "wh/shop.db").mkdir(parents=True)
+        steps = set[str]()
+        for at_change in range(200):
+            target = tmp_path / f"wh/shop.db/new{at_change}"
+            if self.killed(tmp_path / "copy", target, at_change, history=True) is not None:
+                break
+            if (target / "backup/unfinished-copy").exists() and not (target / "schema/schema-0").exists():
+                steps |= {name for name in ("snapshot", "branch", "schema") if any((target / name).rglob("*-*"))}
+                opens: list[Callable[[Path], object]] = [
+                    lambda at: Table.open(at),
+                    lambda at: Table.open(at, branch="try"),
+                    lambda at: Table.open(at).verify(),
+                    lambda at: Table.at(TableLocation(str(at), "new"), {}, catalog.runtime, may_be_damaged=True).repair(),
+                    lambda at: catalog.drop_table(str(at)),
+                ]
+                for run in opens:
+                    with pytest.raises(NotFound, match="is running, or was killed"):
+                        run(target)
+                assert target.name not in str(catalog.tables())
+            shutil.rmtree(target, ignore_errors=True)
+        assert steps == {"snapshot", "branch", "schema"}
+
+    def test_a_table_that_is_whole_beside_a_claim_is_one(self, tmp_path: Path, copied: TableContext) -> None:
+        """The restore was killed right before it gave up its claim, which goes with the table."""
+        target = tmp_path / "new"
+        restore(tmp_path / "copy", target, history=True)
+        (target / "backup").mkdir()
+        (target / "backup/unfinished-copy").write_text("{}")
+        assert Table.open(target).context.snapshots.ids() and Table.open(target, branch="try").context.snapshots.ids()
+        Catalog(str(tmp_path), runtime=Runtime(engine="local")).drop_table(str(target))
+        assert not target.exists()
 
     @pytest.mark.parametrize("other", [{}, {"snapshot": 1}, {"history": True, "snapshot": 1}])
     def test_another_restore_does_not_continue_it(self, tmp_path: Path, copied: TableContext, other: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.api.trash import empty_expired
+from paimon_cli.api.trash import PartlyEmptied, empty_expired
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import (
@@ -333,14 +333,15 @@ class TestHostileEntries:
         told = {key: _placed(value, places) for key, value in lie.items()}
         (entry / "entry").write_text(json.dumps(json.loads((entry / "entry").read_text()) | told))
         for work in (lambda: catalog(tmp_path).trash.empty(), lambda: catalog(tmp_path).undrop("shop.t")):
-            with pytest.raises(DamagedFile):
+            with pytest.raises((PartlyEmptied, NotFound)):
                 work()
+        assert list(entry.rglob("*.parquet"))
         assert (tmp_path / "elsewhere/schema/schema-0").read_text() == "precious"
 
     def test_a_link_in_the_place_of_a_table(self, tmp_path: Path, entry: Path) -> None:
         shutil.rmtree(entry / "table")
         (entry / "table").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(DamagedFile, match="link"):
+        with pytest.raises(PartlyEmptied, match="link"):
             catalog(tmp_path).trash.empty()
         assert (tmp_path / "elsewhere/schema/schema-0").read_text() == "precious"
 
@@ -491,10 +492,14 @@ def test_an_entry_that_cannot_be_read_stands_in_nobodys_way(tmp_path: Path) -> N
     (bad,) = (row.id for row in catalog(tmp_path).trash if row.table == "shop.a")
     (tmp_path / "wh/.paimon-cli/trash" / bad / "entry").write_text("{")
     catalog(tmp_path).undrop("shop.b")
-    with pytest.raises(DamagedFile, match="it is not what a drop writes"):
-        catalog(tmp_path).undrop("shop.a")
-    with pytest.raises(DamagedFile, match=bad):
+    for name in ("shop.a", "shop.never"):  # nothing says which of them it is
+        with pytest.raises(NotFound, match=rf"nothing is known of 1 of its entries: cannot read .*{bad}"):
+            catalog(tmp_path).undrop(name)
+    with pytest.raises(PartlyEmptied, match=bad) as partly:
         catalog(tmp_path).trash.empty()
+    assert partly.value.emptied.table_names == ("shop.c",) and partly.value.details["deleted"] == ["shop.c"]
+    assert "its table may be whole" in partly.value.hint
+    assert rows(TableContext.open(str(tmp_path / "wh/.paimon-cli/trash" / bad / "table")))
     assert [path.name for path in (tmp_path / "wh/.paimon-cli/trash").iterdir()] == [bad], "the others are deleted"
 
 
@@ -581,7 +586,7 @@ def test_a_warehouse_that_was_moved_as_a_whole(tmp_path: Path) -> None:
     entry.write_text(json.dumps(json.loads(entry.read_text()) | {"url": "/old//place/../wh/./shop.db/t"}))
     (tmp_path / "wh").rename(tmp_path / "moved")
     moved = Catalog(str(tmp_path / "moved"), runtime=LOCAL)
-    assert [row.state for row in moved.trash] == ["kept"]
+    assert [(row.state, row.path) for row in moved.trash] == [("kept", str(tmp_path / "moved/shop.db/t"))]
     moved.undrop("shop.t")
     assert rows(TableContext.open(str(tmp_path / "moved/shop.db/t"))) == expected
     moved.drop_table("shop.t")

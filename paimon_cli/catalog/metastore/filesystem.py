@@ -159,12 +159,13 @@ def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | Non
             return True
         layout = TableLayout(path)
         schemas = SchemaHistory(storage, layout)
-        if schemas.ids():
+        ids = schemas.ids()
+        if ids[:1] == [0]:
             return True
-        if schemas.left_without_schema() is None:
+        if (not ids and schemas.left_without_schema() is None) or schemas.unfinished_copy() is not None:
             return False
         # Where directories cannot be moved, an ended history is what a table in the trash leaves; elsewhere its drop was killed.
-        return directories_of(storage) is not None or not SnapshotHistory(storage, layout).is_ended()
+        return bool(ids) or directories_of(storage) is not None or not SnapshotHistory(storage, layout).is_ended()
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)
