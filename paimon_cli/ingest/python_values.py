@@ -35,7 +35,7 @@ def values_of_columns(values: Mapping[str, Any], schema: TableSchema) -> dict[st
         except BadCells as problem:
             raise _misfit(field, value, problem.first.why) from problem
         except WrongType as problem:
-            raise _misfit(field, value, problem.why or f"it is a {type(value).__name__}") from problem
+            raise _misfit(field, value, problem.why or f"its type is {type(value).__name__}") from problem
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
             raise _misfit(field, value, str(problem)) from problem
     return found
@@ -47,7 +47,12 @@ def _misfit(field: DataField, value: Any, why: str) -> BadInput:
 
 
 def table_of_rows(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
-    """Rows with values by column; a column that a row lacks is null in it. Raises `BadInput`, which names the column."""
+    """Rows with values by column; a column that a row lacks is null in it. Without rows, the columns are those of the table.
+
+    Raises `BadInput`, which names the column.
+    """
+    if not rows:
+        return pa.schema([(field.name, arrow_type(field.type)) for field in schema.fields]).empty_table()
     names = dict.fromkeys(name for row in rows for name in row)
     return table_of_columns({name: [row.get(name) for row in rows] for name in names}, schema)
 
@@ -62,8 +67,8 @@ def _column(name: str, values: Any, schema: TableSchema) -> pa.Array:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
-        what = f"column '{name}' is a {type(values).__name__}"
-        raise BadInput(what, "a column is a list of values", "for one row: [{...}]", column=name)
+        what = f"column '{name}' is no list of values"
+        raise BadInput(what, f"its type is {type(values).__name__}", "for one row: [{...}]", column=name)
     try:
         return python_array(values if hasattr(values, "dtype") else list(values), None if field is None else field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
