@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -83,7 +84,7 @@ def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
     if isinstance(t, NestedType):
         return pa.array([_nested(value, t) for value in values], arrow_type(t))
     if isinstance(t, DecimalType):
-        values = [Decimal(str(value)) if isinstance(value, (int, float)) else value for value in values]
+        values = [_decimal(value) for value in values]
     found = pa.array(values)
     is_wide = t is not None and t.root == "FLOAT" and pa.types.is_float64(found.type)
     return found.cast(pa.float32()) if is_wide and _are_finite_as_floats(found) else found
@@ -107,6 +108,11 @@ def _nested(value: Any, t: DataType) -> Any:
         if unknown := next((name for name in value if name not in types), None):
             raise ValueError(f"the ROW has no field '{unknown}'")
         return {name: _nested(one, types[name]) for name, one in value.items()}
-    if isinstance(t, DecimalType) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Decimal(str(value))
-    return value
+    return _decimal(value) if isinstance(t, DecimalType) and not isinstance(value, bool) else value
+
+
+def _decimal(value: Any) -> Any:
+    """A number as the decimal that it is written as; other values unchanged. Raises `ValueError` for NaN and infinity."""
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        raise ValueError(f"a DECIMAL cannot be {value}")
+    return Decimal(str(value)) if isinstance(value, (int, float)) else value
