@@ -25,7 +25,7 @@ _SETTING = re.compile(
     r"|param (?P<parameter>\w+)=VALUE)"
 )
 """Options with a value: settings of Spark (in the library arguments of `Table.open` and `Catalog`), and parameters of SQL."""
-_COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z](?:'[^'\n]*'|[^`\n;])*)(?P=quote)")
+COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z](?:'[^'\n]*'|[^`\n;])*)(?P=quote)")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
     **{f"{name} ls": name for name in ("buckets", "compactions", "files", "manifests", "partitions", "schemas", "snapshots")},
@@ -59,7 +59,7 @@ def in_python(text: str) -> str:
 
     A command to paste becomes a call of the library if `METHODS` has it; a text with another command is unchanged.
     """
-    text = _COMMAND.sub(lambda command: _call(command["words"]) or command[0], text)
+    text = COMMAND.sub(lambda command: _call(command["words"]) or command[0], text)
     return text if "paimon-cli " in text else _FLAG.sub(_parameter, _SETTING.sub(_setting, text))
 
 

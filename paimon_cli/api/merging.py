@@ -22,7 +22,8 @@ class Merge:
     """A merge of rows into a table, begun by `Table.merge`. Of the clauses of a kind, the first whose condition holds counts.
 
     Conditions and the expressions of `set` are SQL. They read columns of the table, `target.x` and `source.x`; in inserts,
-    columns of the source. `values` are data, as in `Table.update`. Each method returns the merge with one more clause.
+    columns of the source. `values` are data, as in `Table.update`, and so are the `params` of `Table.merge`, whose names all
+    clauses can use (`:name`). Each method returns the merge with one more clause.
     """
 
     def __init__(

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.table_schema import TableSchema
 
 
+MOST_KINDS = 4
+"""How many types of items an error names."""
+
+
 def row_source(data: Any, format: str | None, form: TextForm | None, timezone: str | None, into: OpenedTable) -> RowSource:
     """The rows of a write into a table: those of a table or scan, of files in `format` and `form`, or Arrow data.
 
@@ -152,10 +156,7 @@ def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
         raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", str(error)) from error
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", "; ".join(map(str, error.args))) from error
-    raise UsageError(
-        f"cannot write {type(data).__name__} data",
-        "it must be an Arrow table, record batches, a data frame, a list of dicts, a dict of columns, or paths of files",
-    )
+    raise _no_data(data)
 
 
 def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
@@ -168,14 +169,22 @@ def _from_python(data: Any, schema: TableSchema) -> pa.Table | None:
         return table_of_columns(data, schema)
     if type(data).__name__ == "LazyFrame" and type(data).__module__.startswith("polars."):
         return pa.table(data.collect())
-    parts = list(data) if isinstance(data, Iterable) and not isinstance(data, (str, bytes)) else []
-    if parts and all(isinstance(part, pa.RecordBatch) for part in parts):
-        return pa.Table.from_batches(parts)
-    if parts and all(isinstance(part, Mapping) for part in parts):
+    if not isinstance(data, Iterable) or isinstance(data, (str, bytes)):
+        return None
+    parts = list(data)
+    if all(isinstance(part, Mapping) for part in parts):
         return table_of_rows(parts, schema)
-    if parts and all(hasattr(part, "__arrow_c_stream__") for part in parts):
+    if all(isinstance(part, pa.RecordBatch) for part in parts):
+        return pa.Table.from_batches(parts)
+    if all(hasattr(part, "__arrow_c_stream__") for part in parts):
         return pa.concat_tables([_arrow_table(part, schema) for part in parts], promote_options="default")
-    return None
+    kinds = list(dict.fromkeys(type(part).__name__ for part in parts))
+    raise _no_data(data, f"its items have type {' and '.join(kinds[:MOST_KINDS])}; ")
+
+
+def _no_data(data: Any, found: str = "") -> UsageError:
+    what = "it must be an Arrow table, record batches, a data frame, a list of dicts, a dict of columns, or paths of files"
+    return UsageError(f"cannot write {type(data).__name__} data", found + what)
 
 
 def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -35,7 +36,7 @@ def values_of_columns(values: Mapping[str, Any], schema: TableSchema) -> dict[st
         except BadCells as problem:
             raise _misfit(field, value, problem.first.why) from problem
         except WrongType as problem:
-            raise _misfit(field, value, problem.why or f"it is a {type(value).__name__}") from problem
+            raise _misfit(field, value, problem.why or f"its type is {type(value).__name__}") from problem
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
             raise _misfit(field, value, str(problem)) from problem
     return found
@@ -47,7 +48,12 @@ def _misfit(field: DataField, value: Any, why: str) -> BadInput:
 
 
 def table_of_rows(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
-    """Rows with values by column; a column that a row lacks is null in it. Raises `BadInput`, which names the column."""
+    """Rows with values by column; a column that a row lacks is null in it. Without rows, the columns are those of the table.
+
+    Raises `BadInput`, which names the column.
+    """
+    if not rows:
+        return pa.schema([(field.name, arrow_type(field.type)) for field in schema.fields]).empty_table()
     names = dict.fromkeys(name for row in rows for name in row)
     return table_of_columns({name: [row.get(name) for row in rows] for name in names}, schema)
 
@@ -62,8 +68,8 @@ def _column(name: str, values: Any, schema: TableSchema) -> pa.Array:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
-        what = f"column '{name}' is a {type(values).__name__}"
-        raise BadInput(what, "a column is a list of values", "for one row: [{...}]", column=name)
+        what = f"column '{name}' is no list of values"
+        raise BadInput(what, f"its type is {type(values).__name__}", "for one row: [{...}]", column=name)
     try:
         return python_array(values if hasattr(values, "dtype") else list(values), None if field is None else field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
@@ -78,7 +84,7 @@ def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
     if isinstance(t, NestedType):
         return pa.array([_nested(value, t) for value in values], arrow_type(t))
     if isinstance(t, DecimalType):
-        values = [Decimal(str(value)) if isinstance(value, (int, float)) else value for value in values]
+        values = [_decimal(value) for value in values]
     found = pa.array(values)
     is_wide = t is not None and t.root == "FLOAT" and pa.types.is_float64(found.type)
     return found.cast(pa.float32()) if is_wide and _are_finite_as_floats(found) else found
@@ -102,6 +108,11 @@ def _nested(value: Any, t: DataType) -> Any:
         if unknown := next((name for name in value if name not in types), None):
             raise ValueError(f"the ROW has no field '{unknown}'")
         return {name: _nested(one, types[name]) for name, one in value.items()}
-    if isinstance(t, DecimalType) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Decimal(str(value))
-    return value
+    return _decimal(value) if isinstance(t, DecimalType) and not isinstance(value, bool) else value
+
+
+def _decimal(value: Any) -> Any:
+    """A number as the decimal that it is written as; other values unchanged. Raises `ValueError` for NaN and infinity."""
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        raise ValueError(f"a DECIMAL cannot be {value}")
+    return Decimal(str(value)) if isinstance(value, (int, float)) else value

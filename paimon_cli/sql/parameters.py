@@ -123,7 +123,7 @@ def _literal(name: str, value: Any) -> exp.Expr:
         number = value if isinstance(value, (int, float, Decimal)) else float(value)
         return exp.Literal(this=repr(float(number)) if isinstance(number, float) else str(number), is_string=False)
     raise UsageError(
-        f"the parameter :{name} is a {type(value).__name__}",
+        f"the parameter :{name} has type {type(value).__name__}",
         "a value is a text, a number, a boolean, a date, a time, bytes, None, or a list of these",
     )
 

@@ -71,12 +71,13 @@ def test_rows_in_dicts_have_the_types_of_the_table(table: Table) -> None:
     [
         ([{"k": "x"}], "column 'k' has type string"),
         ([{"k": 1, "zz": 1}], "the table has no column 'zz'"),
-        ({"k": 1}, "column 'k' is a int"),
-        ({"k": "abc"}, "column 'k' is a str"),
+        ({"k": 1}, "column 'k' is no list of values: its type is int"),
+        ({"k": "abc"}, "column 'k' is no list of values: its type is str"),
         ([{"k": 2**70}], "column 'k' cannot be converted"),
         ([{"k": 1, "f": 1e300}], "column 'f' cannot take"),
         ([{"k": 1, "r": {"z": 1}}], "column 'r' cannot be converted: the ROW has no field 'z'"),
         ([{"v": "x"}], "column 'k' is missing"),
+        ([{"k": 1, "p": float("nan")}], "column 'p' cannot be converted: a DECIMAL cannot be nan"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(table: Table, data: Any, what: str) -> None:
@@ -85,10 +86,32 @@ def test_rows_that_do_not_fit_are_refused(table: Table, data: Any, what: str) ->
     assert table.snapshot_id is None
 
 
-@pytest.mark.parametrize("data", [[], [{"k": 1}, 3], object(), 7])
-def test_other_data_is_refused(table: Table, data: Any) -> None:
-    with pytest.raises(UsageError, match="cannot write"):
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        ([{"k": 1}, 3], "cannot write list data: its items have type dict and int; it must be"),
+        ([1, 2], "its items have type int; it must be"),
+        (object(), "cannot write object data: it must be"),
+        (7, "cannot write int data: it must be"),
+    ],
+)
+def test_other_data_is_refused(table: Table, data: Any, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
         table.write(data)
+
+
+@pytest.mark.parametrize("empty", [[], (), iter(())])
+def test_a_list_without_rows_is_an_empty_table(table: Table, empty: Any) -> None:
+    table.write([{"k": 1, "v": "a"}])
+    assert table.write(empty).rows == 0
+    assert table.plan_write([]).plan.rows == 0
+    assert table.merge([], on="k").when_not_matched_insert_all().execute().inserted == 0
+    with table.transaction() as changes:
+        assert changes.write([]).rows == 0
+        changes.merge([], on="k").when_matched_delete().execute()
+    assert table.count() == 1
+    done = table.merge([], on="k").when_not_matched_by_source_delete().execute()
+    assert (done.deleted, table.count()) == (1, 0)
 
 
 def test_progress_true_shows_the_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

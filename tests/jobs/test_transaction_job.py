@@ -132,6 +132,16 @@ def test_a_commit_at_the_moment_of_publication_is_a_conflict(table: Table) -> No
     assert data_files(table.context) == named_files(table.context)
 
 
+def test_a_transaction_in_the_block_of_another_commits_for_itself(table: Table) -> None:
+    with pytest.raises(PaimonError) as raised, table.transaction() as outer:
+        outer.update({"points": "points + 100"}, where="id = 1")
+        with table.transaction() as inner:
+            inner.update({"points": "points + 1"}, where="id = 1")
+    assert raised.value.exit_code == 5
+    assert stored(table)[1]["points"] == 2
+    assert data_files(table.context) == named_files(table.context)
+
+
 def test_commits_of_other_rows_are_no_conflict(tmp_path: Path) -> None:
     table = create(tmp_path, KINDS["partitioned"])
     table.write(table_of([a_row(i, i) for i in range(4)]))

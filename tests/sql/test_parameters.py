@@ -69,7 +69,7 @@ def test_wrong_parameters_are_refused(table: Table) -> None:
         ("k = 1", {"v": 1}, "parameter 'v' is not used"),
         (None, {"v": 1}, "parameter 'v' is not used"),
         ("k = :v", {"v": [1]}, "only IN takes a list"),
-        ("k = :v", {"v": {}}, "is a dict"),
+        ("k = :v", {"v": {}}, "has type dict"),
         ("k = :v", {"v": "abc"}, "cannot compare k .BIGINT. with :v"),
         ("k = ?", {}, "no value for the parameter"),
         (":v = k AND name = :v", {"v": 3}, "with :v"),
@@ -111,7 +111,7 @@ def test_an_update_takes_expressions_values_and_parameters_at_once(table: Table)
 def test_a_value_that_its_column_cannot_hold_is_refused(table: Table) -> None:
     refused: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"price": "abc"}, BadInput, "'abc' is no value of column 'price'"),
-        ({"name": 1}, BadInput, "it is a int"),
+        ({"name": 1}, BadInput, "its type is int"),
         ({"k": 1}, UsageError, "belongs to the primary key"),
         ({"nam": "x"}, UsageError, "no column 'nam'"),
         ({}, UsageError, "nothing to set"),

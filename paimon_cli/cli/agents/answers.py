@@ -7,11 +7,13 @@ in the details of errors, never in the descriptions of tools, and each answer sa
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import COMMAND, PaimonError, in_python
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.redaction import MASK, hide_secrets, redacted
 
@@ -27,6 +29,17 @@ NOTICE = (
 DEFAULT_ROWS, MAX_ROWS = 100, 1000
 MAX_ANSWER_BYTES = 256 << 10
 """The most bytes of JSON in an answer."""
+TOOLS_OF_COMMANDS = {
+    "db ls": "list_databases",
+    "describe": "describe_table",
+    "health": "table_health",
+    "snapshots ls": "list_snapshots",
+    "tables ls": "list_tables",
+    "tags ls": "list_tags",
+    "verify": "verify_table",
+}
+"""The tools that answer what these commands do, for hints."""
+MOST_PLACES = 1000
 MOST_TEXT = 4096
 """The most characters of one text in it."""
 LARGEST_EXACT = 2**53 - 1
@@ -42,10 +55,10 @@ class Answer:
     is_truncated: bool = False
     warnings: list[str] = field(default_factory=list)
 
-    def content(self) -> dict[str, Any]:
+    def content(self, places: Places) -> dict[str, Any]:
         """The answer as JSON, within the bounds."""
         fitted = Fitting(MAX_ANSWER_BYTES)
-        warnings = fitted.value(redacted(self.warnings))
+        warnings = fitted.value(places.hidden(list(map(in_python, self.warnings))))
         data = fitted.value(self.data)
         return {
             "notice": NOTICE,
@@ -56,10 +69,57 @@ class Answer:
         }
 
 
-def error_content(error: PaimonError) -> dict[str, Any]:
-    """A failure as JSON, within the bounds and without secrets."""
-    said = {"code": error.code, "message": error.message, "hint": error.hint or None, "details": error.details}
-    return {"notice": NOTICE, "error": Fitting(MAX_ANSWER_BYTES // 4).value(redacted(said))}
+def error_content(error: PaimonError, places: Places) -> dict[str, Any]:
+    """A failure as JSON, within the bounds, without secrets and places, and in the words of the tools."""
+    said = {"code": error.code, "message": str(error), "hint": in_tools(error.hint), "details": error.details}
+    return {"notice": NOTICE, "error": Fitting(MAX_ANSWER_BYTES // 4).value(places.hidden(said))}
+
+
+def in_tools(hint: str) -> str | None:
+    """A hint in the words of the tools. None if there is none, or if it names a command for which there is no tool that reads:
+    an agent with a shell would change tables by it without a plan.
+    """
+    told = COMMAND.sub(_tool_of, hint)
+    return None if not told or COMMAND.search(told) else in_python(told)
+
+
+def _tool_of(command: re.Match[str]) -> str:
+    words = command["words"].split()
+    tool = next((TOOLS_OF_COMMANDS[name] for size in (2, 1) if (name := " ".join(words[:size])) in TOOLS_OF_COMMANDS), None)
+    return command[0] if tool is None else f"call {tool}"
+
+
+class Places:
+    """Where a warehouse and its tables are, which no agent needs to know: it gets the names instead."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Lock()
+        self._names: dict[str, str] = {}
+
+    def add(self, place: str, name: str) -> None:
+        """Call the directory or URL `place` by this name. Of too many, the one that was added first is forgotten."""
+        if not (place := place.rstrip("/")):
+            return
+        with self._changed:
+            self._names.pop(place, None)
+            self._names[place] = name
+            if len(self._names) > MOST_PLACES:
+                del self._names[next(iter(self._names))]
+
+    def hidden(self, value: Any) -> Any:
+        """A value of JSON that is ours, and not cells, without secrets and places."""
+        with self._changed:
+            names = dict(self._names)
+        found = re.compile("|".join(f"{re.escape(place)}(?![\\w-])" for place in sorted(names, key=len, reverse=True)) or "(?!)")
+
+        def named(inner: Any) -> Any:
+            if isinstance(inner, Mapping):
+                return {key: named(one) for key, one in inner.items()}
+            if isinstance(inner, list):
+                return [named(one) for one in inner]
+            return found.sub(lambda place: names[place[0]], inner) if isinstance(inner, str) else inner
+
+        return named(redacted(value))
 
 
 class Fitting:

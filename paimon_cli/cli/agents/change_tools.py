@@ -30,7 +30,7 @@ from paimon_cli.requests.compaction import CompactOptions, StrategyName
 from paimon_cli.requests.versions import TagOptions
 from paimon_cli.requests.writing import UpdateCall, WriteOptions
 from paimon_cli.sql.clauses import parse_set_clause
-from paimon_cli.storage.redaction import MASK, redacted
+from paimon_cli.storage.redaction import MASK
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,9 +97,9 @@ def granted(visit: Visit, name: str, place: Place, kind: str, make: Callable[[Ta
         again = Visit(visit.desk)
         table = again.table(name)
         place.expect(table)
-        done = told(make(table))
+        done = again.shown(told(make(table)))
         warnings = {"warnings": list(again.warnings)} if again.warnings else {}
-        return {"applied": kind, "table": name, "result": done, **redacted(warnings)}
+        return {"applied": kind, "table": name, "result": done, **again.shown(warnings)}
 
     token, until = permits.grant(change)
     answer.data = {"change": kind, "token": token, "expires": rfc3339(until), **answer.data}
@@ -112,7 +112,7 @@ def told(done: Any) -> dict[str, Any]:
     """The result of a change as JSON: what says something of it, without the objects of the library that it holds."""
     telling = {name for name, _ in telling_fields(done)} - {"plan", "compaction"}
     columns = (column for column in columns_of(type(done)) if column.name in telling)
-    return {column.name: redacted(column.kind.json(getattr(done, column.name))) for column in columns}
+    return {column.name: column.kind.json(getattr(done, column.name)) for column in columns}
 
 
 def _change_answer(visit: Visit, name: str, place: Place, kind: str, plan: ChangePlan, make: Callable[[Table], Any]) -> Answer:
@@ -222,7 +222,7 @@ def plan_compaction(visit: Visit, table: TableArgument, strategy: StrategyName =
     opened = visit.table(table)
     place = Place.of(opened)
     plan = opened.plan_compaction(strategy, if_snapshot=place.snapshot_id)
-    answer = compaction_answer(opened, plan)
+    answer = compaction_answer(visit, opened, plan)
     if not plan.has_work:
         return answer
 
@@ -245,7 +245,7 @@ def plan_create_tag(
     asked = TagOptions(name=name, snapshot=chosen, time_retained=time_retained)
     if opened.tags.exists(name):
         raise AlreadyExists("there is a tag with this name", "tags are not moved by agents", "choose another name")
-    answer = Answer({"name": name, "snapshot": redacted(records([found])[0])})
+    answer = Answer({"name": name, "snapshot": visit.shown(records([found])[0])})
 
     def make(table: Table) -> Any:
         return table.tags.create(name=name, snapshot=chosen, time_retained=asked.time_retained)
@@ -260,7 +260,7 @@ def plan_delete_tag(visit: Visit, table: TableArgument, name: TagName) -> Answer
     place = Place.of(opened)
     tag, files = opened.tags.show(name), opened.tags.plan_rm(name).files()
     data = {
-        "tag": redacted(records([tag])[0]),
+        "tag": visit.shown(records([tag])[0]),
         "file_count": len(files),
         "bytes": sum(file.size or 0 for file in files),
     }

@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore
 from paimon_cli.catalog.metastore.metastore import Metastore, is_name
+from paimon_cli.cli.agents.answers import Places
 from paimon_cli.cli.agents.permits import Permits
 from paimon_cli.errors import Refused, StorageUnavailable, TookTooLong, UsageError
 from paimon_cli.storage.time_bounds import within
@@ -41,13 +42,21 @@ class Visit:
 
     @property
     def catalog(self) -> Catalog:
-        return self.desk.open_catalog(Runtime("local", warn=self.warnings.append))
+        opened = self.desk.open_catalog(Runtime("local", warn=self.warnings.append))
+        if isinstance(opened._metastore, FileSystemMetastore) and opened._metastore.warehouse is not None:
+            self.desk.places.add(absolute(opened._metastore.warehouse), "WAREHOUSE")
+        return opened
+
+    def shown(self, value: Any) -> Any:
+        """A value of JSON that is ours, and not cells, without secrets and places."""
+        return self.desk.places.hidden(value)
 
     def table(self, name: str) -> Table:
         """Open a table of the warehouse. Raises `UsageError` for what is not `db.table`, `Refused` for a link out of it."""
         self.desk.register(self, checked_name(name))
         catalog = self.catalog
         opened = catalog.table(name)
+        self.desk.places.add(opened.url, name)
         if leads_outside(opened.url, catalog._metastore):
             raise Refused(f"{name} is a link out of the warehouse", "agents see the warehouse only", "copy it: tables clone")
         return opened
@@ -55,11 +64,15 @@ class Visit:
 
 @dataclass
 class Desk:
-    """`open_catalog`: the catalog for a call. `seconds`: the time of a call. `permits`: None if nothing may be changed."""
+    """`open_catalog`: the catalog for a call. `seconds`: the time of a call. `permits`: None if nothing may be changed.
+
+    `places`: those of the warehouse and of the tables that were opened.
+    """
 
     open_catalog: OpenCatalog
     seconds: float
     permits: Permits | None = None
+    places: Places = field(default_factory=Places)
     _changed: threading.Lock = field(default_factory=threading.Lock)
     _visits: list[Visit] = field(default_factory=list)
 
@@ -83,11 +96,14 @@ class Desk:
         try:
             return within(self.seconds, look, name), visit.warnings
         except TookTooLong as late:
+            if late.details.get("table") != name:  # of a table in which others hang, and not of this call
+                raise
             visit.is_given_up = True
             for interrupt in visit.interrupts:
                 interrupt()
-            late.set_hint("ask for less: a condition, fewer columns; or start the server with a longer --timeout")
-            raise
+            why = "it asks for much, or its tables or their storage are slow"
+            hint = "ask for less: a condition, fewer columns; or ask the operator of the server for more time"
+            raise TookTooLong(f"{name} took more than {self.seconds:g} s", why, hint, tool=name) from late
 
     def register(self, visit: Visit, table: str) -> None:
         """Note that a call opens a table. Raises `TookTooLong` for a table in which others hang."""
@@ -105,6 +121,11 @@ class Desk:
         finally:
             with self._changed:
                 self._visits.remove(visit)
+
+
+def absolute(url: str) -> str:
+    """A URL, or a local path from the root on."""
+    return url if "://" in url else os.path.abspath(url)
 
 
 def checked_name(name: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import duckdb
 from pydantic import Field
 
 from paimon_cli.api.sql_query import QueryBounds, run_query
@@ -40,15 +41,21 @@ READING_TOOLS = Toolbox()
 QUERY_MEMORY, QUERY_SCRATCH, QUERY_THREADS = "1GB", "2GB", 2
 
 
-def listed(name: str, rows: Sequence[Any], limit: int, **more: Any) -> Answer:
+def listed(visit: Visit, name: str, rows: Sequence[Any], limit: int) -> Answer:
     """The first rows of a listing, of which one more than the limit may be given."""
-    return Answer({**more, name: redacted(records(rows[:limit]))}, is_truncated=len(rows) > limit)
+    return Answer({name: visit.shown(records(rows[:limit]))}, is_truncated=len(rows) > limit)
+
+
+def without_paths(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows about databases or tables, which agents know by their names."""
+    return [{key: value for key, value in row.items() if key != "path"} for row in records(rows)]
 
 
 @READING_TOOLS.tool()
 def list_databases(visit: Visit, limit: Limit = DEFAULT_ROWS) -> Answer:
     """List the databases of the warehouse."""
-    return listed("databases", visit.catalog.databases(), limit)
+    rows = visit.catalog.databases()
+    return Answer({"databases": visit.shown(without_paths(rows[:limit]))}, is_truncated=len(rows) > limit)
 
 
 @READING_TOOLS.tool()
@@ -62,33 +69,36 @@ def list_tables(visit: Visit, database: ShortText = None, after: ShortText = Non
     rows = catalog.tables(database=database, after=after, limit=limit + 1)
     more = {"next_after": rows[limit - 1].table} if len(rows) > limit else {}
     inside = [row for row in rows[:limit] if not leads_outside(row.path, catalog._metastore)]
-    return Answer({**redacted(more), "tables": redacted(records(inside))}, is_truncated=bool(more))
+    for row in inside:
+        if row.problem is not None:
+            visit.desk.places.add(row.path, row.table)
+    return Answer({**redacted(more), "tables": visit.shown(without_paths(inside))}, is_truncated=bool(more))
 
 
 @READING_TOOLS.tool()
 def describe_table(visit: Visit, table: TableArgument) -> Answer:
     """Describe a table: columns with types, keys, options, latest snapshot, files and size."""
-    (described,) = records([visit.table(table).describe()])
-    return Answer({"table": redacted(described)})
+    (described,) = without_paths([visit.table(table).describe()])
+    return Answer({"table": visit.shown({"table": table, **described})})
 
 
 @READING_TOOLS.tool()
 def list_snapshots(visit: Visit, table: TableArgument, limit: Limit = 20) -> Answer:
     """List the newest snapshots of a table: one for each commit, with its kind, time, user and row counts."""
-    return listed("snapshots", visit.table(table).snapshots(limit=limit + 1), limit)
+    return listed(visit, "snapshots", visit.table(table).snapshots(limit=limit + 1), limit)
 
 
 @READING_TOOLS.tool()
 def list_tags(visit: Visit, table: TableArgument, limit: Limit = DEFAULT_ROWS) -> Answer:
     """List the tags of a table: named snapshots, which do not expire."""
-    return listed("tags", list(islice(visit.table(table).tags, limit + 1)), limit)
+    return listed(visit, "tags", list(islice(visit.table(table).tags, limit + 1)), limit)
 
 
 @READING_TOOLS.tool()
 def table_health(visit: Visit, table: TableArgument) -> Answer:
     """Examine a table: what should be done about it, and the commands with which its operator can do that."""
     (row,) = records([visit.table(table).health()])
-    return Answer({"health": redacted(row)})
+    return Answer({"health": visit.shown(row)})
 
 
 @READING_TOOLS.tool(describes=ScanCall)
@@ -145,7 +155,7 @@ def explain_read(
 ) -> Answer:
     """Show which files a read would open and which it would skip, and why, without reading rows."""
     plan = visit.table(table).scan(columns=columns, where=where, params=params, snapshot=snapshot).explain()
-    return Answer({"plan": redacted(records([plan])[0])})
+    return Answer({"plan": visit.shown(records([plan])[0])})
 
 
 Query = Annotated[str, Field(description="One SELECT in DuckDB's SQL over tables named database.table.", max_length=MAX_SQL)]
@@ -161,7 +171,7 @@ def run_sql(visit: Visit, query: Query, limit: Limit = DEFAULT_ROWS) -> Answer:
         refusal.set_hint("name tables as database.table: files and addresses cannot be read here")
         raise
     except NotFound as missing:
-        if not missing.is_about_a_name:
+        if isinstance(missing.__cause__, duckdb.Error) and not missing.is_about_a_name:
             missing.set_hint("name tables as database.table; list_tables has them")
         raise
     with closing(result):
@@ -178,7 +188,7 @@ def verify_table(visit: Visit, table: TableArgument, level: Literal["meta", "fil
         "errors": report.errors,
         "warnings": report.warnings,
         "checks": [{"check": one.check, "result": one.result, "findings": one.findings} for one in report.checks],
-        "findings": redacted(records(report.violations)),
+        "findings": visit.shown(records(report.violations)),
     }
     return Answer(data)
 
@@ -193,7 +203,7 @@ def plan_expiry(visit: Visit, table: TableArgument, what: What = "snapshots", li
         "names": list(planned.plan.names),
         "file_count": len(files),
         "bytes": sum(file.size or 0 for file in files),
-        "files": redacted(records(files[:limit])),
+        "files": visit.shown(records(files[:limit])),
     }
     return Answer(data, "a dry run: nothing was changed, and no tool here can expire anything", len(files) > limit)
 
@@ -203,20 +213,20 @@ def plan_maintenance(visit: Visit, table: TableArgument) -> Answer:
     """Show what the operator's `maintain` would do to a table: compact, expire, delete orphans. A dry run."""
     visit.table(table)
     rows = visit.catalog.plan_maintenance(tables=[table])
-    return Answer({"maintenance": redacted(records(rows))}, "a dry run: nothing was changed")
+    return Answer({"maintenance": visit.shown(records(rows))}, "a dry run: nothing was changed")
 
 
 @READING_TOOLS.tool(describes=CompactOptions)
 def plan_compaction(visit: Visit, table: TableArgument, strategy: StrategyName = "full") -> Answer:
     """Show what a compaction of a table would merge, bucket by bucket. A dry run."""
     opened = visit.table(table)
-    return compaction_answer(opened, opened.plan_compaction(strategy), "a dry run: nothing was changed")
+    return compaction_answer(visit, opened, opened.plan_compaction(strategy), "a dry run: nothing was changed")
 
 
-def compaction_answer(table: Table, plan: CompactionPlan, note: str = "") -> Answer:
+def compaction_answer(visit: Visit, table: Table, plan: CompactionPlan, note: str = "") -> Answer:
     from paimon_cli.inspect.compaction_report import decision_rows
 
-    decisions = redacted(records(decision_rows(table.context, plan.decisions)))
+    decisions = visit.shown(records(decision_rows(table.context, plan.decisions)))
     data = {
         "snapshot_id": plan.snapshot_id,
         "buckets": len(plan.tasks) + len(plan.postponed),

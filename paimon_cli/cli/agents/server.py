@@ -78,9 +78,9 @@ def _result(desk: Desk, tools: dict[str, AgentTool], name: str, given: dict[str,
     try:
         if name not in tools:
             raise NotFound("there is no such tool", "this server does not have it", f"its tools are {', '.join(tools)}")
-        content, is_error = run_tool(desk, tools[name], given).content(), False
+        content, is_error = run_tool(desk, tools[name], given).content(desk.places), False
     except Exception as error:
-        content, is_error = error_content(_as_told(error)), True
+        content, is_error = error_content(_as_told(error), desk.places), True
     return CallToolResult(
         content=[TextContent(type="text", text=json_text(content))], structured_content=content, is_error=is_error
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.cli.agents.answers import MAX_ANSWER_BYTES, MOST_TEXT
+from paimon_cli.cli.agents.answers import MAX_ANSWER_BYTES, MOST_PLACES, MOST_TEXT, TOOLS_OF_COMMANDS, Places, in_tools
 from paimon_cli.cli.agents.read_tools import READING_TOOLS
 from paimon_cli.ingest.row_sources import JsonObjects
 from paimon_cli.storage.redaction import MASK, hiding_secrets_of_command, remember_secrets
@@ -64,9 +64,16 @@ def test_an_operator_reads_other_versions(agent: Agent) -> None:
     versions: list[dict[str, Any]] = [{}, {"snapshot": 1}, {"tag": "before"}]
     assert [agent.call("count_rows", table="shop.orders", **version)["count"] for version in versions] == [10, 20, 20]
     assert agent.call("run_sql", query="SELECT count(*) AS n FROM shop.orders AT (VERSION => 1)")["rows"] == [{"n": 20}]
-    with pytest.raises(ToldError) as caught:
-        agent.call("read_rows", table="shop.orders", snapshot=99)
-    assert caught.value.code == "PC-NOT-FOUND"
+    asked: dict[str, dict[str, Any]] = {
+        "read_rows": {"table": "shop.orders", "snapshot": 99},
+        "run_sql": {"query": "SELECT * FROM shop.orders AT (VERSION => 99)"},
+    }
+    for tool, arguments in asked.items():
+        with pytest.raises(ToldError) as caught:
+            agent.call(tool, **arguments)
+        assert caught.value.code == "PC-NOT-FOUND"
+        assert caught.value.message == "no snapshot 99 in shop.orders: the table has snapshots 1 to 2"
+        assert caught.value.hint == "call list_snapshots"
 
 
 def test_dry_runs_show_what_jobs_would_do(agent: Agent) -> None:
@@ -315,6 +322,71 @@ def test_credentials_of_the_server_are_in_no_answer(tmp_path: Path) -> None:
             with pytest.raises(ToldError) as caught:
                 agent.call(tool, **arguments)
             assert "swordfish" not in str(vars(caught.value))
+
+
+def test_no_answer_says_where_the_warehouse_is(agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor if its path is a relative one. A cell stays as it is."""
+    agent.table().write([{"id": 60, "name": str(agent.warehouse)}])
+    broken = Table.create("shop.broken", warehouse=str(agent.warehouse), columns=["id BIGINT"], primary_key="id")
+    broken.write([{"id": 1}])
+    for file in (agent.warehouse / "shop.db" / "broken" / "manifest").iterdir():
+        file.write_bytes(b"garbage")
+    Table.create("shop.none", warehouse=str(agent.warehouse), columns=["id BIGINT"])
+    (agent.warehouse / "shop.db" / "none" / "schema" / "schema-0").write_bytes(b"garbage")
+    monkeypatch.chdir(tmp_path)
+    for seen in (agent, Agent(Path("wh"), may_change=False)):
+        said = [seen.call("list_databases"), seen.call("list_tables")]
+        for name, arguments in [*OF_A_TABLE, ("read_rows", {"snapshot": 99}), ("read_rows", {"tag": "none"})]:
+            for table in ("shop.orders", "shop.broken", "shop.none", "shop.nowhere"):
+                try:
+                    said.append(
+                        seen.whole(
+                            name,
+                            {"table": table, "columns": ["id"], **arguments}
+                            if name == "read_rows"
+                            else {"table": table, **arguments},
+                        )
+                    )
+                except ToldError as error:
+                    said.append(vars(error))
+        assert not [one for one in said if str(tmp_path) in json.dumps(one) or "wh/shop.db" in json.dumps(one)]
+        (row,) = seen.call("read_rows", table="shop.orders", where="id = 60")["rows"]
+        assert row["name"] == str(agent.warehouse)
+        assert seen.call("describe_table", table="shop.orders")["table"]["table"] == "shop.orders"
+
+
+def test_hints_name_tools_and_arguments_and_no_command(agent: Agent) -> None:
+    def hint(**arguments: Any) -> tuple[str, str | None]:
+        with pytest.raises(ToldError) as caught:
+            agent.call("read_rows", **arguments)
+        return caught.value.message, caught.value.hint
+
+    assert hint(table="shop.nowhere")[1] == "call list_tables"
+    assert hint(table="shop.order")[1] == "did you mean 'shop.orders'? call list_tables"
+    assert hint(table="nowhere.orders")[1] == "call list_databases"
+    assert hint(table="shop.orders", tag="none")[1] == "call list_tags"
+    assert hint(table="shop.orders", where="id = :a")[1] == "give it one: params={'a': ...}"
+    assert hint(table="shop.orders", snapshot=1, tag="a")[0] == "choose one of snapshot, tag and as_of"
+
+
+def test_commands_that_change_something_are_no_hints() -> None:
+    assert in_tools("to move it: paimon-cli tags replace shop.orders a --snapshot 3") is None
+    assert in_tools("see it by paimon-cli tags ls t; or run paimon-cli repair t --apply") is None
+    assert in_tools("") is None
+    assert set(TOOLS_OF_COMMANDS.values()) <= set(READING_TOOLS.tools)
+
+
+def test_places_are_names_where_they_end_as_a_place_does() -> None:
+    places = Places()
+    places.add("/data/wh", "WAREHOUSE")
+    places.add("/data/wh/shop.db/orders/", "shop.orders")
+    places.add("/", "everything")
+    text = "/data/wh/shop.db/orders/manifest/m, /data/wh/shop.db/orders2, '/data/wh/shop.db/orders'. /data/wh-2 /data"
+    shown = "shop.orders/manifest/m, WAREHOUSE/shop.db/orders2, 'shop.orders'. /data/wh-2 /data"
+    assert places.hidden({"a": [text, 7, None]}) == {"a": [shown, 7, None]}
+    for number in range(MOST_PLACES):
+        places.add(f"/p/{number}", "t")
+    assert places.hidden("/data/wh /p/0") == "/data/wh t"
 
 
 def test_a_damaged_table_is_an_error_and_others_go_on(agent: Agent) -> None:

@@ -124,12 +124,15 @@ def test_a_table_that_hangs_costs_its_own_time_only(
     for _ in range(MAX_HANGING_IN_TABLE):
         with pytest.raises(ToldError) as caught:
             agent.call("count_rows", table="shop.stuck")
-        assert caught.value.code == "PC-TIMEOUT" and "--timeout" in str(caught.value.hint)
+        assert caught.value.code == "PC-TIMEOUT" and "for more time" in str(caught.value.hint)
+        assert caught.value.message.startswith("count_rows took more than 0.5 s: it asks for much, or")
+        assert caught.value.details == {"tool": "count_rows"}
         assert agent.call("count_rows", table="shop.orders")["count"] == 20
     began = time.monotonic()
     with pytest.raises(ToldError) as caught:
         agent.call("count_rows", table="shop.stuck")
-    assert caught.value.code == "PC-TIMEOUT" and "still does not answer" in caught.value.message
+    assert caught.value.code == "PC-TIMEOUT" and "shop.stuck still does not answer" in caught.value.message
+    assert caught.value.hint == "try other tables, and this one later"
     assert time.monotonic() - began < 0.4
     released.set()
     time.sleep(0.1)
