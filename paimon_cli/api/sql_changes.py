@@ -1,7 +1,7 @@
 """INSERT, UPDATE, DELETE and TRUNCATE: each is one commit, by the method of `Table` that does the same, with its checks.
 
-Conditions and expressions that our own SQL has are given to `update` and `delete` as they are; others DuckDB computes
-(`sql_computed`).
+Conditions and expressions that mean the same to our own SQL as to DuckDB are given to `update` and `delete`; others DuckDB
+computes (`sql_computed`).
 """
 
 from __future__ import annotations
@@ -150,22 +150,25 @@ def _changed(
     params: Mapping[str, Any],
     natively: Callable[[str], UpdateSummary],
 ) -> UpdateSummary:
-    """UpdateOrDelete by our own SQL if it has all that the statement says, else by that of DuckDB."""
+    """Change rows by our own SQL if it reads the statement as DuckDB does, else by DuckDB."""
     from paimon_cli.sql.clauses import parse_set_clause
+    from paimon_cli.sql.common_meaning import assignments_mean_the_same, condition_means_the_same
     from paimon_cli.sql.predicate import parse_predicate
 
     schema = table.context.schema
     side = JoinedSide.of("", schema.field_names)
     sides = _sides(asked, side)
     where = "TRUE" if asked.where is None else resolved(asked.where, sides, [side])
+    texts = [f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given]
     if asked.source is None and asked.preamble is None:
         try:
             parse_predicate(where, schema, params)
-            if given:
-                parse_set_clause([f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given], schema, params)
+            if texts:
+                parse_set_clause(texts, schema, params)
         except UsageError as error:
             if "column" in error.details:
                 raise
         else:
-            return natively(where)
+            if condition_means_the_same(where, schema, params) and assignments_mean_the_same(texts, schema, params):
+                return natively(where)
     return computed_change(context, table, asked, given)

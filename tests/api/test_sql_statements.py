@@ -429,3 +429,42 @@ def test_what_is_refused(catalog: Catalog, statement: str, error: type[Exception
     with pytest.raises(error, match=message):
         catalog.sql(statement)
     assert len(catalog.table("shop.orders").snapshots()) == 1, "nothing is committed"
+
+
+@pytest.mark.parametrize("name", ['shop."../../evil"', 'shop."a/b"', '"..".evil', 'shop."a\\b"', 'shop.".."', '"a\0b"'])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *("CREATE TABLE {} (id INT)", "CREATE TABLE {} AS SELECT 1 AS id", "INSERT INTO {} VALUES (1)", "DROP TABLE {}"),
+        *("SELECT * FROM {}", "UPDATE {} SET id = 1", "DELETE FROM {}", "TRUNCATE TABLE {}", "DESCRIBE {}"),
+        *("ALTER TABLE {} SET ('a' = 'b')", "ALTER TABLE shop.log RENAME TO {}", "SHOW CREATE TABLE {}"),
+        "MERGE INTO shop.log AS t USING {} AS s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_names_stay_in_the_warehouse(catalog: Catalog, tmp_path: Path, statement: str, name: str) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError):
+        catalog.sql(statement.format(name))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ['"../evil"', '"a/b"', '".."', '"a\0b"'])
+@pytest.mark.parametrize("statement", ["CREATE DATABASE {}", "USE {}", "DROP DATABASE {}", "SHOW TABLES FROM {}"])
+def test_names_of_databases_stay_in_the_warehouse(catalog: Catalog, tmp_path: Path, statement: str, name: str) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError):
+        catalog.sql(statement.format(name))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE shop.orders SET s = 'a', S = 'b'",
+        "UPDATE shop.orders SET n = CASE WHEN id = 1 THEN 1 END, n = 2",
+        "MERGE INTO shop.orders AS t USING shop.log AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET s = 'a', s = 'b'",
+    ],
+)
+def test_a_column_is_set_once(catalog: Catalog, statement: str) -> None:
+    with pytest.raises(UsageError, match="is set twice"):
+        catalog.sql(statement)
