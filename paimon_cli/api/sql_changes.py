@@ -61,7 +61,9 @@ def _targets(schema: TableSchema, asked: Insert, columns: Sequence[str], fixed: 
     names = [name for name in schema.field_names if name not in fixed]
     if asked.columns is not None:
         names = [column_of(schema, name) for name in asked.columns]
-    _refuse_twice(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"column '{name}' is named twice", "a row has one value for it")
     if len(names) != len(columns):
         query = counted(len(columns), "column")
         raise UsageError(
@@ -70,12 +72,6 @@ def _targets(schema: TableSchema, asked: Insert, columns: Sequence[str], fixed: 
             "name the columns, INSERT INTO t (a, b) ..., or INSERT INTO t BY NAME SELECT ...",
         )
     return [schema.field(name) for name in names]
-
-
-def _refuse_twice(names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"column '{name}' is named twice", "a row has one value for it")
 
 
 def column_of(schema: TableSchema, name: str) -> str:
@@ -108,7 +104,6 @@ def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     table = context.table(asked.table)
     schema = table.context.schema
     given = [(column_of(schema, name), words) for name, words in asked.assignments]
-    _refuse_twice([name for name, _ in given])
     side = JoinedSide.of("", schema.field_names)
     texts = [f"{quoted(name)} = {resolved(words, _sides(asked, side), [side])}" for name, words in given]
     params = context.values_in(*(words for _, words in given), *((asked.where,) if asked.where else ()))
@@ -164,11 +159,11 @@ def _changed(
     side = JoinedSide.of("", schema.field_names)
     sides = _sides(asked, side)
     where = "TRUE" if asked.where is None else resolved(asked.where, sides, [side])
+    texts = [f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given]
     if asked.source is None and asked.preamble is None:
         try:
             agrees = chooses_same_rows(parse_predicate(where, schema, params).condition, where)
-            if given:
-                texts = [f"{quoted(name)} = {resolved(words, sides, [side])}" for name, words in given]
+            if texts:
                 agrees = sets_same_values(parse_set_clause(texts, schema, params)) and agrees
         except UsageError as error:
             if "column" in error.details:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from paimon_cli.api.sql_query import OpenTable, Query, Wrap, run_query
 from paimon_cli.api.sql_result import SqlResult
-from paimon_cli.errors import UsageError
 from paimon_cli.sql.statement_text import duckdb_text, parameters_of
 from paimon_cli.sql.statements import Words
 
@@ -58,10 +57,6 @@ class SqlContext:
 
     def name_of(self, parts: Sequence[str]) -> str:
         """The table as `Catalog.table` takes it: a name without a database is one of the database that USE has chosen."""
-        for part in parts if len(parts) > 1 else ():
-            if set(part) & set("/\\\0") or part in (".", ".."):
-                why = "a name in a warehouse has no / and no \\; a path is one name, in double quotes as a whole"
-                raise UsageError(f"'{part}' cannot be a part of the name of a table", why, '"./wh/shop.db/orders"')
         return self.full_name(".".join(parts))
 
     def full_name(self, name: str) -> str:

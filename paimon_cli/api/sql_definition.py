@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.alter_table import AlteredTable
 
 _END = "the end of the statement"
-_A_NAME = "the name of a database"
 
 
 def show(context: SqlContext, words: Words) -> SqlResult:
@@ -42,7 +41,7 @@ def show(context: SqlContext, words: Words) -> SqlResult:
 def _tables(context: SqlContext, words: Words) -> SqlResult:
     metastore, database = context.catalog._metastore, context.database
     if words.accept("FROM") or words.accept("IN"):
-        database = words.name(_A_NAME)
+        database = words.database_name()
     pattern = _pattern(words)
     if database is not None:
         metastore.database(database)
@@ -86,7 +85,7 @@ def described(context: SqlContext, words: Words) -> SqlResult:
 def use(context: SqlContext, words: Words) -> SqlResult:
     """Choose the database of tables that are named without one."""
     words.accept("DATABASE") or words.accept("SCHEMA")
-    name = words.name(_A_NAME)
+    name = words.database_name()
     words.expect_end(_END)
     context.catalog._metastore.database(name)
     context.database = name
@@ -98,7 +97,7 @@ def create(context: SqlContext, words: Words) -> SqlResult:
     whole = words.rest
     if words.accept("DATABASE") or words.accept("SCHEMA"):
         if_not_exists = words.accept("IF", "NOT", "EXISTS")
-        name = words.name(_A_NAME)
+        name = words.database_name()
         words.expect_end(_END)
         done = context.catalog.create_database(name, if_not_exists=if_not_exists)
         return changed("created" if done else "existed", name, None)
@@ -169,7 +168,7 @@ def drop(context: SqlContext, words: Words) -> SqlResult:
     if not is_database and not words.accept("TABLE"):
         raise NotSupported(f"DROP {words.rest.first(1).text.upper()}", "a warehouse holds databases and tables")
     if_exists = words.accept("IF", "EXISTS")
-    name = words.name(_A_NAME) if is_database else context.name_of(words.path("the name of a table"))
+    name = words.database_name() if is_database else context.name_of(words.path("the name of a table"))
     cascade = is_database and words.accept("CASCADE")
     words.accept("RESTRICT")
     purge = words.accept("PURGE")

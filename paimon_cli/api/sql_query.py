@@ -24,7 +24,7 @@ from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
-from paimon_cli.sql.statements import quoted
+from paimon_cli.sql.statements import check_names, quoted
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 if TYPE_CHECKING:
@@ -333,6 +333,7 @@ def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:
         raise UsageError(
             f"'{named.name}' has {len(named.parts)} parts", "a table is named db.table, or by a path in double quotes"
         )
+    check_names(named.parts)
     try:
         return open_table(named.name)
     except (NotFound, UsageError):

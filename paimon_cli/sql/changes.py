@@ -175,7 +175,7 @@ def _refuse_returning(words: Words) -> None:
 
 def _assignments(words: Words, names: tuple[str, ...]) -> tuple[tuple[str, Words], ...]:
     """`a = 1, t.b = 2` as columns and expressions."""
-    found = []
+    found: list[tuple[str, Words]] = []
     for part in words.parts():
         if part.peeks("("):
             raise NotSupported("SET (a, b) = ...", "each column is set by itself", "SET a = ..., b = ...")
@@ -187,6 +187,8 @@ def _assignments(words: Words, names: tuple[str, ...]) -> tuple[tuple[str, Words
         part.expect("=")
         if part.is_at_end:
             raise part.unexpected("an expression")
+        if any(name.lower() == other.lower() for other, _ in found):
+            raise UsageError(f"column '{name}' is set twice", "each column can be assigned only once")
         found.append((name, part.rest))
     return tuple(found)
 

@@ -147,11 +147,17 @@ class Words:
         parts = [self.name(meaning)]
         while self.accept("."):
             parts.append(self.name(meaning))
+        check_names(parts)
         return tuple(parts)
 
     def table_name(self) -> str:
         """The name of a table, as `Catalog.table` takes it."""
         return ".".join(self.path("the name of a table"))
+
+    def database_name(self) -> str:
+        name = self.name("the name of a database")
+        check_names([name], may_be_path=False)
+        return name
 
     def alias(self, *keywords: str) -> str | None:
         """`AS name` or a bare name; None before one of these keywords, or at the end."""
@@ -217,6 +223,15 @@ class Words:
             found.append(part.name(meaning))
             part.expect_end("a comma")
         return tuple(found)
+
+
+def check_names(parts: Sequence[str], *, may_be_path: bool = True) -> None:
+    """Raise `UsageError` if `db.table` would lead out of the warehouse. A single name of a table may be a path."""
+    is_path = not (may_be_path and len(parts) == 1) and any(part in (".", "..") or {"/", "\\"} & set(part) for part in parts)
+    if is_path or any("\0" in part for part in parts):
+        shown = shortened(".".join(map(quoted, parts)).replace("\0", "\\0"))
+        why = "the parts of a name have no /, \\ or NUL, and are not . or .."
+        raise UsageError(f"{shown} is not a name", why, "the path of a table is a single name, in double quotes")
 
 
 def is_word(token: Token, word: str) -> bool:
