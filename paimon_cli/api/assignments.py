@@ -8,7 +8,6 @@ from datetime import date, datetime, time
 from numbers import Number
 from typing import Any
 
-from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 
 _WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
@@ -20,7 +19,9 @@ def assignments_of(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[s
         return [given]
     if not isinstance(given, Mapping):
         return given
-    return [f"{quoted_name(name)} = {_expression(name, value)}" for name, value in given.items()]
+    from paimon_cli.sql.clauses import one_assignment
+
+    return [one_assignment(name, _expression(name, value)) for name, value in given.items()]
 
 
 def _expression(name: str, value: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,6 +60,7 @@ class Transaction:
         self._table.check_commit()
         self._open, self._has_begun = OpenTransaction.begin(self._table.context), True
         self._view = _view_of(self._table, self._open)
+        self._abandoned = weakref.finalize(self, _abandon, self._open, os.getpid())
         return self
 
     def __exit__(
@@ -66,6 +69,7 @@ class Transaction:
         opened, self._open, self._view = self._open, None, None
         if opened is None:
             return False
+        self._abandoned.detach()
         if error_type is not None:
             opened.discard()
             return False
@@ -178,6 +182,12 @@ class Transaction:
         if call.compact not in (None, CompactionMode.NONE):
             raise _no_compaction()
         return self._step(call)
+
+
+def _abandon(opened: OpenTransaction, process: int) -> None:
+    """Delete the files of a transaction whose block never ended: nobody can commit it any more. A fork's copy is not the owner."""
+    if os.getpid() == process:
+        opened.discard()
 
 
 def _view_of(table: Writing, opened: OpenTransaction) -> Writing:

@@ -72,6 +72,11 @@ class References(ABC, Generic[Named]):
             raise UsageError(f"[{name!r}]", "they are found by name", f"list({type(self).__name__.lower()})[{name!r}]")
         return self.show(name)
 
+    def _repr_html_(self) -> str:
+        from paimon_cli.read.html_text import table_of_results
+
+        return table_of_results(type(self).__name__.lower(), self.ls())
+
     def __repr__(self) -> str:
         names = [one.name for one in self.ls()]
         more = f", ... {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""

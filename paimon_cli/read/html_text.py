@@ -73,15 +73,17 @@ def table_of_fields(result: Any) -> str:
     told = telling_fields(result)
     inner = [(name, value) for name, value in told if _holds_results(value)]
     own = [(name.replace("_", " "), value) for name, value in told if not _holds_results(value)]
-    return table_of([type(result).__name__, ""], own) + "".join(_table_of_results(name, value) for name, value in inner)
+    return table_of([type(result).__name__, ""], own) + "".join(table_of_results(name, value) for name, value in inner)
 
 
 def _holds_results(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and is_dataclass(value[0]) and not isinstance(value[0], Snapshot)
 
 
-def _table_of_results(name: str, results: Sequence[Any]) -> str:
-    """The first results, with the fields of the first one."""
+def table_of_results(name: str, results: Sequence[Any]) -> str:
+    """The first results, with the fields of the first one. `name` is their caption."""
+    if not results:
+        return table_of([name.replace("_", " ")], [["none"]])
     names = [field.name for field in fields(results[0]) if field.repr]
     note = f"the first {_MAX_ITEMS} of {len(results):,}" if len(results) > _MAX_ITEMS else ""
     rows = [[getattr(result, column, None) for column in names] for result in results[:_MAX_ITEMS]]

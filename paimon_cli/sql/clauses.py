@@ -16,6 +16,7 @@ from sqlglot import exp
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.data_type import DataField, DecimalType, NestedType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
@@ -111,8 +112,23 @@ def parse_set_clause(
     return SetClause(tuple(texts), schema, tuple(found), params, values, frozenset(used))
 
 
+def one_assignment(name: str, expression: str) -> str:
+    """`column = expression` for a column and an expression that were given apart.
+
+    Raises `UsageError` if the expression is none, or ends in something else: `1, price = 0` would set another column, too.
+    """
+    sql = SqlText(f"{quoted_name(name)} = {expression}", ASSIGNMENT, UPDATE)
+    if len(_assignments_in(sql.with_parameters(), sql)) > 1:
+        what = f"the value of '{name}' is not one expression: {shortened(expression)}"
+        raise UsageError(what, "it would set other columns as well", "give each column its own expression")
+    return sql.text
+
+
 def _nodes(sql: SqlText) -> list[exp.Expr]:
-    statement = sql.parsed()
+    return _assignments_in(sql.parsed(), sql)
+
+
+def _assignments_in(statement: exp.Expr, sql: SqlText) -> list[exp.Expr]:
     extra = {name for name, value in statement.args.items() if value} - {"this", "expressions"}
     nodes = list(statement.expressions)
     if extra or not nodes or not all(isinstance(node, exp.EQ) and isinstance(node.this, exp.Column) for node in nodes):

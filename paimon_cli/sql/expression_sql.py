@@ -67,7 +67,13 @@ class SqlText:
         return shortened(self.text)
 
     def parsed(self) -> exp.Expr:
-        """Parse the text. Raises `UsageError`, which quotes the part that cannot be parsed."""
+        """Parse the text and put the values of its parameters in. Raises `UsageError`, which quotes what cannot be parsed."""
+        parsed = self.with_parameters()
+        self.used.update(names_in([parsed]))
+        return with_values(parsed, self.params, self.what)
+
+    def with_parameters(self) -> exp.Expr:
+        """Parse the text and leave its parameters as they are. Raises `UsageError` as `parsed` does."""
         if not self.text.strip():
             raise UsageError(f"cannot read the {self.what}: it is empty")
         try:
@@ -78,8 +84,7 @@ class SqlText:
             raise self._too_deep() from None
         if _depth(parsed) > MAX_DEPTH:
             raise self._too_deep()
-        self.used.update(names_in([parsed]))
-        return with_values(parsed, self.params, self.what)
+        return parsed
 
     def _too_deep(self) -> UsageError:
         return UsageError(

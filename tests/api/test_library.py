@@ -290,6 +290,17 @@ def test_updates_accept_expressions(tmp_path: Path) -> None:
         table.update({}, where="true")
 
 
+@pytest.mark.parametrize("text", ["name, points = 0", "1) , points = (0", "name; DELETE FROM t", "", "upper(name"])
+def test_an_expression_of_a_column_sets_no_other(tmp_path: Path, text: str) -> None:
+    table = Table.create(tmp_path / "t", columns=["id INT NOT NULL", "name STRING", "points INT"], primary_key="id", bucket=1)
+    table.write([{"id": 1, "name": "a", "points": 5}])
+    with pytest.raises(UsageError):
+        table.update({"name": text}, where="id = 1")
+    with pytest.raises(UsageError):
+        table.merge(table.to_arrow(), on="id").when_matched_update({"name": text}).execute()
+    assert table.to_arrow().to_pylist() == [{"id": 1, "name": "a", "points": 5}]
+
+
 def test_an_update_sets_columns_of_any_name_to_python_values(tmp_path: Path) -> None:
     columns = "id INT; `select` INT; d DATE; ts TIMESTAMP; t TIME(3); b BYTES; `null` DECIMAL(5, 2); `True` BOOLEAN"
     table = Table.create(str(tmp_path / "t"), columns=columns.split("; "), primary_key="id", bucket=1)

@@ -114,3 +114,10 @@ def test_reports_and_plans_of_all_kinds_are_tables(table: Table) -> None:
         assert shown(result).texts
     rows = Catalog(str(Path(table.url).parent)).compare(f"{table.url}@1", table.url)
     assert {"differing columns", "differences"} <= set(shown(rows).texts)
+
+
+def test_tags_branches_and_consumers_are_tables(table: Table) -> None:
+    table.tags.create("year-end")
+    assert {"tags", "year-end", "snapshot id"} <= set(shown(table.tags).texts)
+    assert {"branches", "main"} <= set(shown(table.branches).texts)
+    assert "none" in shown(table.consumers).texts

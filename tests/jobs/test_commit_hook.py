@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -25,7 +25,9 @@ from paimon_cli.jobs.service.commit_hook import (
     HookTarget,
     events_of,
 )
-from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
+from paimon_cli.jobs.service.compaction_service import RoundState, ServiceWatcher, TableRound
+from paimon_cli.jobs.service.service_metrics import ServiceMetrics
+from tests.jobs.test_leases import HandClock
 
 EVENT = {"event": "commit", "id": "t@1", "table": "t", "snapshot": 1}
 
@@ -69,6 +71,16 @@ def test_a_failure_is_tried_again_a_few_times_and_then_said() -> None:
     warnings, hook = told(target, EVENT, {**EVENT, "snapshot": 2})
     assert warnings[0] == "hook target: snapshot 1 of t was not delivered: it answered with status 503 (3 attempts)"
     assert (hook.delivered, hook.dropped) == (1, 1) and "1 event not delivered" in warnings[-1]
+
+
+def test_the_metrics_count_what_was_delivered_and_what_was_not() -> None:
+    clock = HandClock()
+    _, hook = told(Target(HookFailed("no", may_pass=False)), EVENT, {**EVENT, "snapshot": 2}, {**EVENT, "snapshot": 3})
+    families = {family.name: family for family in ServiceMetrics(cast(ServiceWatcher, None), clock, hook=hook).collect()}
+    samples = families["paimon_cli_hook_events"].samples
+    assert {sample.labels["outcome"]: sample.value for sample in samples} == {"delivered": 2, "dropped": 1}
+    without = [family.name for family in ServiceMetrics(cast(ServiceWatcher, None), clock).collect()]
+    assert "paimon_cli_hook_events" not in without
 
 
 def test_what_cannot_pass_is_tried_once_and_bugs_of_libraries_end_nothing() -> None:

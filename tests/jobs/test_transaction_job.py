@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -293,3 +294,14 @@ def test_a_transaction_may_empty_a_table(tmp_path: Path, name: str) -> None:
     table.write(table_of([a_row(i, 1) for i in range(6)]))
     assert stored(table) == [a_row(i, 1) for i in range(6)]
     assert not [violation for violation in check_table(table.context) if violation.severity == "error"]
+
+
+def test_a_transaction_whose_block_never_ends_leaves_no_file(table: Table) -> None:
+    before = files_of(table.context)
+    abandoned = table.transaction()
+    abandoned.__enter__()
+    abandoned.write(table_of([a_row(7, 7)]))
+    assert files_of(table.context) != before
+    del abandoned
+    gc.collect()
+    assert files_of(table.context) == before

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from paimon_cli.api.assignments import assignments_of
 from paimon_cli.cli.agents.answers import MAX_ROWS, Answer, AnsweredRows
 from paimon_cli.cli.agents.desk import Visit
 from paimon_cli.cli.agents.read_tools import compaction_answer
@@ -21,7 +20,7 @@ from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.output import records
 from paimon_cli.cli.results import rfc3339
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import AlreadyExists, BadInput, DataConflict, Refused, UsageError
+from paimon_cli.errors import AlreadyExists, BadInput, DataConflict, Refused
 from paimon_cli.ingest.row_sources import JsonObjects
 from paimon_cli.maintain.tags import check_tag_name
 from paimon_cli.options.option_text import json_text
@@ -29,7 +28,6 @@ from paimon_cli.read.html_text import telling_fields
 from paimon_cli.requests.compaction import CompactOptions, StrategyName
 from paimon_cli.requests.versions import TagOptions
 from paimon_cli.requests.writing import UpdateCall, WriteOptions
-from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.storage.redaction import MASK
 
 if TYPE_CHECKING:
@@ -185,7 +183,6 @@ def plan_update(
     """
     opened = visit.table(table)
     place = Place.of(opened)
-    _check_expressions(opened, expressions, params)
     asked: dict[str, Any] = {"where": where, "values": values, "set": expressions, "params": params}
     plan = opened.plan_update(**asked).plan
 
@@ -193,14 +190,6 @@ def plan_update(
         return table.only_on(place.snapshot_id).update(**asked, max_attempts=1)
 
     return _change_answer(visit, table, place, "update", plan, make)
-
-
-def _check_expressions(table: Table, expressions: dict[str, str] | None, params: dict[str, Any] | None) -> None:
-    """Raise `UsageError` for a text that goes on to set another column than the one under whose name it is given."""
-    for name, text in (expressions or {}).items():
-        (assignment,) = assignments_of({name: text})
-        if len(parse_set_clause([assignment], table.context.schema, params).assignments) != 1:
-            raise UsageError("an expression sets one column", "this one goes on after a comma", "give each column its own")
 
 
 @CHANGING_TOOLS.tool(describes=UpdateCall)

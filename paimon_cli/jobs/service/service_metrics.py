@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
+    from paimon_cli.jobs.service.commit_hook import CommitHook
+
 LOOPBACK = "127.0.0.1"
 """The host of an address without one: the metrics name tables, and anybody who reaches the port can read them."""
 REQUEST_SECONDS, MOST_REQUEST_BYTES, MOST_CONNECTIONS = 10, 65536, 16
@@ -91,12 +93,13 @@ class _TableFigures:
 class ServiceMetrics:
     """A service watcher that collects metrics and passes each event on to `inner`. Other threads may read it.
 
-    `requests`: to storages, by kind, counted elsewhere.
+    `requests`: to storages, by kind, counted elsewhere; `hook`: what is told about commits, if anything is.
     """
 
     inner: ServiceWatcher
     clock: Clock
     requests: Mapping[str, int] = field(default_factory=dict)
+    hook: CommitHook | None = None
     _tables: dict[str, _TableFigures] = field(default_factory=dict)
     _rounds: int = 0
     _round_seconds: float = 0.0
@@ -177,6 +180,12 @@ class ServiceMetrics:
         for request, count in self.requests.items():
             asked.add_metric([request], count)
         yield asked
+        if self.hook is not None:
+            meaning = "Commits of which `--hook` was told, and those that it was not told of."
+            told = CounterMetricFamily("paimon_cli_hook_events_total", meaning, labels=["outcome"])
+            told.add_metric(["delivered"], self.hook.delivered)
+            told.add_metric(["dropped"], self.hook.dropped)
+            yield told
         yield CounterMetricFamily("paimon_cli_rounds_total", "Rounds of the service.", value=service[0])
         yield GaugeMetricFamily("paimon_cli_round_seconds", "Duration of the last round.", value=service[1])
         yield GaugeMetricFamily("paimon_cli_tables", "Tables of the last round.", value=len(tables))
