@@ -185,7 +185,7 @@ class Transaction:
 
 
 def _abandon(opened: OpenTransaction, process: int) -> None:
-    """Delete the files of a transaction whose block never ended: nobody can commit it any more. A fork's copy is not the owner."""
+    """Delete the files of a transaction whose block never ended: nobody can commit it. A fork does not own them."""
     if os.getpid() == process:
         opened.discard()
 
