@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from paimon_cli.options.option_catalog import (
     find_option,
     nearest_key,
 )
+from paimon_cli.options.option_text import parse_duration
 from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions
 from tests.vectors import load
 
@@ -152,3 +154,11 @@ def test_balancing_the_partitions_of_append_tables_is_nothing_to_tables_with_key
 )
 def test_options_without_effect_are_accepted(at: str, options: dict[str, str]) -> None:
     option_catalog.refuse(at, options, "t")
+
+
+def test_defaults_are_written_as_paimon_documents_them() -> None:
+    """Not as Java prints its objects: PT1H, 9223372036854775807 bytes, {}."""
+    as_printed_by_java = re.compile(r"-?PT?\d|Duration\.|\{\}$|\d{19} bytes$")
+    assert [option.key for option in OPTIONS if option.default and as_printed_by_java.match(option.default)] == []
+    durations = [option.default for option in OPTIONS if option.type == "Duration" and option.default is not None]
+    assert len(durations) > 10 and all(parse_duration(text) >= 0 for text in durations)
