@@ -134,6 +134,11 @@ def _plain(message: str) -> str:
     return message
 
 
+def _no_option(argument: str) -> str:
+    """An argument as it is; SQL that begins with a comment (`-- text`) with a space before it, so that it is no option."""
+    return f" {argument}" if argument.startswith("--") and argument[2:3].isspace() else argument
+
+
 def _wants_json(arguments: Sequence[str]) -> bool:
     """Whether the raw command line selects JSON output or logs; an invalid one fails before it is parsed."""
     text = f" {' '.join(arguments)} "
@@ -198,7 +203,7 @@ class BoundedGroup(HelpfulGroup):
 
     def _exit_code(self, arguments: Sequence[str], *positional: Any, **settings: Any) -> Any:
         try:
-            code = super().main(list(arguments), *positional, **settings)
+            code = super().main([_no_option(argument) for argument in arguments], *positional, **settings)
         except SystemExit as end:  # Rich exits when the reader of its output has closed the pipe
             if not isinstance(end.__context__, BrokenPipeError):
                 raise

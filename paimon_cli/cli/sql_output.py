@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paimon_cli.cli.drop_commands import emptied_text
-from paimon_cli.cli.output import Item
+from paimon_cli.cli.output import Item, OutputFormat
 from paimon_cli.cli.results import counted, note_waiting, on_stderr, ran, say
 from paimon_cli.cli.row_output import print_rows
 from paimon_cli.cli.sql_interrupt import stopping_queries
 from paimon_cli.cli.update_commands import changed_text, note_changed
 from paimon_cli.cli.write_command import written_text
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.sql.statements import statements_of
 
 if TYPE_CHECKING:
     from paimon_cli.api.sql_result import SqlResult
@@ -32,18 +34,24 @@ def text_of_file(path: str) -> str:
 
 
 def run_script(call: Call, session: SqlSession, text: str) -> None:
-    """Run the statements, and show what each answers."""
+    """Run the statements, and show what each answers.
+
+    Lines of several statements would not be told apart (`-o csv`, `-o ndjson`): then stdout has only the rows of queries, and
+    stderr what the others have changed.
+    """
+    has_lines = call.output in (OutputFormat.CSV, OutputFormat.NDJSON)
+    tell = on_stderr if has_lines and len(statements_of(text)) > 1 else None
     with stopping_queries(session.context):
         try:
-            session.run(text, lambda result: show_result(call, result))
+            session.run(text, lambda result: show_result(call, result, tell))
         except KeyboardInterrupt as interrupt:
             if interrupt.args:
                 on_stderr(interrupt.args[0])
             raise
 
 
-def show_result(call: Call, result: SqlResult) -> None:
-    """Show the rows of a query, or what was changed as the command that does the same shows it."""
+def show_result(call: Call, result: SqlResult, tell: Callable[[str], None] | None) -> None:
+    """Show the rows of a query, or what was changed as the command that does the same shows it; `tell`: as a text for people."""
     if result.is_text and call.is_for_people:
         for batch in result.rows():
             for text in batch.columns[-1].to_pylist():
@@ -53,13 +61,14 @@ def show_result(call: Call, result: SqlResult) -> None:
         print_rows(result, None, call)
         return
     text, kind = _text_of(result)
-    if kind is None:
-        if call.is_for_people:
-            say(text)
-        else:
-            print_rows(result, result.table, call)
-        return
-    call.show(Item(kind, result.table, result.summary), text)
+    if tell is not None:
+        tell(text)
+    elif kind is not None:
+        call.show(Item(kind, result.table, result.summary), text)
+    elif call.is_for_people:
+        say(text)
+    else:
+        print_rows(result, result.table, call)
     if (waiting := getattr(result.summary, "waiting_records", 0)) != 0:
         note_waiting(call.pasted(result.table or ""), waiting)
 

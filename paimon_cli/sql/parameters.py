@@ -51,7 +51,7 @@ def with_values(root: exp.Expr, params: Mapping[str, Any], what: str) -> exp.Exp
             hint = f"give it one: --param {name}=VALUE" if name else "parameters are written as :name"
             raise UsageError(f"no value for the parameter {text} in the {what}", hint=hint)
         value = _plain(params[name])
-        if _is_list(value):
+        if is_list(value):
             _bind_list(node, name, [_plain(one) for one in value], what)
             continue
         bound = _literal(name, value)
@@ -99,7 +99,8 @@ class _Moment(str):
     """A point in time or a day as text."""
 
 
-def _is_list(value: Any) -> bool:
+def is_list(value: Any) -> bool:
+    """Whether the value of a parameter is a list of values, for IN."""
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
 
 

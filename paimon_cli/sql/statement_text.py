@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import Token, TokenType
 
+from paimon_cli.sql.parameters import is_list
 from paimon_cli.sql.statements import CLOSING_SIGNS, Words, is_name, is_word, quoted
 
 _ENDS_A_VALUE = {*CLOSING_SIGNS, TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, TokenType.VAR}
@@ -36,9 +38,10 @@ def parameters_of(words: Words) -> Iterator[tuple[Token, str]]:
             yield token, name.text
 
 
-def duckdb_text(words: Words, params: Collection[str]) -> str:
+def duckdb_text(words: Words, params: Mapping[str, Any]) -> str:
     """The text as DuckDB reads it: `name` is "name", and `:id` a variable of its session, if it is one of `params`.
 
+    `IN (:ids)` with a list is `IN getvariable('ids')`, without its brackets, as a list in brackets would be one value of them.
     `VERSION AS OF 3` and `TIMESTAMP AS OF '...'`, with or without FOR, are AT (VERSION => 3) and AT (TIMESTAMP => '...').
     """
     replaced = {token.start: quoted(token.text) for token in words.tokens if _is_in_backticks(words, token)}
@@ -46,7 +49,17 @@ def duckdb_text(words: Words, params: Collection[str]) -> str:
     for colon, name in parameters_of(words):
         if name in params:
             replaced |= {colon.start: "", colon.end + 1: f"getvariable('{name}')"}
+            if is_list(params[name]):
+                replaced |= {bracket.start: " " for bracket in _brackets_around(words.tokens, colon)}
     return rewritten(words, replaced) if words.tokens else ""
+
+
+def _brackets_around(tokens: Sequence[Token], colon: Token) -> Sequence[Token]:
+    """Those of `IN (:name)`, which are the tokens before and after a parameter; none for other places and longer lists."""
+    number = tokens.index(colon)
+    around = (*tokens[number - 1 : number], *tokens[number + 2 : number + 3])
+    is_whole = [token.token_type for token in around] == [TokenType.L_PAREN, TokenType.R_PAREN]
+    return around if is_whole and number > 1 and is_word(tokens[number - 2], "IN") else ()
 
 
 _AS_OF = {"VERSION": ("VERSION", "SYSTEM_VERSION"), "TIMESTAMP": ("TIMESTAMP", "SYSTEM_TIME")}

@@ -560,3 +560,13 @@ def test_names_of_databases_stay_in_the_warehouse(catalog: Catalog, tmp_path: Pa
 def test_a_column_is_set_once(catalog: Catalog, statement: str) -> None:
     with pytest.raises(UsageError, match="is set twice"):
         catalog.sql(statement)
+
+
+def test_a_list_is_a_parameter_of_in(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    for text, ids in (("IN (:ids)", [1, 3]), ("IN :ids", [1, 3]), ("NOT IN (:ids)", [0, 2, 4])):
+        rows = catalog.sql(
+            f"SELECT v FROM (VALUES (0), (1), (2), (3), (4)) AS t(v) WHERE v {text} ORDER BY v", params={"ids": [1, 3]}
+        )
+        assert rows.to_arrow().column("v").to_pylist() == ids
+    assert catalog.sql("SELECT 1 AS n WHERE 1 IN (:ids)", params={"ids": []}).to_arrow().num_rows == 0

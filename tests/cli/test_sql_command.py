@@ -158,3 +158,17 @@ def test_parameters_are_data(run: Run) -> None:
 )
 def test_statements_of_others_are_not_supported(run: Run, statement: str) -> None:
     assert run("sql", statement, "-o", "json", code=8).error["code"] == "PC-NOT-SUPPORTED"
+
+
+def test_lines_of_a_script_are_the_rows_of_its_queries(run: Run) -> None:
+    script = "UPDATE shop.orders SET s = 'x' WHERE id = 1; SELECT s FROM shop.orders WHERE id = 1; CREATE DATABASE more"
+    for output, rows in (("csv", "s\nx\n"), ("ndjson", '{"s":"x"}\n')):
+        done = run("sql", script, "-o", output)
+        assert done.out == rows and "1 row changed" in done.err and "more" in done.err
+        run("sql", "DROP DATABASE more", "--yes")
+    assert run("sql", "UPDATE shop.orders SET s = 'y' WHERE id = 1", "-o", "ndjson").lines[0]["rows"] == 1
+
+
+def test_a_comment_at_the_beginning_is_no_option(run: Run) -> None:
+    assert run("sql", "-- how many\nSELECT count(*) AS n FROM shop.orders", "-o", "csv").out == "n\n3\n"
+    assert "No such option" in run("sql", "--how", code=2).err

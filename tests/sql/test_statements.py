@@ -54,10 +54,22 @@ def test_what_is_a_parameter() -> None:
 
 def test_texts_for_duckdb() -> None:
     def text(script: str) -> str:
-        return duckdb_text(statements_of(script)[0].words(), {"id"})
+        return duckdb_text(statements_of(script)[0].words(), {"id": 1, "ids": [1, 2]})
 
     assert text('SELECT `a``b`, "c" FROM `x`.t -- `q`') == 'SELECT "a`b", "c" FROM "x".t'
     assert text("SELECT :id, :other, ':id'") == "SELECT getvariable('id'), :other, ':id'"
+    assert text("SELECT a IN (:ids), a NOT IN (:ids)").split() == [
+        "SELECT",
+        "a",
+        "IN",
+        "getvariable('ids')",
+        ",",
+        "a",
+        "NOT",
+        "IN",
+        "getvariable('ids')",
+    ]
+    assert text("SELECT a IN (:id), f(:ids)") == "SELECT a IN (getvariable('id')), f(getvariable('ids'))"
     assert " ".join(text("FROM t FOR VERSION AS OF 3 AS o WHERE x").split()) == "FROM t AS o AT (VERSION => 3) WHERE x"
     assert " ".join(text("FROM t TIMESTAMP AS OF '2026-01-01' JOIN u").split()) == "FROM t AT (TIMESTAMP => '2026-01-01') JOIN u"
     assert text("SELECT TIMESTAMP '2026-01-01' AS of") == "SELECT TIMESTAMP '2026-01-01' AS of"
