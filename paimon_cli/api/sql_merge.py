@@ -1,8 +1,8 @@
 """MERGE INTO: the source is a query of DuckDB, and the clauses are those of `Table.merge`.
 
 DuckDB also computes the conditions and values that read the source alone, as further columns of it. What reads rows of the table
-is computed while they are merged, by our own SQL; if that lacks something, and the rows are found by their key, by DuckDB, which
-joins both at the snapshot of a transaction.
+is computed while they are merged, by our own SQL; if that lacks something or means something else, and the rows are found by
+their key, by DuckDB, which joins both at the snapshot of a transaction.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from paimon_cli.api.merging import Merge
 from paimon_cli.api.sql_changes import column_of
@@ -46,8 +48,9 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
     rows, reads_itself = result.to_arrow(), table.url in {getattr(dataset, "url", "") for dataset in result.datasets}
     try:
         if not reads_itself:
+            plan.check_agreement(rows.schema)
             return changed("merged", table.name, plan.clauses_of(table.merge(rows, on=plan.on, params=plan.params)).execute())
-    except UsageError as error:
+    except (UsageError, _OtherMeaning) as error:
         keys = set(table.primary_keys)
         if not keys or not keys <= set(plan.on) or "column" in error.details:
             raise
@@ -63,6 +66,7 @@ def _in_a_transaction(context: SqlContext, asked: MergeInto, table: Table, with_
         with transaction:
             plan = _Plan(context, asked, table.context.schema, with_both)
             rows = plan.source(viewed(context, asked.table, transaction)).to_arrow()
+            plan.check_agreement(rows.schema)
             done = plan.clauses_of(transaction.merge(rows, on=plan.on, params=plan.params)).execute()
         return committed(done, transaction.summary)
 
@@ -79,12 +83,21 @@ def _texts(asked: MergeInto) -> list[Words]:
     return found
 
 
+class _OtherMeaning(NotSupported):
+    """An expression or a condition for which DuckDB and our own SQL do not give the same."""
+
+    def __init__(self, words: Words) -> None:
+        why = "a query would not give the same for it: division, NaN, functions and FLOAT differ"
+        hint = "compute it in the source, or find the rows by the whole key; for NaN, add AND NOT isnan(column)"
+        super().__init__(f"{words.text} in a MERGE that computes it while it merges", why, hint)
+
+
 @dataclass
 class _Plan:
     """What the merge reads and sets; known when the columns of the source are.
 
-    `on`: the columns that are equal. `native`: the texts that our own SQL computes. `computed`: expressions that DuckDB computes,
-    by their columns of the source.
+    `on`: the columns that are equal. `native`: the texts that our own SQL computes, with their clauses and the columns that they
+    set. `computed`: expressions that DuckDB computes, by their columns of the source.
     """
 
     context: SqlContext
@@ -92,7 +105,7 @@ class _Plan:
     schema: TableSchema
     with_both: bool = False
     on: tuple[str, ...] = ()
-    native: list[Words] = field(default_factory=list)
+    native: list[tuple[WhenClause, Words, str | None]] = field(default_factory=list)
     computed: dict[str, str] = field(default_factory=dict)
     types: dict[str, DataType] = field(default_factory=dict)
     _columns: dict[str, str] = field(default_factory=dict)
@@ -101,7 +114,7 @@ class _Plan:
     @property
     def params(self) -> dict[str, Any]:
         """The values of the parameters that our own SQL has."""
-        return self.context.values_in(*self.native)
+        return self.context.values_in(*(words for _, words, _ in self.native))
 
     def source(self, open_table: OpenTable | None = None) -> SqlResult:
         """The rows of the source, with what DuckDB computes."""
@@ -115,6 +128,25 @@ class _Plan:
         for clause in self.asked.clauses:
             begun = self.added(begun, clause)
         return begun
+
+    def check_agreement(self, source: pa.Schema) -> None:
+        """Raise `_OtherMeaning` if a query would give something else for what our own SQL computes. `source`: its columns."""
+        from paimon_cli.jobs.merge_edit import joined_schema, source_schema
+        from paimon_cli.jobs.merge_source import MemorySource
+        from paimon_cli.sql.agreement import chooses_same_rows, sets_same_values
+        from paimon_cli.sql.clauses import parse_set_clause
+        from paimon_cli.sql.predicate import parse_predicate
+
+        rows = MemorySource.of(source.empty_table(), self.schema, self.on, None)
+        for clause, words, column in self.native:
+            own = source_schema(self.schema, rows) if clause.when == "not_matched" else joined_schema(self.schema, rows)
+            text, params = self._text(clause, words), self.context.values_in(words)
+            if column is None:
+                agrees = chooses_same_rows(parse_predicate(text, own, params).condition, words.text)
+            else:
+                agrees = sets_same_values(parse_set_clause([f"{quoted(column)} = {text}"], own, params))
+            if not agrees:
+                raise _OtherMeaning(words)
 
     def wrapped(self, text: str, found: Sequence[tuple[str, str]]) -> str:
         """The query for the source: its columns with the names that the table has for them, and what DuckDB computes."""
@@ -192,19 +224,21 @@ class _Plan:
     def _compute(self, clause: WhenClause) -> None:
         """Let DuckDB compute what reads the source alone."""
         if clause.condition is not None:
-            self._add(clause, clause.condition, BOOLEAN)
+            self._add(clause, clause.condition, None)
         for name, words in clause.values or ():
-            self._add(clause, words, self.schema.field(column_of(self.schema, name)).type)
+            self._add(clause, words, column_of(self.schema, name))
 
-    def _add(self, clause: WhenClause, words: Words, t: DataType) -> None:
+    def _add(self, clause: WhenClause, words: Words, column: str | None) -> None:
+        """Note a text with the column that it sets; None for a condition."""
         own = {name.lower() for name in self.schema.field_names} if clause.when != "not_matched" else set[str]()
         if clause.when == "not_matched_by_source" or (
             not self.with_both and reads(words, self.asked.names[0], own, self.asked.source_name)
         ):
-            self.native.append(words)
+            self.native.append((clause, words, column))
             return
         name = _COMPUTED.format(len(self.computed))
         self._names[id(words)] = name
+        t = BOOLEAN if column is None else self.schema.field(column).type
         self.computed[name], self.types[name] = self.context.duckdb_text(words), t
 
     def _text(self, clause: WhenClause, words: Words) -> str:

@@ -16,6 +16,8 @@ from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNan, Is
 from paimon_cli.sql.expressions import Arithmetic, ColumnValue, Constant, Expression, Given, ValueKind, kind_of
 
 ESCAPE = "\\"
+_Place = tuple[str, tuple[str, ...]]
+"""A column, and the path of a field in it."""
 _ABOVE = (">", ">=")
 _SAME_ROOTS = INTEGER_ROOTS | STRING_ROOTS | {"DECIMAL", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP"}
 """Types of values that are read and compared in the same way; bytes, times and instants are not known to be."""
@@ -31,24 +33,25 @@ def sets_same_values(clause: SetClause) -> bool:
     for item in clause.assignments:
         value = item.expression
         is_null = isinstance(value, Constant) and value.value is None
-        if isinstance(value, Given) or is_null:
+        is_copy = isinstance(value, ColumnValue) and value.type.with_nullable(True) == item.column.type.with_nullable(True)
+        if isinstance(value, Given) or is_null or is_copy:
             continue
         if not _has_same_value(value) or value.kind != kind_of(item.column.type):
             return False
     return True
 
 
-def _never_nan(condition: Condition) -> set[str]:
+def _never_nan(condition: Condition) -> set[_Place]:
     """The columns for which the whole condition demands `NOT isnan(column)`."""
     parts: Collection[Condition] = condition.parts if isinstance(condition, And) else (condition,)
     return {
-        part.term.name
+        (part.term.name, part.term.path)
         for part in parts
-        if isinstance(part, IsNan) and part.negated and isinstance(part.term, ColumnValue) and not part.term.path
+        if isinstance(part, IsNan) and part.negated and isinstance(part.term, ColumnValue)
     }
 
 
-def _is_same(condition: Condition, never_nan: Collection[str]) -> bool:
+def _is_same(condition: Condition, never_nan: Collection[_Place]) -> bool:
     match condition:
         case Always():
             return True
@@ -67,13 +70,13 @@ def _is_same(condition: Condition, never_nan: Collection[str]) -> bool:
             return False
 
 
-def _compares_alike(condition: Compare, never_nan: Collection[str]) -> bool:
+def _compares_alike(condition: Compare, never_nan: Collection[_Place]) -> bool:
     term = condition.term
     if term.kind != ValueKind.FLOATING:
         return True
     if not isinstance(term, ColumnValue) or isnan(float(condition.value)):
         return False
-    return condition.op not in _ABOVE or (term.name in never_nan and not term.path)
+    return condition.op not in _ABOVE or (term.name, term.path) in never_nan
 
 
 def _has_same_value(expression: Expression) -> bool:

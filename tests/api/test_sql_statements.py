@@ -570,3 +570,40 @@ def test_a_list_is_a_parameter_of_in(tmp_path: Path) -> None:
         )
         assert rows.to_arrow().column("v").to_pylist() == ids
     assert catalog.sql("SELECT 1 AS n WHERE 1 IN (:ids)", params={"ids": []}).to_arrow().num_rows == 0
+
+
+@pytest.fixture
+def measures(catalog: Catalog) -> Catalog:
+    catalog.sql("CREATE TABLE shop.measures (id INT, n INT, f DOUBLE, b BYTES, b2 BYTES, PRIMARY KEY (id) NOT ENFORCED)")
+    catalog.sql("INSERT INTO shop.measures VALUES (1, 5, 'NaN'::DOUBLE, 'x'::BLOB, 'y'::BLOB), (2, 7, 2, NULL, NULL)")
+    catalog.sql("CREATE TABLE shop.unkeyed AS SELECT * FROM shop.measures")
+    return catalog
+
+
+_SOURCE = "USING (SELECT range + 1 AS id FROM range(3)) s ON t.id = s.id"
+_MEASURES = f"MERGE INTO shop.measures t {_SOURCE} WHEN "
+
+
+def test_a_merge_means_what_a_query_means(measures: Catalog) -> None:
+    """DuckDB divides whole numbers to fractions, and its NaN equals itself and is above all numbers."""
+    measures.sql(_MEASURES + "MATCHED AND t.f > 1 THEN UPDATE SET f = t.n / 2")
+    assert rows(measures, "SELECT id, f FROM shop.measures ORDER BY id") == [(1, 2.5), (2, 3.5)]
+    measures.sql(_MEASURES + "MATCHED THEN UPDATE SET b = t.b2, n = t.n + 1")
+    assert rows(measures, "SELECT n, b FROM shop.measures ORDER BY id") == [(6, b"y"), (8, None)]
+
+
+@pytest.mark.parametrize(
+    "clause",
+    ["MATCHED AND t.f > 1 THEN DELETE", "MATCHED THEN UPDATE SET f = t.n / 2", "NOT MATCHED BY SOURCE AND t.f > 1 THEN DELETE"],
+)
+def test_what_a_merge_would_mean_otherwise_is_refused(measures: Catalog, clause: str) -> None:
+    with pytest.raises(NotSupported, match="a query would not give the same"):
+        measures.sql(f"MERGE INTO shop.unkeyed t {_SOURCE} WHEN {clause}")
+    assert rows(measures, "SELECT count(*) FROM shop.unkeyed") == [(2,)]
+
+
+def test_a_merge_without_keys_compares_doubles_that_are_no_nan(measures: Catalog) -> None:
+    measures.sql(
+        f"MERGE INTO shop.unkeyed t {_SOURCE} WHEN MATCHED AND t.f > 1 AND NOT isnan(t.f) THEN UPDATE SET b = t.b2, n = t.n + 1"
+    )
+    assert rows(measures, "SELECT id, n FROM shop.unkeyed ORDER BY id") == [(1, 5), (2, 8)]
