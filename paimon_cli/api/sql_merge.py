@@ -23,6 +23,7 @@ from paimon_cli.api.sql_rows import assigned
 from paimon_cli.datatypes.data_type import BOOLEAN, DataType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import counted
 from paimon_cli.sql.changes import MergeInto, WhenClause
 from paimon_cli.sql.statement_text import JoinedSide, reads, resolved
 from paimon_cli.sql.statements import Words, quoted
@@ -120,7 +121,8 @@ class _Plan:
         """The rows of the source, with what DuckDB computes."""
         asked, context = self.asked, self.context
         preamble = "" if asked.preamble is None else f"{context.duckdb_text(asked.preamble)}\n"
-        text = f"{preamble}SELECT * FROM {context.duckdb_text(asked.source)} AS {quoted(asked.source_name)}"
+        names = f"({', '.join(map(quoted, asked.source_columns))})" if asked.source_columns else ""
+        text = f"{preamble}SELECT * FROM {context.duckdb_text(asked.source)} AS {quoted(asked.source_name)}{names}"
         values = context.values_in(*_texts(asked))
         return context.query(text, values, wraps=(self.wrapped, self.typed), open_table=open_table)
 
@@ -225,8 +227,22 @@ class _Plan:
         """Let DuckDB compute what reads the source alone."""
         if clause.condition is not None:
             self._add(clause, clause.condition, None)
-        for name, words in clause.values or ():
-            self._add(clause, words, column_of(self.schema, name))
+        for column, words in self._values(clause).items():
+            self._add(clause, words, column)
+
+    def _values(self, clause: WhenClause) -> dict[str, Words]:
+        """The expressions of a clause by the columns of the table that they set."""
+        values = clause.values or ()
+        names = [name for name, _ in values if name is not None]
+        if len(names) < len(values):
+            if len(values) != len(self.schema.fields):
+                what = (
+                    f"{counted(len(values), 'value')} for {counted(len(self.schema.fields), 'column')} in an INSERT of the merge"
+                )
+                columns = f"columns: {', '.join(self.schema.field_names)}"
+                raise UsageError(what, columns, "name the columns: INSERT (a, b) VALUES (s.a, s.b)")
+            names = list(self.schema.field_names)
+        return {column_of(self.schema, name): words for name, (_, words) in zip(names, values, strict=True)}
 
     def _add(self, clause: WhenClause, words: Words, column: str | None) -> None:
         """Note a text with the column that it sets; None for a condition."""
@@ -272,7 +288,7 @@ class _Plan:
                 )
             every = begun.when_matched_update_all if clause.action == "update" else begun.when_not_matched_insert_all
             return every(condition=condition)
-        values = {column_of(self.schema, name): self._text(clause, words) for name, words in clause.values}
+        values = {column: self._text(clause, words) for column, words in self._values(clause).items()}
         if clause.action == "insert":
             return begun.when_not_matched_insert(values, condition=condition)
         is_matched = clause.when == "matched"

@@ -41,6 +41,9 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     """
     definition = with_key_options(definition)
     refuse_secrets(definition.options)
+    if "path" in definition.options:
+        what, why = "the option path of a new table", "the name of a table says where it is"
+        raise NotSupported(what, why, "leave it out, or create the table by its path")
     check_definition(definition)
     definition = with_postponed_writes(definition)
     if location.read_optimized:

@@ -45,19 +45,23 @@ class UpdateOrDelete:
 
 @dataclass(frozen=True)
 class WhenClause:
-    """A clause of a merge. `values`: the columns that are set, with their expressions; None for all that both sides have."""
+    """A clause of a merge. `values`: the columns that are set, with their expressions; None for all that both sides have.
+
+    Without a name, values go to all columns of the table in their order.
+    """
 
     when: Literal["matched", "not_matched", "not_matched_by_source"]
     action: Literal["update", "delete", "insert", "nothing"]
     condition: Words | None = None
-    values: tuple[tuple[str, Words], ...] | None = None
+    values: tuple[tuple[str | None, Words], ...] | None = None
 
 
 @dataclass(frozen=True)
 class MergeInto:
     """MERGE. `names`, `source_name`: qualifiers of the columns of either side; `source`: what follows USING, without an alias.
 
-    `on`: the condition, or `using` the columns that both sides have.
+    `source_columns`: names for its columns, as in `AS s(id, name)`. `on`: the condition, or `using` the columns that both sides
+    have.
     """
 
     table: tuple[str, ...]
@@ -68,6 +72,7 @@ class MergeInto:
     using: tuple[str, ...]
     clauses: tuple[WhenClause, ...]
     preamble: Words | None = None
+    source_columns: tuple[str, ...] = ()
 
 
 def read_insert(words: Words, preamble: Words | None) -> Insert:
@@ -208,10 +213,7 @@ def read_merge(words: Words, preamble: Words | None) -> MergeInto:
             words.in_brackets()
     source = start.first(len(start.tokens) - len(words.rest.tokens))
     alias = words.alias("ON", "USING") or default
-    if words.peeks("("):
-        raise NotSupported(
-            "names of columns after the alias of the source", "they stand in its query", "USING (SELECT a AS x, ...) AS s"
-        )
+    columns = words.in_brackets().names("a column") if words.peeks("(") else ()
     on: Words | None = None
     using: tuple[str, ...] = ()
     if words.accept("USING"):
@@ -225,7 +227,7 @@ def read_merge(words: Words, preamble: Words | None) -> MergeInto:
     _refuse_returning(words)
     if not clauses:
         raise words.unexpected("WHEN")
-    return MergeInto(table, names, source, alias, on, using, tuple(clauses), preamble)
+    return MergeInto(table, names, source, alias, on, using, tuple(clauses), preamble, columns)
 
 
 def _when(words: Words, names: tuple[str, ...]) -> WhenClause:
@@ -267,16 +269,15 @@ def _set_values(body: Words, names: tuple[str, ...]) -> tuple[tuple[str, Words],
     return values
 
 
-def _inserted_values(body: Words) -> tuple[tuple[str, Words], ...] | None:
+def _inserted_values(body: Words) -> tuple[tuple[str | None, Words], ...] | None:
     """The columns and expressions of an INSERT; None for all columns: `*`, `BY NAME` or nothing."""
     if body.accept("*") or body.accept("BY", "NAME") or body.is_at_end:
         return None
-    if not body.peeks("("):
-        hint = "INSERT (id, name) VALUES (s.id, s.name)"
-        raise NotSupported("an INSERT of a merge without names of columns", "values need the columns that they go to", hint)
-    columns = body.in_brackets().names("a column")
+    columns = body.in_brackets().names("a column") if body.peeks("(") else None
     body.expect("VALUES")
     values = body.in_brackets().parts()
+    if columns is None:
+        return tuple((None, value) for value in values)
     if len(values) != len(columns):
         raise UsageError(f"{len(columns)} columns and {len(values)} values in an INSERT of the merge")
     return tuple(zip(columns, values, strict=True))

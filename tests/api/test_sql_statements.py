@@ -147,6 +147,8 @@ def test_merges(catalog: Catalog, clauses: str, expected: dict[int, Any]) -> Non
         "WITH l AS (FROM shop.log) MERGE INTO shop.orders o USING l ON (o.id = l.id) WHEN MATCHED THEN UPDATE SET s = l.s",
         "MERGE INTO shop.orders o USING (SELECT id AS other, s AS word FROM shop.log) l ON o.id = other "
         "WHEN MATCHED THEN UPDATE SET s = word",
+        "MERGE INTO shop.orders o USING (VALUES (1, 'x'), (2, 'y')) l(id, w) ON o.id = l.id WHEN MATCHED THEN UPDATE SET s = l.w",
+        "MERGE INTO shop.orders o USING shop.log AS l(id, word) USING (id) WHEN MATCHED THEN UPDATE SET s = word",
         "MERGE INTO shop.orders o USING (SELECT id AS ID, s FROM shop.log) l ON o.id = l.ID WHEN MATCHED THEN UPDATE SET S = l.S",
     ],
 )
@@ -423,6 +425,7 @@ def test_definitions(catalog: Catalog) -> None:
         ),
         (MERGE + "WHEN MATCHED THEN INSERT *", UsageError, "INSERT in a clause WHEN MATCHED"),
         ("EXPLAIN DELETE FROM shop.orders", NotSupported, "only queries have a plan"),
+        ("CREATE TABLE shop.new (id INT) WITH ('path' = '/tmp/elsewhere')", NotSupported, "the option path"),
     ],
 )
 def test_what_is_refused(catalog: Catalog, statement: str, error: type[Exception], message: str) -> None:
@@ -600,6 +603,16 @@ def test_what_a_merge_would_mean_otherwise_is_refused(measures: Catalog, clause:
     with pytest.raises(NotSupported, match="a query would not give the same"):
         measures.sql(f"MERGE INTO shop.unkeyed t {_SOURCE} WHEN {clause}")
     assert rows(measures, "SELECT count(*) FROM shop.unkeyed") == [(2,)]
+
+
+def test_values_without_names_go_to_all_columns_of_the_table(measures: Catalog) -> None:
+    insert = "NOT MATCHED THEN INSERT VALUES (s.id, s.id * 2, 0.5, NULL, NULL)"
+    measures.sql(f"MERGE INTO shop.unkeyed t {_SOURCE} WHEN {insert}")
+    measures.sql(_MEASURES + insert)
+    for table in ("unkeyed", "measures"):
+        assert rows(measures, f"SELECT * FROM shop.{table} WHERE id = 3") == [(3, 6, 0.5, None, None)]
+    with pytest.raises(UsageError, match="2 values for 5 columns"):
+        measures.sql(_MEASURES + "NOT MATCHED THEN INSERT VALUES (s.id, 1)")
 
 
 def test_a_merge_without_keys_compares_doubles_that_are_no_nan(measures: Catalog) -> None:
