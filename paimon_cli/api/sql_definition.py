@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_result import SqlResult, answer, changed
 from paimon_cli.api.sql_rows import rows_of
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.options.option_text import counted
 from paimon_cli.sql.statements import Words
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.alter_table import AlteredTable
 
 _END = "the end of the statement"
+_CLAUSES = {
+    "--if-not-exists": "IF NOT EXISTS",
+    "--primary-key": "PRIMARY KEY (...) NOT ENFORCED",
+    "--partition-by": "PARTITIONED BY (...)",
+    "--option": "WITH (...)",
+}
+"""What options of `create` are in SQL."""
 
 
 def show(context: SqlContext, words: Words) -> SqlResult:
@@ -129,9 +137,14 @@ def _as_query(words: Words, whole: Words) -> tuple[str, Words | None]:
 
 
 def _created(context: SqlContext, parts: tuple[str, ...], head: str, query: Words | None) -> SqlResult:
+    with _in_words_of_sql():
+        return _created_as(context, context.name_of(parts), head, query)
+
+
+def _created_as(context: SqlContext, name: str, head: str, query: Words | None) -> SqlResult:
     from paimon_cli.catalog.ddl import parse_create_table
 
-    name, what = context.name_of(parts), "CREATE TABLE"
+    what = "CREATE TABLE"
     if not {".", "/"} & set(name):
         raise UsageError(
             f"CREATE TABLE {name} names no database", "a new table needs one", f"CREATE TABLE db.{name}, or USE db before"
@@ -148,10 +161,31 @@ def _created(context: SqlContext, parts: tuple[str, ...], head: str, query: Word
             return changed("existed", name, None)
         try:
             summary = context.catalog.table(name).write(rows)
-        except BaseException:
-            context.catalog.plan_drop_table(name, purge=True).run()
+        except BaseException as error:
+            _take_back(context, name, error)
             raise
     return changed("created", name, summary)
+
+
+def _take_back(context: SqlContext, name: str, error: BaseException) -> None:
+    """Drop the new table whose rows were not written. It stays if the commit may have happened, or others have written to it."""
+    if not isinstance(error, CommitUnknown) and not context.catalog.table(name).snapshots():
+        context.catalog.plan_drop_table(name, purge=True).run()
+    elif isinstance(error, PaimonError):
+        error.extend_why(f"table {name} was created, and stays")
+
+
+@contextmanager
+def _in_words_of_sql() -> Iterator[None]:
+    """Give errors hints that name clauses of CREATE TABLE instead of options of `create`."""
+    try:
+        yield
+    except PaimonError as error:
+        hint = error.hint
+        for option, clause in _CLAUSES.items():
+            hint = re.sub(rf"{option}\b", clause, hint)
+        error.set_hint(hint)
+        raise
 
 
 def _exists(context: SqlContext, name: str) -> bool:

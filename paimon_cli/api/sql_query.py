@@ -22,7 +22,7 @@ from paimon_cli.api.scan import installed, narrowed
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
-from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.statements import check_names, quoted
 from paimon_cli.storage.whole_file import ScratchDirectory
@@ -286,7 +286,10 @@ def _parsed(connection: Any, query: str) -> dict[str, Any]:
     tree: dict[str, Any] = json.loads(row[0])
     if tree["error"]:
         kind = str(statements[0].type).rpartition(".")[2]
-        what = "this statement cannot be run" if kind in ("SELECT", "MULTI") else f"{kind} is not a query"
+        if kind == "MULTI":  # DuckDB would find the values by a statement of its own
+            hint = "name them: ON status IN ('open', 'paid'), or FOR status IN (...)"
+            raise NotSupported("PIVOT without the values of its column", "a query is a single statement", hint)
+        what = "this statement cannot be run" if kind == "SELECT" else f"{kind} is not a query"
         raise UsageError(what, "queries are SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE")
     return tree
 

@@ -12,7 +12,7 @@ import pytest
 from paimon_cli import Catalog
 from paimon_cli.api import sql_computed, sql_merge, sql_rows
 from paimon_cli.api.sql_rows import SpilledRows
-from paimon_cli.errors import BadInput, NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.errors import AlreadyExists, BadInput, CommitUnknown, NotFound, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.pieces import PIECES
 
 
@@ -360,6 +360,28 @@ def test_tables_are_created_from_queries(catalog: Catalog) -> None:
     assert again.verb == "existed" and rows(catalog, "SELECT count(*) FROM shop.copy") == [(3,)]
 
 
+@pytest.mark.parametrize("error, stays", [(CommitUnknown("unclear"), True), (BadInput("no"), False)])
+def test_a_new_table_stays_if_its_rows_may_be_committed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, error: PaimonError, stays: bool
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("paimon_cli.api.writing.Writing.write", fail)
+    with pytest.raises(type(error), match="shop.more was created, and stays" if stays else "no"):
+        catalog.sql("CREATE TABLE shop.more AS SELECT 1 AS id")
+    assert (("shop", "more") in rows(catalog, "SHOW TABLES")) == stays
+
+
+def test_hints_about_a_new_table_name_clauses(catalog: Catalog) -> None:
+    with pytest.raises(AlreadyExists) as caught:
+        catalog.sql("CREATE TABLE shop.orders (id INT)")
+    assert caught.value.hint.startswith("add IF NOT EXISTS")
+    with pytest.raises(UsageError) as other:
+        catalog.sql("CREATE TABLE shop.more (id INT) WITH ('merge-engine' = 'first-row')")
+    assert other.value.hint == "add PRIMARY KEY (...) NOT ENFORCED"
+
+
 def test_definitions(catalog: Catalog) -> None:
     assert rows(catalog, "SHOW TABLES") == [("shop", "log"), ("shop", "orders")]
     assert rows(catalog, "USE shop; SHOW TABLES LIKE 'o%'") == [("shop", "orders")]
@@ -425,6 +447,8 @@ def test_definitions(catalog: Catalog) -> None:
         ),
         (MERGE + "WHEN MATCHED THEN INSERT *", UsageError, "INSERT in a clause WHEN MATCHED"),
         ("EXPLAIN DELETE FROM shop.orders", NotSupported, "only queries have a plan"),
+        ("PIVOT shop.orders ON s USING sum(n)", NotSupported, "PIVOT without the values"),
+        ("FROM (PIVOT shop.orders ON s USING sum(n))", NotSupported, "PIVOT without the values"),
         ("CREATE TABLE shop.new (id INT) WITH ('path' = '/tmp/elsewhere')", NotSupported, "the option path"),
     ],
 )
