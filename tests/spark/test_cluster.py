@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 COLUMNS = {"k": "BIGINT NOT NULL", "n": "BIGINT"}
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
 Batches = Iterable[pa.RecordBatch]
+Work = TypeVar("Work")
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +118,8 @@ def test_a_compaction_whose_executor_is_killed_loses_nothing(cluster_session: Sp
     keys = pa.array(range(60_000))
     for _ in range(4):
         table.write(pa.table({"k": keys, "n": pa.array([1] * len(keys))}), compact="none")
-    before = data_files(table.context)
-    done = threading.Event()
-    killer = threading.Thread(target=kill_an_executor, args=(lambda: data_files(table.context) - before, done))
-    killer.start()
-    Table.open(table.url, runtime=Runtime(engine="spark")).compact(strategy="full")
-    done.set()
-    killer.join()
+    compacting = Table.open(table.url, runtime=Runtime(engine="spark"))
+    with_a_killed_executor(table, lambda: compacting.compact(strategy="full"))
     table.refresh()
     assert {row["n"] for row in table.scan().to_arrow().to_pylist()} == {4}
     assert table.scan().count() == len(keys)
@@ -130,10 +127,50 @@ def test_a_compaction_whose_executor_is_killed_loses_nothing(cluster_session: Sp
     assert data_files(table.context) == named_files(table.context)
 
 
-def kill_an_executor(when: Callable[[], object], done: threading.Event) -> None:
-    """As soon as the first new file is there, with the Python workers below its daemon, which are a process group."""
-    while not when() and not done.is_set():
-        time.sleep(0.002)
+@pytest.mark.parametrize("moment", ["buckets are written", at_night("rows are staged")])
+def test_a_merge_whose_executor_is_killed_counts_once(cluster_session: SparkSession, tmp_path: Path, moment: str) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["k"], bucket=6).url)
+    keys = pa.array(range(60_000))
+    table.write(pa.table({"k": keys, "n": pa.array([1] * len(keys))}))
+    rows = cluster_session.range(30_000, 90_000, 1, 4).selectExpr("id as k", "1L as n")
+    if moment == "rows are staged":
+        rows = rows.mapInArrow(killing_once(tmp_path / "killed", this_executor), "k long, n long")
+    merge = spark.merge(rows, table, on="k").when_matched_update({"n": "n + source.n"}).when_not_matched_insert_all()
+    if moment == "rows are staged":
+        summary = merge.execute()
+        assert (tmp_path / "killed").exists()
+    else:
+        summary = with_a_killed_executor(table, merge.execute)
+    table.refresh()
+    assert (summary.updated, summary.inserted) == (30_000, 30_000)
+    assert table.scan().to_arrow().sort_by("k")["n"].to_pylist() == [1] * 30_000 + [2] * 30_000 + [1] * 30_000
+    assert data_files(table.context) == named_files(table.context)
+    assert not list((tmp_path / "t" / "index").glob("*-*"))
+
+
+def with_a_killed_executor(table: Table, work: Callable[[], Work]) -> Work:
+    """An executor is killed as soon as the work has written the first file."""
+    before, killed, done = data_files(table.context), threading.Event(), threading.Event()
+
+    def kill() -> None:
+        while data_files(table.context) <= before and not done.is_set():
+            time.sleep(0.002)
+        if not done.is_set():
+            kill_an_executor()
+            killed.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        return work()
+    finally:
+        done.set()
+        killer.join()
+        assert killed.is_set()
+
+
+def kill_an_executor() -> None:
+    """With the Python workers below its daemon, which are a process group."""
     processes = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     executor = next(p for p in processes if b"CoarseGrainedExecutorBackend" in command_of(p) and is_below(p, os.getpid()))
     daemons = [process for process in processes if parent_of(process) == executor]
