@@ -133,6 +133,7 @@ CUTS_NOTHING = {
     },
     "how much a message or a report shows": {
         "jobs/table_cost": "SHOWN_COMBINATIONS",
+        "inspect/daily_growth": "MAX_GROWTH_SNAPSHOTS",
         "api/notebook": "_MAX_FILES _MAX_READ",
         "read/html_text": "_MAX_CELL _MAX_COLUMNS _MAX_ROWS",
         "api/arguments": "_MAX_SHOWN",

@@ -15,10 +15,13 @@ from paimon_cli.errors import PartialSuccess
 from paimon_cli.requests.integrity import SomeTables
 
 if TYPE_CHECKING:
+    from paimon_cli.inspect.daily_growth import GrowthRow
     from paimon_cli.jobs.table_cost import Saving, TableCost
 
 SHOWN_SAVINGS = 5
 """The most savings of a table that are shown; JSON has all."""
+SHOWN_DAYS = 7
+"""The newest days whose growth is shown; JSON has all."""
 
 commands = top_level()
 
@@ -28,7 +31,8 @@ def cost(call: Call, *, options: Annotated[Given, SomeTables]) -> None:
     """Show what tables store, by what keeps it: the latest snapshot, older ones, a tag, a branch, a consumer, or nothing.
 
     Each file counts once, so the rows add up to the bytes in the table's directory. Below them stands what an expiry, or the
-    removal of a tag, branch, consumer or of orphans, would free. Exits with 9 if the cost of a table cannot be told.
+    removal of a tag, branch, consumer or of orphans, would free, what the compaction that is due replaces, and how the table has
+    grown by day (UTC). Exits with 9 if the cost of a table cannot be told.
 
     paimon-cli cost ./wh/shop.db/orders
 
@@ -48,10 +52,18 @@ def cost(call: Call, *, options: Annotated[Given, SomeTables]) -> None:
     footer = f"{counted(total['files'], 'file')}, {human_size(total['bytes'])}"
     if len(costs) != 1:
         footer = f"{counted(len(costs), 'table')}, {footer}"
-    summary = {"total": total, "savings": records(savings)}
+    due = [table.due for table in costs if table.due is not None]
+    growth = [row for table in costs for row in table.growth]
+    summary = {"total": total, "savings": records(savings), "due": records(due), "growth": records(growth)}
     call.show(Listing("CostList", name, columns, rows, footer=footer, summary=summary))
     if call.is_for_people:
         _say_savings(savings)
+        for each in due[:SHOWN_SAVINGS]:
+            say(
+                f"{human_size(each.freed_later)} later, once snapshots expire, in {counted(each.files, 'file')} that the due "
+                f"compaction replaces by about {human_size(each.write_bytes)}: {each.command}"
+            )
+        _say_growth(growth)
     _end(costs)
 
 
@@ -62,6 +74,17 @@ def _say_savings(savings: Sequence[Saving]) -> None:
         say(f"{human_size(saving.bytes)} in {saving.what}; loses {saving.loses}: {saving.command}")
     if len(found) > SHOWN_SAVINGS:
         say(f"{len(found) - SHOWN_SAVINGS} smaller savings: -o json shows all")
+
+
+def _say_growth(growth: Sequence[GrowthRow]) -> None:
+    """The newest days of all tables together."""
+    days = sorted({row.day for row in growth})[-SHOWN_DAYS:]
+    for day in days:
+        rows = [row for row in growth if row.day == day]
+        added, removed = sum(row.added_bytes for row in rows), sum(row.removed_bytes for row in rows)
+        rewritten = sum(row.rewritten_bytes for row in rows)
+        by_compactions = f"{human_size(rewritten)} by compactions"
+        say(f"{day}: {human_size(added)} added ({by_compactions}), {human_size(removed)} replaced or deleted")
 
 
 def _end(costs: Sequence[TableCost]) -> None:
