@@ -134,6 +134,8 @@ CUTS_NOTHING = {
     "how much a message or a report shows": {
         "jobs/table_cost": "SHOWN_COMBINATIONS",
         "inspect/daily_growth": "MAX_GROWTH_SNAPSHOTS",
+        "inspect/operation_cost": "_HOUR REPLAN_SECONDS",
+        "inspect/price_table": "_GB MAX_PRICE_FILE _PER",
         "api/notebook": "_MAX_FILES _MAX_READ",
         "read/html_text": "_MAX_CELL _MAX_COLUMNS _MAX_ROWS",
         "api/arguments": "_MAX_SHOWN",

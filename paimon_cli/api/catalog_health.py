@@ -13,7 +13,7 @@ from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import OpenedCatalog
 from paimon_cli.api.table_choice import ChosenTable
 from paimon_cli.errors import NotSupported, PaimonError
-from paimon_cli.requests.integrity import ExaminedTables, HealthOfTables, SomeTables
+from paimon_cli.requests.integrity import CostOfTables, ExaminedTables, HealthOfTables, SomeTables
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.time_bounds import look_at_each
 
@@ -32,7 +32,7 @@ class FixesCall(ExaminedTables):
     argument: Callable[[str], str] | None = None
 
 
-class CostCall(SomeTables):
+class CostOfTablesCall(CostOfTables):
     """The tables to look at, which may have other names in commands."""
 
     _: KW_ONLY
@@ -92,8 +92,8 @@ class Examination(OpenedCatalog):
 
         return Planned(FixPlan([each.row for each in found], [step for steps in planned for step in steps]), run)
 
-    @takes(CostCall)
-    def cost(self, call: CostCall) -> list[TableCost]:
+    @takes(CostOfTablesCall)
+    def cost(self, call: CostOfTablesCall) -> list[TableCost]:
         """What `tables`, all tables of a database, or of the warehouse store, in bytes, and what removals would free.
 
         The rows of a table, by what keeps the files, add up to all files in its directory. A table whose cost cannot be told has
@@ -101,7 +101,10 @@ class Examination(OpenedCatalog):
         one of `tables` does not exist. Nothing is written. `argument`: converts the name of a table into the argument for
         commands.
         """
-        from paimon_cli.jobs.table_cost import TableCost
+        from paimon_cli.inspect.price_table import price_table
+        from paimon_cli.jobs.table_cost import TableCost, priced
+
+        prices = None if call.prices is None else price_table(call.prices)
 
         def unknown(name: str, error: PaimonError) -> TableCost:
             return TableCost(name, problem=error)
@@ -112,7 +115,9 @@ class Examination(OpenedCatalog):
         damaged, found = self._looked_at(call, call.argument or self._pasted, look)
         costs = [unknown(error.path or "", error) for error in damaged]
         costs += (unknown(name, cost) if isinstance(cost, PaimonError) else cost for name, cost in found)
-        return costs if call.tables else [*costs, *self._trash_costs(call.database)]
+        if not call.tables:
+            costs += self._trash_costs(call.database)
+        return costs if prices is None else [priced(cost, prices) for cost in costs]
 
     def _trash_costs(self, database: str | None) -> list[TableCost]:
         """The dropped tables of a database, or of all. None if the catalog has no trash; unreadable entries are left to

@@ -5,7 +5,7 @@ Read from the snapshots that are retained. A file that only changed its level wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -40,14 +40,21 @@ class GrowthRow:
     removed_bytes: int
 
 
-def growth_by_day(context: TableContext, name: str) -> list[GrowthRow]:
-    """The growth of the table called `name`, oldest day first. Days without a commit have no row. Unreadable snapshots do not
-    count.
-    """
+Changes = tuple[Snapshot, RewrittenFiles | None]
+"""A snapshot and what it changed; None if that cannot be read."""
+
+
+def retained_changes(context: TableContext, limit: int = MAX_GROWTH_SNAPSHOTS) -> list[Changes]:
+    """The newest snapshots and what each changed, newest first. Snapshots that cannot be read are left out."""
     damaged: list[DamagedFile] = []  # `verify` reports them
-    newest = islice(context.snapshots.newest_first(on_damage=damaged.append), MAX_GROWTH_SNAPSHOTS)
+    newest = islice(context.snapshots.newest_first(on_damage=damaged.append), limit)
+    return [*in_parallel(partial(_changes, context), newest, context.read_threads)]
+
+
+def growth_by_day(retained: Iterable[Changes], name: str) -> list[GrowthRow]:
+    """The growth of the table called `name`, oldest day first. Days without a commit have no row."""
     days: dict[np.datetime64, list[int]] = {}
-    for snapshot, changes in in_parallel(partial(_changes, context), newest, context.read_threads):
+    for snapshot, changes in retained:
         if changes is not None:
             day = days.setdefault(np.datetime64(snapshot.time_millis, "ms").astype("datetime64[D]"), [0, 0, 0, 0])
             rewritten = changes.bytes_after if snapshot.commit_kind == COMPACT else 0
@@ -61,7 +68,7 @@ def _rows(name: str, days: dict[np.datetime64, list[int]]) -> Iterator[GrowthRow
         yield GrowthRow(name, str(day), *days[day])
 
 
-def _changes(context: TableContext, snapshot: Snapshot) -> tuple[Snapshot, RewrittenFiles | None]:
+def _changes(context: TableContext, snapshot: Snapshot) -> Changes:
     try:
         return snapshot, rewritten_files(context, snapshot)
     except (DamagedFile, SnapshotGone):

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
-from paimon_cli.inspect.daily_growth import GrowthRow, growth_by_day
+from paimon_cli.inspect.daily_growth import GrowthRow, growth_by_day, retained_changes
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.operation_cost import OperationCost, operation_costs
+from paimon_cli.inspect.price_table import PriceTable
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.reclaim_job import plan_expire
 from paimon_cli.maintain.expire_snapshots import files_to_delete_now, plan_expiry
@@ -84,7 +86,9 @@ class CompactionCost:
 class TableCost:
     """The cost of a table: `rows` by owner, which add up to `files` and `bytes`, and `savings`.
 
-    `growth`: by day, as far as the retained snapshots tell. `due`: the compaction that is due, None if none is.
+    `growth`: by day, as far as the retained snapshots tell. `due`: the compaction that is due, None if none is. `operations`:
+    what a read, a write, the due compaction and an idle hour of a service take. `month`: the money for storing the bytes that
+    long, in `currency`; None without prices.
     `problem`: why nothing is known about the table; None if all is well.
     """
 
@@ -95,12 +99,16 @@ class TableCost:
     savings: Sequence[Saving] = ()
     growth: Sequence[GrowthRow] = ()
     due: CompactionCost | None = None
+    operations: Sequence[OperationCost] = ()
+    month: float | None = None
+    currency: str | None = None
     problem: PaimonError | None = None
 
 
 def cost_of_table(context: TableContext, name: str, argument: str, progress: Progress) -> TableCost:
     """The cost of the table called `name`, whose commands call it `argument`. Raises `DamagedFile` if a version is unreadable."""
     owned = find_owners(context)
+    changes, table = retained_changes(context), ExaminedTable(context, argument)
     savings = _Savings(context, owned, name, argument, progress)
     found = sorted(savings.all(), key=lambda saving: (-saving.bytes, saving.what))
     return TableCost(
@@ -109,8 +117,9 @@ def cost_of_table(context: TableContext, name: str, argument: str, progress: Pro
         owned.size,
         [*_rows(name, owned)],
         [saving for saving in found if saving.files],
-        growth_by_day(context, name),
-        _due_compaction(context, name, argument),
+        growth_by_day(changes, name),
+        _due_compaction(table, name, argument),
+        operation_costs(table, name, changes),
     )
 
 
@@ -120,9 +129,15 @@ def cost_of_dropped(name: str, files: int, size: int) -> TableCost:
     return TableCost(shown, files, size, [CostRow(shown, TRASH, files, size)])
 
 
-def _due_compaction(context: TableContext, name: str, argument: str) -> CompactionCost | None:
+def priced(cost: TableCost, prices: PriceTable) -> TableCost:
+    """The cost with the money for its operations, and for storing its bytes for a month."""
+    operations = [prices.priced(operation) for operation in cost.operations]
+    return replace(cost, operations=operations, month=prices.of_month(cost.bytes), currency=prices.currency)
+
+
+def _due_compaction(table: ExaminedTable, name: str, argument: str) -> CompactionCost | None:
     """None also for a table that this version cannot compact."""
-    rows = decision_rows(context, ExaminedTable(context, argument).due.values())
+    rows = decision_rows(table.context, table.due.values())
     if not rows:
         return None
     rewritten = [row for row in rows if row.read_bytes]
