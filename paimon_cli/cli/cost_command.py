@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, top_level
@@ -71,8 +71,9 @@ def cost(call: Call, *, options: Annotated[Given, CostOfTables]) -> None:
     if month is not None:
         footer += f", {month:.4g} {currency} a month"
     money = {"month": month, "currency": currency}
-    parts = {"savings": savings, "due": due, "growth": growth, "operations": operations}
-    summary = {"total": {**total, **money}, **{name: records(rows) for name, rows in parts.items()}}
+    parts: dict[str, Sequence[Any]] = {"savings": savings, "due": due, "growth": growth, "operations": operations}
+    summary: dict[str, Any] = {"total": {**total, **money}}
+    summary |= {name: records(rows) for name, rows in parts.items()}
     call.show(Listing("CostList", name, columns, rows, footer=footer, summary=summary))
     if call.is_for_people:
         _say_savings(savings)
