@@ -1,4 +1,4 @@
-"""The ledger of a warehouse: what its services did in each round, and what that cost (FORMAT.md, section 13.9).
+"""The ledger of a warehouse: what its services did in each round, and what that cost (FORMAT.md, section 13.10).
 
     WAREHOUSE/.paimon-cli/ledger/round-MILLIS-SERVICE-NUMBER     a round of one service (JSON)
     WAREHOUSE/.paimon-cli/ledger/day-MILLIS-SERVICE-NUMBER       the rounds of past days, packed by one service
@@ -19,17 +19,16 @@ from itertools import islice
 from typing import Any
 
 from paimon_cli.errors import DamagedFile
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.storage import FileStatus, Storage, link_target
 
 LEDGER_DIRECTORY = "ledger"
 KEPT_MILLIS, DAY_MILLIS = 90 * 86_400_000, 86_400_000
-MAX_OBJECT, MAX_STEPS, MAX_TEXT, MAX_OBJECTS = 8 << 20, 100_000, 4000, 200_000
+MAX_OBJECT, MOST_STEPS, LONGEST_REASON, MAX_OBJECTS = 8 << 20, 100_000, 4000, 200_000
 """Bounds of one object (bytes), of the steps in it, of a text, and of the objects that are read: the newest."""
-PACKED_ROUNDS = 5_000
-"""The most rounds of one pack."""
 _VERSION = 1
-_NAME = re.compile(r"(round|day)-([0-9]{13,15})-([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})-([0-9]{1,12})")
+_NAME = re.compile(r"(round|day)-([0-9]{13,15})-([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})-([0-9]{1,18})")
 _ROUND, _DAY = "round", "day"
 
 
@@ -37,9 +36,10 @@ _ROUND, _DAY = "round", "day"
 class LedgerStep:
     """What a round did to one table. Sizes are bytes; the compaction's are those of rewritten files.
 
-    `runs_before`, `runs_after`: sorted runs of the compacted buckets, together. `read_files_*`, `read_bytes_*`: what a read of all
-    rows opens and fetches before and after. `score`, `budget_left`: None for a service without goal or budget. `why`: the reasons
-    of the compactions, with their arithmetic; `why_not`: what was left, and why. `error`: of the step, empty if it succeeded.
+    `runs_before`, `runs_after`: sorted runs of the compacted buckets, together. `read_files_*`, `read_bytes_*`: what a read
+    of all rows opens and fetches before and after. `score`, `budget_left`: None for a service without goal or budget. `why`: the
+    reasons of the compactions, with their arithmetic; `why_not`: what was left, and why. `error`: of the step, empty if it
+    succeeded.
     """
 
     table: str
@@ -172,6 +172,8 @@ class Ledger:
         found: list[LedgerFile] = []
         for status in self.storage.list_directory(self.directory):
             file = LedgerFile.of(status)
+            if file is None and status.name.startswith("."):
+                continue  # the local file system's name of an object that is being written
             if file is None:
                 on_damage(_damage(status.path, "no service names an object like that"))
             elif len(found) < MAX_OBJECTS:
@@ -225,7 +227,7 @@ def _packs(files: Sequence[LedgerFile]) -> Iterator[list[LedgerFile]]:
     pack: list[LedgerFile] = []
     size = 0
     for file in rest:
-        if pack and (len(pack) == PACKED_ROUNDS or size + file.status.size > MAX_OBJECT // 2):
+        if pack and (len(pack) >= PIECES.packed_rounds or size + file.status.size > MAX_OBJECT // 2):
             yield pack
             pack, size = [], 0
         pack.append(file)
@@ -240,7 +242,7 @@ def _damage(path: str, why: str) -> DamagedFile:
 
 def _round(found: Any) -> LedgerRound:
     requests, steps = found["requests"], found["steps"]
-    if not isinstance(requests, dict) or len(requests) > 20 or not isinstance(steps, list) or len(steps) > MAX_STEPS:
+    if not isinstance(requests, dict) or len(requests) > 20 or not isinstance(steps, list) or len(steps) > MOST_STEPS:
         raise ValueError("it has too much in it")
     return LedgerRound(
         _text(found["service"], 40),
@@ -249,7 +251,7 @@ def _round(found: Any) -> LedgerRound:
         _real(found["seconds"]),
         _count(found["tables"]),
         {_text(kind, 40): _count(number) for kind, number in requests.items()},
-        tuple(_step(each) for each in islice(steps, MAX_STEPS)),
+        tuple(_step(each) for each in islice(steps, MOST_STEPS)),
     )
 
 
@@ -260,7 +262,7 @@ def _step(found: Any) -> LedgerStep:
     return LedgerStep(**{name: check(found[name]) for name, check in kinds.items()})
 
 
-def _text(found: Any, longest: int = MAX_TEXT) -> str:
+def _text(found: Any, longest: int = LONGEST_REASON) -> str:
     if not isinstance(found, str) or len(found) > longest:
         raise ValueError("a text is missing or too long")
     return found

@@ -6,6 +6,7 @@ warning, one for each text, and never stops the service.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
-from paimon_cli.maintain.ledger import MAX_STEPS, MAX_TEXT, Ledger, LedgerRound, LedgerStep
+from paimon_cli.maintain.ledger import LEDGER_DIRECTORY, LONGEST_REASON, MOST_STEPS, Ledger, LedgerRound, LedgerStep
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.redaction import redact, shown_name
+from paimon_cli.storage.time_bounds import within
 
 TIDY_MILLIS = 3_600_000
 """How often a service packs old rounds."""
@@ -27,13 +29,16 @@ MAX_WARNINGS = 20
 
 @dataclass(eq=False)
 class LedgerWatcher:
-    """Passes each event on to `inner`, and writes rounds of the service `service`. `requests`: counted since the start."""
+    """Passes each event on to `inner`, and writes rounds of the service `service`. `seconds`: after which a
+    store that does not answer is given up. `requests`: counted since the start.
+    """
 
     inner: ServiceWatcher
     ledger: Ledger
     service: str
     clock: Clock
     warn: Callable[[str], None]
+    seconds: float = math.inf
     requests: Mapping[str, int] = field(default_factory=dict)
     _before: Counter[str] = field(default_factory=Counter)
     _done: dict[str, TableRound] = field(default_factory=dict)
@@ -55,15 +60,16 @@ class LedgerWatcher:
         self.inner.round_done(done, pause_seconds)
         try:
             if noted:
-                self.ledger.add(self._round(done, noted, asked))
+                written = self._round(done, noted, asked)
+                within(self.seconds, lambda: self.ledger.add(written), LEDGER_DIRECTORY)
             if self.clock.now_millis() >= self._tidy_due:
                 self._tidy_due = self.clock.now_millis() + TIDY_MILLIS
-                self.ledger.tidy(self.service, lambda error: self._warn(error))
+                within(self.seconds, lambda: self.ledger.tidy(self.service, self._warn), LEDGER_DIRECTORY)
         except (PaimonError, OSError) as error:
             self._warn(error)
 
     def _round(self, done: ServiceRound, noted: list[TableRound], asked: Counter[str]) -> LedgerRound:
-        steps = tuple(step_of(table) for table in noted[:MAX_STEPS])
+        steps = tuple(step_of(table) for table in noted[:MOST_STEPS])
         return LedgerRound(self.service, done.number, done.started_millis, done.seconds, len(done.tables), dict(asked), steps)
 
     def _warn(self, error: Exception) -> None:
@@ -127,4 +133,4 @@ def _left(done: TableRound) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
