@@ -213,6 +213,8 @@ class Pieces:
     """Files in plans kept for waiting turns; tables beyond this limit are planned again when their turn comes."""
     max_plans: int = 200
     """Plans kept for waiting turns."""
+    packed_rounds: int = 5_000
+    """Rounds of a ledger in one pack."""
     submitted_calls: int = 1_024
     """Calls in threads that are submitted at a time, before their results are consumed."""
 

@@ -100,6 +100,7 @@ CUTS_NOTHING = {
         "datatypes/data_type": "MAX_NESTING",
         "datatypes/type_text": "MAX_DEPTH",
         "history/lost_history": "_MOST_LISTS",
+        "maintain/ledger": "LONGEST_REASON MAX_OBJECT MAX_OBJECTS MOST_STEPS",
         "history/points_in_time": "_LONGEST",
         "history/snapshot_history": "LONGEST_GAP",
         "catalog/metastore/metastore": "SEARCHED_DATABASES",
@@ -133,6 +134,10 @@ CUTS_NOTHING = {
     },
     "how much a message or a report shows": {
         "jobs/table_cost": "SHOWN_COMBINATIONS",
+        "jobs/service/ledger_watcher": "MAX_WARNINGS",
+        "inspect/daily_growth": "MAX_GROWTH_SNAPSHOTS",
+        "inspect/operation_cost": "_HOUR REPLAN_SECONDS",
+        "inspect/price_table": "_GB MAX_PRICE_FILE _PER",
         "api/notebook": "_MAX_FILES _MAX_READ",
         "read/html_text": "_MAX_CELL _MAX_COLUMNS _MAX_ROWS",
         "api/arguments": "_MAX_SHOWN",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +17,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.api.table_choice import ChosenTable, chosen_tables
 from paimon_cli.api.trash import empty_expired
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTables, ServiceOptions, Strategy, TableChoice, Upkeep
 from paimon_cli.storage.time_bounds import within
 
@@ -167,13 +168,15 @@ class Compaction(OpenedCatalog):
         served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, has_leases=leases is not None)
         if chosen.whole and chosen.is_listed:
             served = _after(EmptiesTrash(metastore, clock, self.runtime.warn), served)
-        with self.runtime.engine_running(chosen.parallelism) as engine:
+        with contextlib.ExitStack() as stack:
+            engine = stack.enter_context(self.runtime.engine_running(chosen.parallelism))
+            watcher = self._noted(chosen.watcher, stack, clock) if chosen.whole else chosen.watcher
             service = CompactionService(
                 served,
                 CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed),
                 engine,
                 clock,
-                chosen.watcher,
+                watcher,
                 chosen.shield,
                 leases,
                 Upkeep.of(chosen),
@@ -181,6 +184,21 @@ class Compaction(OpenedCatalog):
                 chosen.examines,
             )
             service.run((chosen.interval or 0) / 1000, chosen.max_rounds)
+
+    def _noted(self, watcher: ServiceWatcher, stack: contextlib.ExitStack, clock: Clock) -> ServiceWatcher:
+        """The watcher, with one that writes the ledger of the warehouse before it, where a warehouse can have one."""
+        from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
+        from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
+        from paimon_cli.storage.counted_storage import counting_requests
+        from paimon_cli.storage.injected import SystemRandom
+
+        try:
+            ledger = ledger_of_warehouse(self._metastore, clock)
+        except NotSupported:
+            return watcher
+        requests = stack.enter_context(counting_requests())
+        seconds = self._metastore.table_seconds
+        return LedgerWatcher(watcher, ledger, SystemRandom().uuid(), clock, self.runtime.warn, seconds, requests)
 
     def _served(
         self, choice: TableChoice, metastore: Metastore, dedicated: bool, has_leases: bool

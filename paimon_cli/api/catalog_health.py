@@ -12,8 +12,8 @@ from paimon_cli.api.health import FixCall, Fixed, FixPlan
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import OpenedCatalog
 from paimon_cli.api.table_choice import ChosenTable
-from paimon_cli.errors import PaimonError
-from paimon_cli.requests.integrity import ExaminedTables, HealthOfTables, SomeTables
+from paimon_cli.errors import NotSupported, PaimonError
+from paimon_cli.requests.integrity import CostOfTables, ExaminedTables, HealthOfTables, SomeTables
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.time_bounds import look_at_each
 
@@ -32,7 +32,7 @@ class FixesCall(ExaminedTables):
     argument: Callable[[str], str] | None = None
 
 
-class CostCall(SomeTables):
+class CostOfTablesCall(CostOfTables):
     """The tables to look at, which may have other names in commands."""
 
     _: KW_ONLY
@@ -92,15 +92,19 @@ class Examination(OpenedCatalog):
 
         return Planned(FixPlan([each.row for each in found], [step for steps in planned for step in steps]), run)
 
-    @takes(CostCall)
-    def cost(self, call: CostCall) -> list[TableCost]:
+    @takes(CostOfTablesCall)
+    def cost(self, call: CostOfTablesCall) -> list[TableCost]:
         """What `tables`, all tables of a database, or of the warehouse store, in bytes, and what removals would free.
 
         The rows of a table, by what keeps the files, add up to all files in its directory. A table whose cost cannot be told has
-        the error as its `problem`. Raises `NotFound` if one of `tables` does not exist. Nothing is written. `argument`: converts
-        the name of a table into the argument for commands.
+        the error as its `problem`. Unless `tables` are named, dropped tables that lie in the trash follow. Raises `NotFound` if
+        one of `tables` does not exist. Nothing is written. `argument`: converts the name of a table into the argument for
+        commands.
         """
-        from paimon_cli.jobs.table_cost import TableCost
+        from paimon_cli.inspect.price_table import price_table
+        from paimon_cli.jobs.table_cost import TableCost, priced
+
+        prices = None if call.prices is None else price_table(call.prices)
 
         def unknown(name: str, error: PaimonError) -> TableCost:
             return TableCost(name, problem=error)
@@ -110,7 +114,25 @@ class Examination(OpenedCatalog):
 
         damaged, found = self._looked_at(call, call.argument or self._pasted, look)
         costs = [unknown(error.path or "", error) for error in damaged]
-        return [*costs, *(unknown(name, cost) if isinstance(cost, PaimonError) else cost for name, cost in found)]
+        costs += (unknown(name, cost) if isinstance(cost, PaimonError) else cost for name, cost in found)
+        if not call.tables:
+            costs += self._trash_costs(call.database)
+        return costs if prices is None else [priced(cost, prices) for cost in costs]
+
+    def _trash_costs(self, database: str | None) -> list[TableCost]:
+        """The dropped tables of a database, or of all. None if the catalog has no trash; unreadable entries are left to
+        `trash ls`.
+        """
+        from paimon_cli.catalog.warehouse_trash import trash_of_warehouse
+        from paimon_cli.jobs.table_cost import cost_of_dropped
+
+        try:
+            trash = trash_of_warehouse(self._metastore)
+        except NotSupported:
+            return []
+        entries = trash.entries(lambda _: None)
+        chosen = (entry for entry in entries if database is None or entry.table.startswith(f"{database}."))
+        return [cost_of_dropped(entry.table, entry.files, entry.size) for entry in chosen]
 
     def _examined(self, call: FixesCall) -> list[_Examined]:
         """The tables with their health, most urgent first."""

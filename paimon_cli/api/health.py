@@ -13,7 +13,7 @@ from paimon_cli.api.maintenance import Maintenance, Planned
 from paimon_cli.errors import CommitUnknown, PaimonError, PartialSuccess
 from paimon_cli.options.option_text import counted
 from paimon_cli.read.html_text import ShownAsTable
-from paimon_cli.requests.integrity import HealthOptions
+from paimon_cli.requests.integrity import CostOptions, HealthOptions
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.findings.finding import Finding
@@ -36,6 +36,13 @@ class HealthCall(FixCall):
 
     _: KW_ONLY
     fix: bool = False
+
+
+class CostCall(CostOptions):
+    """What to show of the cost of one table."""
+
+    _: KW_ONLY
+    argument: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +88,20 @@ class Care(Maintenance, Inspection):
         self._expect_existing()
         return list(examine_table(self.supported, argument or self.context.layout.argument))
 
-    def cost(self, *, argument: str | None = None) -> TableCost:
+    @takes(CostCall)
+    def cost(self, call: CostCall) -> TableCost:
         """What the table stores, in bytes, by what keeps the files: its latest snapshot, older ones, tags, branches, or nothing.
 
         The rows add up to all files in its directory; `savings` say what each removal would free. Nothing is written. Raises
         `DamagedFile` if a version cannot be read, because what it keeps is then unknown. `argument`: the table's name in
         commands.
         """
-        return self._cost(self.name, argument or self.context.layout.argument)
+        from paimon_cli.inspect.price_table import price_table
+        from paimon_cli.jobs.table_cost import priced
+
+        prices = None if call.prices is None else price_table(call.prices)
+        cost = self._cost(self.name, call.argument or self.context.layout.argument)
+        return cost if prices is None else priced(cost, prices)
 
     def _cost(self, name: str, argument: str) -> TableCost:
         from paimon_cli.jobs.table_cost import cost_of_table

@@ -45,7 +45,7 @@ TO_DO = Kind(lambda findings: [{**_RECORD.json(row), "finding": row.message} for
 
 NAMES_OF_KIND = {
     COUNT: "changelogs_expired consumers_expired files_expired left_buckets orphans partitions_expired snapshots_expired "
-    "tags_expired "
+    "tags_expired files_deleted read_files_after read_files_before round_requests runs_removed "
     "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
     "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
     "fanout files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
@@ -64,7 +64,7 @@ NAMES_OF_KIND = {
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
     "last_snapshot restored watermark write write_amplification",
-    SIZE: "left_bytes orphan_bytes "
+    SIZE: "budget_left read_bytes_after read_bytes_before added_bytes freed_later left_bytes orphan_bytes removed_bytes "
     "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
     "bytes_before bytes_read bytes_written kept "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
@@ -100,6 +100,9 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "BackupSummary.tags": COUNT,
     "Finding.figures": JSON,
     "CompactedBucketRow.levels": TEXT,
+    "LedgerRow.round": ID,
+    "LedgerTotal.failed": COUNT,
+    "LedgerTotal.steps": COUNT,
     "CompactionRow.levels": TEXT,
     "CompactionRow.partitions": NAMES,
     "DatabaseMade.created": FLAG,
@@ -124,6 +127,9 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "Invariant.level": TEXT,
     "IcebergExport.format_version": ID,
     "LsmRow.read_amplification": COUNT,
+    "OperationCost.checks": COUNT,
+    "OperationCost.reads": COUNT,
+    "OperationCost.writes": COUNT,
     "OptionExplanation.refused": NAMES,
     "OptionRow.key": WHOLE_TEXT,
     "PlanLine.buckets": ID,
@@ -248,6 +254,7 @@ TITLES: dict[str, str | None] = {
     "ManifestRow.max_level": None,
     "ManifestRow.min_bucket": None,
     "ManifestRow.min_level": None,
+    "LedgerTotal.files_deleted": "Files deleted",
     "OptionExplanation.description": "Meaning",
     "OptionExplanation.effect": "Here",
     "OptionExplanation.immutable": "Fixed once there is data",

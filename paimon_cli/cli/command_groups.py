@@ -43,6 +43,7 @@ PANELS = {
         "backup": "backup_commands.backup",
         "restore": "backup_commands",
         "trash": "trash_commands.trash",
+        "ledger": "ledger_commands.ledger",
         "expire": "expire_command",
         "rescale": "stage_commands",
         "rollback": "drop_commands",

@@ -137,6 +137,15 @@ def compacted_buckets(context: TableContext, snapshot: Snapshot) -> list[Compact
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
 
 
+def rewritten_files(context: TableContext, snapshot: Snapshot) -> RewrittenFiles:
+    """The files that a snapshot of any kind removed from the latest state, and those that it added.
+
+    Raises `SnapshotGone` if the snapshot expires in the meantime, and `DamagedFile` if its manifests cannot be read.
+    """
+    changes = _Changes.of(context, snapshot)
+    return changes.figures(np.arange(len(changes.table)))
+
+
 def _row(context: TableContext, snapshot: Snapshot) -> CompactionRow | None:
     try:
         changes = _Changes.of(context, snapshot)

@@ -8,6 +8,11 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.compaction_report import decision_rows
+from paimon_cli.inspect.daily_growth import GrowthRow, growth_by_day, retained_changes
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
+from paimon_cli.inspect.operation_cost import OperationCost, operation_costs
+from paimon_cli.inspect.price_table import PriceTable
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.reclaim_job import plan_expire
 from paimon_cli.maintain.expire_snapshots import files_to_delete_now, plan_expiry
@@ -30,6 +35,7 @@ from paimon_cli.storage.redaction import shown_name
 SHOWN_COMBINATIONS = 20
 """The most sets of several owners that are shown one by one, the largest first."""
 SEVERAL = "several owners"
+TRASH = "trash"
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class CostRow:
     `owner`: `live` (the latest snapshot, with schemas, hints and records), `snapshots before N` (older ones alone), `tag NAME`,
     `branch NAME`, `changelogs`, `consumer NAME`, what several of these keep (`snapshots before N, tag NAME`), `orphans`,
     `uncommitted` (in no version, but younger than a day: a job may be writing them), or `other` (no part of a Paimon table).
+    A dropped table has one row, `trash`.
     """
 
     table: str
@@ -60,9 +67,28 @@ class Saving:
 
 
 @dataclass(frozen=True)
+class CompactionCost:
+    """What the compaction that the triggers of a table pick now would do to its storage, in bytes.
+
+    `write_bytes` (an estimate) are stored at once. `freed_later`: the files that it replaces, which go when the snapshots that
+    name them expire; a tag or branch keeps those that it names.
+    """
+
+    table: str
+    buckets: int
+    files: int
+    write_bytes: int
+    freed_later: int
+    command: str
+
+
+@dataclass(frozen=True)
 class TableCost:
     """The cost of a table: `rows` by owner, which add up to `files` and `bytes`, and `savings`.
 
+    `growth`: by day, as far as the retained snapshots tell. `due`: the compaction that is due, None if none is. `operations`:
+    what a read, a write, the due compaction and an idle hour of a service take. `month`: the money for storing the bytes that
+    long, in `currency`; None without prices.
     `problem`: why nothing is known about the table; None if all is well.
     """
 
@@ -71,15 +97,58 @@ class TableCost:
     bytes: int = 0
     rows: Sequence[CostRow] = ()
     savings: Sequence[Saving] = ()
+    growth: Sequence[GrowthRow] = ()
+    due: CompactionCost | None = None
+    operations: Sequence[OperationCost] = ()
+    month: float | None = None
+    currency: str | None = None
     problem: PaimonError | None = None
 
 
 def cost_of_table(context: TableContext, name: str, argument: str, progress: Progress) -> TableCost:
     """The cost of the table called `name`, whose commands call it `argument`. Raises `DamagedFile` if a version is unreadable."""
     owned = find_owners(context)
+    changes, table = retained_changes(context), ExaminedTable(context, argument)
     savings = _Savings(context, owned, name, argument, progress)
     found = sorted(savings.all(), key=lambda saving: (-saving.bytes, saving.what))
-    return TableCost(name, owned.files, owned.size, [*_rows(name, owned)], [saving for saving in found if saving.files])
+    return TableCost(
+        name,
+        owned.files,
+        owned.size,
+        [*_rows(name, owned)],
+        [saving for saving in found if saving.files],
+        growth_by_day(changes, name),
+        _due_compaction(table, name, argument),
+        operation_costs(table, name, changes),
+    )
+
+
+def cost_of_dropped(name: str, files: int, size: int) -> TableCost:
+    """The cost of a dropped table called `name`: what its entry in the trash says."""
+    shown = shown_name(name)
+    return TableCost(shown, files, size, [CostRow(shown, TRASH, files, size)])
+
+
+def priced(cost: TableCost, prices: PriceTable) -> TableCost:
+    """The cost with the money for its operations, and for storing its bytes for a month."""
+    operations = [prices.priced(operation) for operation in cost.operations]
+    return replace(cost, operations=operations, month=prices.of_month(cost.bytes), currency=prices.currency)
+
+
+def _due_compaction(table: ExaminedTable, name: str, argument: str) -> CompactionCost | None:
+    """None also for a table that this version cannot compact."""
+    rows = decision_rows(table.context, table.due.values())
+    if not rows:
+        return None
+    rewritten = [row for row in rows if row.read_bytes]
+    return CompactionCost(
+        name,
+        len(rows),
+        sum(row.files - row.upgraded for row in rewritten),
+        sum(row.write_bytes for row in rewritten),
+        sum(row.read_bytes for row in rewritten),
+        f"paimon-cli compact {argument}",
+    )
 
 
 def _rows(name: str, owned: OwnedFiles) -> Iterator[CostRow]:

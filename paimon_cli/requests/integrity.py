@@ -90,6 +90,25 @@ class SomeTables(Request):
             raise UsageError("table names cannot be combined with --database", hint="remove one of them")
 
 
+class CostOptions(Request):
+    """What to show of the cost of tables."""
+
+    _: KW_ONLY
+    prices: Annotated[
+        str | None,
+        Option(
+            "Also show money, by the prices of aws-s3, or of a file (YAML or JSON): currency, reads, writes and checks for 1,000 "
+            "requests, stored for a GB and month, transfer for a GB.",
+            metavar="aws-s3|FILE",
+            library="Also tell the money, by `aws-s3` or the path of a file of prices",
+        ),
+    ] = None
+
+
+class CostOfTables(SomeTables, CostOptions):
+    """The tables whose cost to show."""
+
+
 class ExaminedTables(SomeTables, HealthOptions):
     """The tables to look at, and what to look for."""
 

@@ -133,6 +133,40 @@ def test_a_catalog_sums_its_tables(table: Table) -> None:
     }
 
 
+def test_the_growth_of_a_day_ends_at_the_live_files(table: Table) -> None:
+    """All commits are retained, so the bytes that they added and removed are those of the latest state."""
+    (day,) = table.cost().growth
+    live = sum(file.size for file in table.files())
+    assert day.added_bytes - day.removed_bytes == live
+    assert (day.commits, 0 < day.rewritten_bytes < day.added_bytes) == (12, True)
+
+
+def test_a_compaction_that_is_due_frees_later_what_it_replaces(tmp_path: Path) -> None:
+    made = Table.create(tmp_path / "t", columns=["id BIGINT NOT NULL", "v STRING"], primary_key=["id"], options={"bucket": "1"})
+    assert made.cost().due is None
+    for commit in range(6):
+        made.write([{"id": number, "v": f"{commit}-{number}" * 20} for number in range(40)], compact="none")
+    due = made.cost().due
+    assert due is not None and due.files == 6
+    made.compact()
+    dead = sum(row.bytes for row in made.cost().rows if row.owner.startswith("snapshots"))
+    assert made.cost().due is None
+    assert 0 < due.freed_later < dead
+    assert due.freed_later == sum(file.size for file in made.files(snapshot=6))
+    made.expire(retain_max=1)
+    assert {row.owner for row in made.cost().rows} == {"live"}
+
+
+def test_dropped_tables_count_as_trash(table: Table) -> None:
+    catalog = Catalog(str(directory_of(table).parent.parent))
+    size = table.cost().bytes
+    catalog.drop_table("shop.orders")
+    (cost,) = catalog.cost(database="shop")
+    assert [(row.table, row.owner) for row in cost.rows] == [("shop.orders", "trash")]
+    assert cost.bytes == size
+    assert len(catalog.cost()) == 1
+
+
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_every_file_of_other_writers_has_an_owner(golden: Golden, tmp_path: Path) -> None:
     directory = golden_table(golden.writer, golden.name, tmp_path)

@@ -1,0 +1,157 @@
+"""The ledger of a catalog: what its services did, and what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
+from paimon_cli.requests.ledger import LedgerOptions
+
+if TYPE_CHECKING:
+    from paimon_cli.catalog.metastore.metastore import Metastore
+    from paimon_cli.errors import DamagedFile
+    from paimon_cli.maintain.ledger import LedgerRound, LedgerStep
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """What one round of a service did to one table. `time`: when the round began.
+
+    Sizes are bytes; `bytes_read` and `bytes_written` are those of its compaction, which took `seconds`. `round_requests`: to
+    storages, of the whole process during the round, which may have served other tables, too. `runs_before`, `runs_after`: sorted
+    runs of the compacted buckets. `read_bytes_before`, `read_bytes_after`: what a read of all rows fetches. `score` and
+    `budget_left` are None for a service without goal or budget. `why`: the reasons of the compactions; `why_not`: of what was
+    left; `error`: empty if all went well.
+    """
+
+    time: int
+    service: str
+    round: int
+    table: str
+    state: str
+    bytes_read: int
+    bytes_written: int
+    round_requests: int
+    seconds: float
+    runs_before: int
+    runs_after: int
+    read_bytes_before: int
+    read_bytes_after: int
+    score: float | None
+    budget_left: int | None
+    why: str
+    why_not: str
+    error: str
+
+
+@dataclass(frozen=True)
+class LedgerTotal:
+    """What the services did to one table. `runs_removed`: sorted runs that compactions merged away, which each later read of
+    these buckets saves; `spent_bytes`: what they read and wrote for that. `read_bytes_before`, `read_bytes_after`: what a read of
+    all rows fetched before the first and after the last compaction. `why`, `why_not`, `error`: of the last one.
+    """
+
+    table: str
+    steps: int
+    failed: int
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+    runs_removed: int
+    read_files_before: int
+    read_files_after: int
+    read_bytes_before: int
+    read_bytes_after: int
+    snapshots_expired: int
+    files_deleted: int
+    score: float | None
+    budget_left: int | None
+    why: str
+    why_not: str
+    error: str
+
+
+@checks_arguments
+class LedgerBook:
+    """The ledger of a warehouse, which `maintain --watch` writes.
+
+    Objects that cannot be read are left out, with a warning each. Raises `NotSupported` without a warehouse directory.
+    """
+
+    def __init__(self, metastore: Metastore, warn: Callable[[str], None]) -> None:
+        self._metastore, self._warn = metastore, warn
+
+    @takes(LedgerOptions)
+    def ls(self, options: LedgerOptions) -> list[LedgerRow]:
+        """What each round did to each table, oldest first. Rounds in which nothing was done have no row."""
+        return [_row(each, step) for each in self._rounds(options) for step in each.steps]
+
+    @takes(LedgerOptions)
+    def show(self, options: LedgerOptions) -> list[LedgerTotal]:
+        """What was spent on each table, and gained; first the table on which most bytes were spent."""
+        steps: dict[str, list[LedgerStep]] = {}
+        for each in self._rounds(options):
+            for step in each.steps:
+                steps.setdefault(step.table, []).append(step)
+        totals = [_total(table, of_table) for table, of_table in steps.items()]
+        return sorted(totals, key=lambda total: (-total.bytes_read - total.bytes_written, total.table))
+
+    def _rounds(self, options: LedgerOptions) -> list[LedgerRound]:
+        from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
+
+        ledger, damaged = ledger_of_warehouse(self._metastore), list[str]()
+
+        def on_damage(error: DamagedFile) -> None:
+            damaged.append(f"{error.message}; left out")
+
+        since = 0 if options.since is None else ledger.clock.now_millis() - options.since
+        rounds = ledger.rounds(since, on_damage)
+        for text in damaged[:MAX_NAMED]:
+            self._warn(text)
+        if len(damaged) > MAX_NAMED:
+            self._warn(f"{len(damaged) - MAX_NAMED:,} more objects of the ledger cannot be read; left out")
+        return rounds
+
+
+def _row(done: LedgerRound, step: LedgerStep) -> LedgerRow:
+    same = {each.name: getattr(step, each.name) for each in fields(LedgerRow) if hasattr(step, each.name)}
+    requests = sum(done.requests.values())
+    return LedgerRow(time=done.started, service=done.service, round=done.number, round_requests=requests, **same)
+
+
+def _total(table: str, steps: list[LedgerStep]) -> LedgerTotal:
+    """The steps of one table, oldest first."""
+    last, compacted = steps[-1], [step for step in steps if step.buckets] or steps[-1:]
+    return LedgerTotal(
+        table,
+        len(steps),
+        sum(bool(step.error) for step in steps),
+        sum(step.bytes_read for step in steps),
+        sum(step.bytes_written for step in steps),
+        sum(step.seconds for step in steps),
+        sum(max(0, step.runs_before - step.runs_after) for step in steps),
+        compacted[0].read_files_before,
+        compacted[-1].read_files_after,
+        compacted[0].read_bytes_before,
+        compacted[-1].read_bytes_after,
+        sum(step.snapshots_expired for step in steps),
+        sum(step.files_deleted for step in steps),
+        last.score,
+        last.budget_left,
+        last.why,
+        last.why_not,
+        last.error,
+    )
+
+
+@checks_arguments
+class KeepsLedger(OpenedCatalog):
+    """The ledger of `Catalog`."""
+
+    @property
+    def ledger(self) -> LedgerBook:
+        """What services did to the tables of the warehouse, and what that cost."""
+        return LedgerBook(self._metastore, self.runtime.warn)

@@ -1,0 +1,48 @@
+"""`ledger`: what the services of a warehouse did, and what that cost."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from paimon_cli.cli.columns import columns_of
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.output import Listing
+from paimon_cli.cli.parameters import Given
+from paimon_cli.cli.results import counted, human_size
+from paimon_cli.requests.ledger import LedgerOptions
+
+ledger = group("What the services of a warehouse did, and what that cost.")
+
+
+@command(ledger, "ls")
+def list_rounds(call: Call, *, options: Annotated[Given, LedgerOptions]) -> None:
+    """List what `maintain --watch` did to tables, round by round, oldest first: bytes, requests, runs, and why.
+
+    paimon-cli ledger ls --warehouse ./wh
+
+    paimon-cli ledger ls --since 1d --warehouse ./wh -o json
+    """
+    from paimon_cli.api.ledger import LedgerRow
+
+    rows = call.catalog().ledger.ls(**options)
+    spent = sum(row.bytes_read + row.bytes_written for row in rows)
+    requests = counted(sum({(row.service, row.round, row.time): row.round_requests for row in rows}.values()), "request")
+    footer = f"{counted(len(rows), 'step')}, {human_size(spent)} read and written, {requests}"
+    call.show(Listing("LedgerList", None, LedgerRow, rows, footer=footer))
+
+
+@command(ledger, "show")
+def show_totals(call: Call, *, options: Annotated[Given, LedgerOptions]) -> None:
+    """Show what the services spent on each table, and what that brought, with the reasons of the last step.
+
+    paimon-cli ledger show --warehouse ./wh
+
+    paimon-cli ledger show --since 7d --warehouse ./wh -o json
+    """
+    from paimon_cli.api.ledger import LedgerTotal
+
+    rows = call.catalog().ledger.show(**options)
+    spent = sum(row.bytes_read + row.bytes_written for row in rows)
+    runs = counted(sum(row.runs_removed for row in rows), "sorted run")
+    footer = f"{counted(len(rows), 'table')}, {human_size(spent)} read and written, {runs} merged away"
+    call.show(Listing("LedgerTotals", None, columns_of(LedgerTotal), rows, footer=footer))

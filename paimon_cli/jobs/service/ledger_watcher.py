@@ -1,0 +1,136 @@
+"""Writes what each round of a service did into the ledger of its warehouse (`maintain/ledger`).
+
+A watcher of the service. A round in which nothing was done, and nothing failed, is not written. An error of the ledger is a
+warning, one for each text, and never stops the service.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
+from paimon_cli.errors import PaimonError
+from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
+from paimon_cli.maintain.ledger import LEDGER_DIRECTORY, LONGEST_REASON, MOST_STEPS, Ledger, LedgerRound, LedgerStep
+from paimon_cli.storage.injected import Clock
+from paimon_cli.storage.redaction import redact, shown_name
+from paimon_cli.storage.time_bounds import within
+
+TIDY_MILLIS = 3_600_000
+"""How often a service packs old rounds."""
+SHOWN_REASONS = 5
+MAX_WARNINGS = 20
+
+
+@dataclass(eq=False)
+class LedgerWatcher:
+    """Passes each event on to `inner`, and writes rounds of the service `service`. `seconds`: after which a
+    store that does not answer is given up. `requests`: counted since the start.
+    """
+
+    inner: ServiceWatcher
+    ledger: Ledger
+    service: str
+    clock: Clock
+    warn: Callable[[str], None]
+    seconds: float = math.inf
+    requests: Mapping[str, int] = field(default_factory=dict)
+    _before: Counter[str] = field(default_factory=Counter)
+    _done: dict[str, TableRound] = field(default_factory=dict)
+    _tidy_due: int = 0
+    _warned: set[str] = field(default_factory=set)
+
+    def table_begins(self, number: int, table: str) -> Progress:
+        return self.inner.table_begins(number, table)
+
+    def table_done(self, done: TableRound) -> None:
+        if is_worth_noting(done):
+            self._done[done.table] = done
+        self.inner.table_done(done)
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        now = Counter(self.requests)
+        asked, self._before = now - self._before, now
+        noted, self._done = [*self._done.values()], {}
+        self.inner.round_done(done, pause_seconds)
+        try:
+            if noted:
+                written = self._round(done, noted, asked)
+                within(self.seconds, lambda: self.ledger.add(written), LEDGER_DIRECTORY)
+            if self.clock.now_millis() >= self._tidy_due:
+                self._tidy_due = self.clock.now_millis() + TIDY_MILLIS
+                within(self.seconds, lambda: self.ledger.tidy(self.service, self._warn), LEDGER_DIRECTORY)
+        except (PaimonError, OSError) as error:
+            self._warn(error)
+
+    def _round(self, done: ServiceRound, noted: list[TableRound], asked: Counter[str]) -> LedgerRound:
+        steps = tuple(step_of(table) for table in noted[:MOST_STEPS])
+        return LedgerRound(self.service, done.number, done.started_millis, done.seconds, len(done.tables), dict(asked), steps)
+
+    def _warn(self, error: Exception) -> None:
+        text = f"the ledger is incomplete: {error}"
+        if text not in self._warned and len(self._warned) < MAX_WARNINGS:
+            self._warned.add(text)
+            self.warn(text)
+
+
+def is_worth_noting(done: TableRound) -> bool:
+    """Whether a table was changed, could not be, or has work left."""
+    if done.state in (RoundState.COMPACTED, RoundState.CLEANED) or done.upkeep != NOT_KEPT_UP:
+        return True
+    return done.state in (RoundState.FAILED, RoundState.TRY_AGAIN, RoundState.LEFT) or done.is_unfinished
+
+
+def step_of(done: TableRound) -> LedgerStep:
+    """What a round did to a table, as a step of the ledger."""
+    summary, figures = done.summary, done.figures
+    decisions = summary.plan.decisions
+    tasks = [decision for decision in decisions if isinstance(decision, CompactionTask)] if summary.buckets else []
+    return LedgerStep(
+        table=_cut(shown_name(done.table)),
+        state=done.state,
+        buckets=summary.buckets,
+        bytes_read=summary.bytes_read,
+        bytes_written=summary.bytes_written,
+        seconds=summary.seconds,
+        runs_before=sum(task.runs_before for task in tasks),
+        runs_after=sum(task.runs_after for task in tasks),
+        read_files_before=figures.files,
+        read_files_after=max(0, figures.files - summary.files_before + summary.files_after),
+        read_bytes_before=figures.size,
+        read_bytes_after=max(0, figures.size - summary.bytes_before + summary.bytes_after),
+        snapshots_expired=done.upkeep.snapshots_expired,
+        files_deleted=done.upkeep.files_expired + done.upkeep.orphans,
+        why=_cut(_reasons(tasks)),
+        why_not=_cut(_left(done)),
+        error="" if done.error is None else _cut(redact(done.error.message)),
+    )
+
+
+def _reasons(tasks: list[CompactionTask]) -> str:
+    """The reasons of compactions, the most frequent first, each with the arithmetic of its largest bucket."""
+    largest: dict[str, CompactionTask] = {}
+    for task in sorted(tasks, key=lambda task: task.size):
+        largest[task.reason] = task
+    counts = Counter(task.reason for task in tasks).most_common(SHOWN_REASONS)
+    return "; ".join(
+        f"{count} x {reason}" + (f" ({largest[reason].arithmetic})" if largest[reason].arithmetic else "")
+        for reason, count in counts
+    )
+
+
+def _left(done: TableRound) -> str:
+    """What was left, with the reasons of the buckets, and whole steps."""
+    left: list[Decision] = [each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_left]
+    counts = Counter(each.reason for each in left if isinstance(each, SkippedBucket)).most_common(SHOWN_REASONS)
+    parts = [f"{count} x {reason}" for reason, count in counts]
+    return "; ".join([*parts, *(f"no time for {step}" for step in done.left.steps)])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."

@@ -1,0 +1,82 @@
+"""What services write into the ledger: only rounds that did something, and never at the price of their work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.jobs.service.compaction_service import ServiceRound, TableRound
+from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
+from paimon_cli.maintain.ledger import Ledger
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.jobs.test_leases import HandClock
+from tests.jobs.test_service_rounds import Rounds
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    for name in ("orders", "idle"):
+        table = Table.create(
+            tmp_path / "wh" / "shop.db" / name,
+            columns=["id BIGINT NOT NULL", "v STRING"],
+            primary_key=["id"],
+            options={"bucket": "1", "num-sorted-run.compaction-trigger": "3"},
+        )
+        for commit in range(6 if name == "orders" else 1):
+            table.write([{"id": number, "v": f"{commit}" * 50} for number in range(50)], compact="none")
+    return Catalog(str(tmp_path / "wh"))
+
+
+def watch(catalog: Catalog, rounds: int = 2) -> None:
+    catalog.watch(database="shop", watcher=Rounds(HandClock()), max_rounds=rounds, interval=1, expire=True, whole=True)
+
+
+def test_a_service_writes_what_it_did_and_why(catalog: Catalog) -> None:
+    before = catalog.table("shop.orders").files()
+    watch(catalog)
+    (row,) = catalog.ledger.ls()
+    after = catalog.table("shop.orders").files()
+    assert (row.table, row.state, row.round) == ("shop.orders", "compacted", 1)
+    assert (row.bytes_read, row.bytes_written) == (sum(file.size for file in before), sum(file.size for file in after))
+    assert (row.runs_before, row.runs_after) == (6, 1)
+    assert (row.read_bytes_before, row.read_bytes_after) == (row.bytes_read, row.bytes_written)
+    assert "size-amplification" in row.why and (row.score, row.budget_left, row.error) == (None, None, "")
+    assert row.round_requests > 10
+    (total,) = catalog.ledger.show(since="1 h")
+    assert (total.table, total.steps, total.runs_removed) == ("shop.orders", 1, 5)
+    assert catalog.ledger.show(since="0 ms") == []
+
+
+def test_an_idle_service_writes_nothing(catalog: Catalog) -> None:
+    watch(catalog, 1)
+    watch(catalog, 3)
+    assert len(catalog.ledger.ls()) == 1
+
+
+def test_a_loss_of_the_ledger_changes_nothing_but_reports(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "wh" / ".paimon-cli").mkdir()
+    (tmp_path / "wh" / ".paimon-cli" / "ledger").write_text("a file in its place")
+    warnings: list[str] = []
+    catalog.runtime = replace(catalog.runtime, warn=warnings.append)
+    watch(catalog)
+    assert len(catalog.table("shop.orders").files()) == 1
+    assert len(warnings) == 1 and "the ledger is incomplete" in warnings[0]
+
+
+def test_a_store_that_hangs_is_given_up(tmp_path: Path) -> None:
+    class Hanging(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes):  # type: ignore[no-untyped-def]
+            import threading
+
+            threading.Event().wait(5)
+
+    clock, warnings = HandClock(1_795_900_000_000), list[str]()
+    ledger = Ledger(Hanging(), str(tmp_path), clock)
+    watcher = LedgerWatcher(Rounds(clock), ledger, "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", clock, warnings.append, 0.2)
+    failed = TableRound("shop.orders", "failed")
+    watcher.table_done(failed)
+    watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (failed,)), None)
+    assert len(warnings) == 1

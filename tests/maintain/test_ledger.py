@@ -1,0 +1,153 @@
+"""The ledger: rounds are written once, packed by day, kept 90 days; hostile objects are named and left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import DamagedFile
+from paimon_cli.maintain.ledger import DAY_MILLIS, KEPT_MILLIS, MAX_OBJECT, Ledger, LedgerRound, LedgerStep, decode, encode
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.jobs.test_leases import HandClock
+
+NOW = 1_795_900_000_000
+ONE, OTHER = "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", "5f81cac4-a653-4c3a-81be-2e08ec6d07ae"
+
+
+def done(number: int, started: int = NOW, service: str = ONE) -> LedgerRound:
+    step = LedgerStep("shop.orders", "compacted", bytes_read=number, score=None, budget_left=None, why="2 x size ratio")
+    return LedgerRound(service, number, started, 0.5, 3, {"files read": 7}, (step,))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(LocalStorage(), str(tmp_path), HandClock(NOW))
+
+
+def files(ledger: Ledger) -> list[str]:
+    return sorted(path.name for path in Path(ledger.directory).iterdir())
+
+
+def read(ledger: Ledger, since: int = 0) -> tuple[list[LedgerRound], list[DamagedFile]]:
+    damaged: list[DamagedFile] = []
+    return ledger.rounds(since, damaged.append), damaged
+
+
+def test_rounds_are_read_as_they_were_written(ledger: Ledger) -> None:
+    assert read(ledger) == ([], [])
+    for number in (3, 1, 2):
+        ledger.add(done(number, NOW + number))
+    assert read(ledger) == ([done(number, NOW + number) for number in (1, 2, 3)], [])
+    assert [each.number for each in read(ledger, NOW + 2)[0]] == [2, 3]
+    ledger.add(done(1, NOW + 1))  # a repetition
+    assert len(files(ledger)) == 3
+
+
+def test_past_days_are_packed_and_lose_nothing(ledger: Ledger) -> None:
+    yesterday = NOW - DAY_MILLIS
+    rounds = [done(number, yesterday + number) for number in range(20)] + [done(number, NOW, OTHER) for number in (1,)]
+    for each in rounds:
+        ledger.add(each)
+    before = read(ledger)
+    ledger.tidy(ONE, lambda error: pytest.fail(str(error)))
+    assert [name.partition("-")[0] for name in files(ledger)] == ["day", "round"]
+    assert read(ledger) == before
+    ledger.tidy(ONE, lambda error: pytest.fail(str(error)))
+    assert read(ledger) == before
+    assert [each.number for each in read(ledger, yesterday + 18)[0]] == [18, 19, 1]
+
+
+def test_a_round_counts_once_even_if_two_services_packed_it(ledger: Ledger) -> None:
+    rounds = [done(number, NOW - DAY_MILLIS + number) for number in range(4)]
+    for service in (ONE, OTHER):  # the second was listing when the first deleted
+        for each in rounds:
+            ledger.add(each)
+        ledger.tidy(service, lambda error: pytest.fail(str(error)))
+    assert len(files(ledger)) == 2
+    assert read(ledger) == (rounds, [])
+
+
+def test_a_pack_that_was_killed_before_it_deleted_loses_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = [done(number, NOW - DAY_MILLIS + number) for number in range(4)]
+    for each in rounds:
+        ledger.add(each)
+    with monkeypatch.context() as killed:
+        killed.setattr(LocalStorage, "delete", lambda self, path: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            ledger.tidy(ONE, lambda error: None)
+    assert len(files(ledger)) == 5
+    assert read(ledger) == (rounds, [])
+
+
+def test_objects_go_after_ninety_days(ledger: Ledger) -> None:
+    ledger.add(done(1, NOW - KEPT_MILLIS - 1))
+    ledger.add(done(2, NOW - KEPT_MILLIS + 1))
+    ledger.tidy(ONE, lambda error: pytest.fail(str(error)))
+    assert [each.number for each in read(ledger)[0]] == [2]
+
+
+STEP = json.loads(encode([done(1)]))["rounds"][0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    (
+        b"",
+        b"\xff",
+        b"[]",
+        b"7",
+        b"[" * 100_000,
+        b'{"version": 1, "rounds": 5}',
+        b'{"version": 2, "rounds": []}',
+        b'{"version": 1, "rounds": [null]}',
+        json.dumps({"version": 1, "rounds": [{**STEP, "started": -1}]}).encode(),
+        json.dumps({"version": 1, "rounds": [{**STEP, "seconds": float("nan")}]}).encode(),
+        json.dumps({"version": 1, "rounds": [{**STEP, "service": 5}]}).encode(),
+        json.dumps({"version": 1, "rounds": [{**STEP, "requests": {str(n): n for n in range(50)}}]}).encode(),
+        json.dumps({"version": 1, "rounds": [{**STEP, "steps": [{"table": "x"}]}]}).encode(),
+        json.dumps({"version": 1, "rounds": [{**STEP, "steps": [{**STEP["steps"][0], "why": "x" * 10_000}]}]}).encode(),
+        json.dumps({"version": 1, "rounds": [{**STEP, "number": 2}]}).encode(),
+        b'{"version": 1, "rounds": [], "x": 1' + b"0" * 5000 + b"}",
+        b" " * (MAX_OBJECT + 1),
+    ),
+)
+def test_hostile_objects_are_named_and_left_out(ledger: Ledger, content: bytes) -> None:
+    ledger.add(done(1))
+    ledger.add(done(2, NOW + 1))
+    path = Path(ledger.directory) / done(1).name
+    path.write_bytes(content)
+    rounds, damaged = read(ledger)
+    assert [each.number for each in rounds] == [2]
+    assert [error.path for error in damaged] == [str(path)]
+    ledger.clock.sleep(86_400)  # packing leaves it where it is
+    ledger.tidy(ONE, damaged.append)
+    assert path.exists()
+
+
+def test_foreign_names_and_links_are_named_and_left_out(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.add(done(1))
+    directory = Path(ledger.directory)
+    (directory / "notes").write_text("x")
+    (directory / ".round-1.tmp").write_text("an object that is being written")
+    (directory / done(2).name).mkdir()
+    (directory / done(3).name).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_bytes(encode([done(3)]))
+    rounds, damaged = read(ledger)
+    assert [each.number for each in rounds] == [1]
+    assert len(damaged) == 3
+
+
+def test_a_ledger_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".paimon-cli").mkdir()
+    (tmp_path / ".paimon-cli" / "ledger").symlink_to(tmp_path / "elsewhere")
+    ledger = Ledger(LocalStorage(), str(tmp_path), HandClock(NOW))
+    with pytest.raises(DamagedFile, match="is a link"):
+        ledger.add(done(1))
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_an_object_is_decoded_as_it_was_encoded() -> None:
+    assert decode(encode([done(1), done(2)]), "x") == [done(1), done(2)]
