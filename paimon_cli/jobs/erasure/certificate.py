@@ -26,7 +26,7 @@ from paimon_cli.datatypes.canonical_form import canonical_rows, compact_json
 from paimon_cli.errors import UsageError, of_system
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, key_fields
 
-SECRET, TEXT = ".secret", ".txt"
+_SECRET_SUFFIX, _TEXT_SUFFIX = ".secret", ".txt"
 _SECRET_BYTES = 32
 _SECRET_DIGITS = 2 * _SECRET_BYTES
 _VERSION = 1
@@ -47,9 +47,9 @@ class Certificate:
         if os.path.exists(path):
             raise UsageError(f"{path} exists", "a certificate is never replaced", "name another file")
         try:
-            file = os.open(path + SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            file = os.open(path + _SECRET_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            return Certificate(path, _read_secret(path + SECRET))
+            return Certificate(path, _read_secret(path + _SECRET_SUFFIX))
         except OSError as error:
             raise of_system(error) from error
         secret = secrets.token_bytes(_SECRET_BYTES)
@@ -72,7 +72,7 @@ class Certificate:
         }
         found["seal"] = self._code(json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
         self._put(self.path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-        self._put(self.path + TEXT, _text(found))
+        self._put(self.path + _TEXT_SUFFIX, _text(found))
 
     def _code(self, message: str) -> str:
         return hmac.new(self.secret, message.encode(), hashlib.sha256).hexdigest()

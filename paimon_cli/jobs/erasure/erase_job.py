@@ -32,10 +32,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.copy_claim import LEASE_MILLIS, lease_of
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, MatchingRows
-from paimon_cli.jobs.erasure.erasure_record import ErasureRecord, keys_of, unfinished_erasures
+from paimon_cli.jobs.erasure.erasure_record import ErasureRecord, RecordedFile, RecordedIndex, keys_of, unfinished_erasures
 from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile, new_name
 from paimon_cli.jobs.erasure.inventory import SNAPSHOT, Inventory, StoredFile, StoredVersion, paths_of
-from paimon_cli.jobs.erasure.metadata_rewrite import MetadataRewrite
+from paimon_cli.jobs.erasure.metadata_rewrite import IndexFiles, MetadataRewrite
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.needed_files import FileKey, NeededFiles, delete_portion
 from paimon_cli.metadata.data_file import BucketId
@@ -48,7 +48,7 @@ from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.storage.storage import PublishesSnapshots, ServesVersions, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
-LEASE = "compaction"
+_LEASE = "compaction"
 """The lease of services that maintain the table: they leave it alone meanwhile."""
 MOST_KEYS = 10_000_000
 _ROUNDS = 20
@@ -86,6 +86,7 @@ class Erasure:
     """Labels of the versions whose files were replaced."""
     unfinished: list[ErasureRecord] = field(default_factory=list)
     metadata_files: int = 0
+    index_files: IndexFiles = field(default_factory=dict)
     _seen: set[FileKey] = field(default_factory=set)
 
     def plan(self) -> None:
@@ -93,9 +94,23 @@ class Erasure:
         _check_supported(self.context)
         self.unfinished = unfinished_erasures(self.context)
         self.inventory = Inventory.take(self.context)
+        for record in self.unfinished:
+            self._continue(record)
         if self.rows is None:
             self.rows = self._find_rows()
         self._look_for_rows()
+
+    def _continue(self, record: ErasureRecord) -> None:
+        """Use what a command that was killed has written: some versions may name it already."""
+        storage, context = self.context.storage, self.context
+        for recorded in record.rewritten:
+            file = recorded.file()
+            new = None if file.after is None else context.data_file_path_of(*file.key[:2], file.after.file_name)
+            if new is None or storage.exists(new):
+                self.rewritten[file.key] = file
+        for index in record.index_files:
+            if index.after is None or storage.exists(context.layout.index(index.after.file_name)):
+                self.index_files[BucketId(index.partition, index.bucket), index.before] = index.after
 
     # ---- what is erased -----------------------------------------------------------------------------------------------------
 
@@ -210,7 +225,7 @@ class Erasure:
         `unnamed`: paths of files that no version names, to be deleted as well.
         """
         context = self.context
-        leases = Leases(LEASE, context.random.uuid(), LEASE_MILLIS, context.clock)
+        leases = Leases(_LEASE, context.random.uuid(), LEASE_MILLIS, context.clock)
         with lease_of(leases, context.storage, context.layout, "another job that maintains"):
             record = ErasureRecord.new(context, self.rows.encoded.to_pylist() if isinstance(self.rows, ErasedKeys) else ())
             for _ in range(_ROUNDS):
@@ -230,7 +245,7 @@ class Erasure:
         files = {**self.rewritten, **{key: RewrittenFile(f.entry, None, np.zeros(0, np.int64)) for key, f in self.gone.items()}}
         writer = MetadataWriter(self.context)
         hashes = self.erased_hashes if isinstance(self.rows, ErasedKeys) else None
-        rewrite = MetadataRewrite(self.context, self.inventory, files, hashes, writer)
+        rewrite = MetadataRewrite(self.context, self.inventory, files, hashes, writer, self.index_files)
         any_erased = bool(files)
         changes = [(v, values) for v in self.inventory.versions if (values := _new_values(v, rewrite, any_erased))]
         if not changes:
@@ -238,6 +253,8 @@ class Erasure:
         layout = self.context.layout
         statistics = {f"{layout.statistics_directory}/{name}" for name in self.inventory.statistics}
         record.files |= self._below({*rewrite.replaced, *statistics, *writer.written, *rewrite.written_indexes})
+        record.rewritten = tuple(map(RecordedFile.of, self.rewritten.values()))
+        record.index_files = tuple(RecordedIndex(*key[0], key[1], new) for key, new in self.index_files.items() if new != key[1])
         record.write(self.context)
         self.metadata_files += len(writer.written)
         if not leases.held:

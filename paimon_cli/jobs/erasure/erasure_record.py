@@ -13,32 +13,76 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap
 
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.erasure.file_rewrite import RewrittenFile
+from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.staged_commit import record_from_json, record_to_json
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.storage.storage import remove_empty_directory
 
-KIND = "erasure"
+_KIND = "erasure"
 _DIRECTORIES = ("manifest", "index", "statistics")
+
+
+@dataclass(frozen=True)
+class RecordedFile:
+    """A data file that was written again; see `RewrittenFile`. `erased`: the positions as a serialised bitmap."""
+
+    before: ManifestEntry
+    after: DataFileMeta | None
+    erased: bytes
+
+    @staticmethod
+    def of(file: RewrittenFile) -> RecordedFile:
+        return RecordedFile(file.before, file.after, BitMap(file.erased.astype(np.uint32)).serialize())
+
+    def file(self) -> RewrittenFile:
+        """Raises `ValueError` if it is not what an erasure writes."""
+        erased = np.array(BitMap.deserialize(self.erased).to_array(), dtype=np.int64)
+        left = 0 if self.after is None else self.after.row_count
+        names = [self.before.file.file_name, *([] if self.after is None else [self.after.file_name, *self.after.extra_files])]
+        if self.before.file.row_count - len(erased) != left or not all(map(is_plain_name, names)):
+            raise ValueError(f"{names[0]} does not fit to what took its place")
+        return RewrittenFile(self.before, self.after, erased)
+
+
+@dataclass(frozen=True)
+class RecordedIndex:
+    """An index file of a bucket that was written again, or that nothing is left of."""
+
+    partition: bytes
+    bucket: int
+    before: IndexFileMeta
+    after: IndexFileMeta | None
 
 
 @dataclass
 class ErasureRecord:
-    """A record: `keys` as serialised rows of the whole primary key, `files` by path below the table."""
+    """A record: `keys` as serialised rows of the whole primary key, `files` by path below the table.
+
+    `rewritten`, `index_files`: what took the place of what. Versions that are replaced before and after a kill must name the same
+    files, or the history would show changes that nobody made.
+    """
 
     path: str
     keys: tuple[bytes, ...] = ()
     files: set[str] = field(default_factory=set)
+    rewritten: tuple[RecordedFile, ...] = ()
+    index_files: tuple[RecordedIndex, ...] = ()
 
     @staticmethod
     def new(context: TableContext, keys: Iterable[bytes]) -> ErasureRecord:
         return ErasureRecord(context.layout.removal(context.random.uuid()), tuple(keys))
 
     def write(self, context: TableContext) -> None:
-        content = {"kind": KIND, "keys": [key.hex() for key in self.keys], "files": sorted(self.files)}
+        content = {"kind": _KIND, "keys": [key.hex() for key in self.keys], "files": sorted(self.files)}
+        content |= {name: [record_to_json(one) for one in getattr(self, name)] for name in ("rewritten", "index_files")}
         context.storage.overwrite(self.path, json.dumps(content).encode())
 
     def delete(self, context: TableContext) -> None:
@@ -54,11 +98,15 @@ def unfinished_erasures(context: TableContext) -> list[ErasureRecord]:
             continue
         try:
             content = json.loads(context.storage.read_bytes(status.path))
-            if content["kind"] == KIND:
+            if content["kind"] == _KIND:
                 keys = tuple(bytes.fromhex(key) for key in content["keys"])
                 files = {path for path in content["files"] if _is_of_a_table(path)}
-                found.append(ErasureRecord(status.path, keys, files))
-        except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError, AttributeError):
+                rewritten = tuple(record_from_json(RecordedFile, one) for one in content["rewritten"])
+                indexes = tuple(record_from_json(RecordedIndex, one) for one in content["index_files"])
+                for one in rewritten:
+                    one.file()
+                found.append(ErasureRecord(status.path, keys, files, rewritten, indexes))
+        except (FileNotFoundError, ValueError, TypeError, LookupError, RecursionError, AttributeError):
             continue
     return found
 

@@ -19,7 +19,7 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.threads import in_parallel
 
 SNAPSHOT, TAG, CHANGELOG = "snapshot", "tag", "changelog"
-LISTS = ("base_manifest_list", "delta_manifest_list", "changelog_manifest_list")
+LIST_FIELDS = ("base_manifest_list", "delta_manifest_list", "changelog_manifest_list")
 """The fields of a snapshot that name manifest lists."""
 
 
@@ -131,7 +131,7 @@ def _version_files(branch: TableContext) -> Iterator[tuple[str, str]]:
 def _take_version(found: Inventory, branch: TableContext, kind: str, version: CopiedVersion) -> None:
     snapshot, storage, layout = version.snapshot, branch.storage, branch.layout
     lists: dict[str, str] = {}
-    for field_name in LISTS:
+    for field_name in LIST_FIELDS:
         name = getattr(snapshot, field_name)
         if name is None:
             continue

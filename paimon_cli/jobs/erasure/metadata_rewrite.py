@@ -28,12 +28,16 @@ from paimon_cli.metadata.data_file import (
     EntryKind,
     IndexFileMeta,
     IndexManifestEntry,
+    ManifestEntry,
     ManifestFileMeta,
 )
 from paimon_cli.metadata.index_files import DeletionVector, KeyHashes, encode_deletion_vectors
 
 ErasedHashes = Callable[[BucketId, KeyHashes], KeyHashes]
 """Of the hashes in the hash index of a bucket those that it must not hold any more."""
+
+
+IndexFiles = dict[tuple[BucketId, IndexFileMeta], IndexFileMeta | None]
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,11 @@ class MetadataRewrite:
     files: Mapping[FileKey, RewrittenFile]
     erased_hashes: ErasedHashes | None
     writer: MetadataWriter
+    index_files: IndexFiles
+    """The index files that were written so far, by those that they take the place of."""
     _manifests: dict[str, tuple[list[ManifestFileMeta], int]] = field(default_factory=dict)
     _lists: dict[str, NewList] = field(default_factory=dict)
     _indexes: dict[str, str] = field(default_factory=dict)
-    _index_files: dict[tuple[BucketId, IndexFileMeta], IndexFileMeta | None] = field(default_factory=dict)
 
     replaced: set[str] = field(default_factory=set)
     """Paths of the metadata and index files that others take the place of."""
@@ -88,14 +93,20 @@ class MetadataRewrite:
             else:
                 entries, lost = [], 0
                 for entry in self.context.manifests.manifest(name, meta.file_size):
-                    rewritten = self.files.get(key_of_file(entry))
-                    new = entry if rewritten is None else rewritten.entry(entry)
+                    new = self._entry(entry)
                     gone = entry.file.row_count - (0 if new is None else new.file.row_count)
                     lost += gone if entry.kind == EntryKind.ADD else -gone
                     entries += [] if new is None else [new]
                 self._manifests[name] = self.writer.manifests(entries), lost
                 self._replace(self.context.layout.manifest(name), True)
         return self._manifests[name]
+
+    def _entry(self, entry: ManifestEntry) -> ManifestEntry | None:
+        """What takes the place of an entry. A file that was written again may have been, once more."""
+        new: ManifestEntry | None = entry
+        while new is not None and (rewritten := self.files.get(key_of_file(new))) is not None:
+            new = rewritten.entry(new)
+        return new
 
     def new_index_manifest(self, name: str) -> str:
         """The index manifest that takes the place of this one, which may be itself."""
@@ -109,15 +120,20 @@ class MetadataRewrite:
 
     def _index_file(self, entry: IndexManifestEntry) -> IndexFileMeta | None:
         """The index file that takes the place of the one of an entry; None if nothing is left to index."""
-        key = (entry.bucket_id, entry.index_file)  # the same file may be listed with fewer of its vectors
-        if key not in self._index_files:
-            rewrite = {DELETION_VECTORS: self._vectors, HASH: self._hashes}[entry.index_file.index_type]
-            self._index_files[key] = rewrite(entry)
-            new = self._index_files[key]
-            self._replace(self.context.layout.index(entry.index_file.file_name), new != entry.index_file)
-            if new is not None and new != entry.index_file:
+        file: IndexFileMeta | None = entry.index_file
+        while file is not None:
+            key = (entry.bucket_id, file)  # the same file may be listed with fewer of its vectors
+            if key not in self.index_files:
+                rewrite = {DELETION_VECTORS: self._vectors, HASH: self._hashes}[file.index_type]
+                self.index_files[key] = rewrite(replace(entry, index_file=file))
+            new = self.index_files[key]
+            if new == file:
+                return file
+            self._replace(self.context.layout.index(file.file_name), True)
+            if new is not None:
                 self.written_indexes.append(self.context.layout.index(new.file_name))
-        return self._index_files[key]
+            file = new
+        return None
 
     def _replace(self, path: str, is_replaced: bool) -> None:
         if is_replaced:

@@ -1,8 +1,9 @@
-"""Searches a table for a text with pyarrow and fastavro alone: nothing of the package under test reads a file here."""
+"""Searches files for texts with pyarrow and fastavro alone: nothing of the package under test reads a file here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +13,31 @@ import pyarrow.parquet as pq
 
 
 def files_with(root: Path, *texts: str) -> dict[str, str]:
-    """The files of a table in which one of the texts stands, stored or decoded, and that text."""
+    """The files below a directory in which one of the texts stands, stored or decoded, and that text."""
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    return texts_in(((str(path.relative_to(root)), path.read_bytes()) for path in paths), *texts)
+
+
+def texts_in(files: Iterable[tuple[str, bytes]], *texts: str) -> dict[str, str]:
+    """The names of the files in which one of the texts stands, and that text."""
     found = {}
-    for path in sorted(path for path in root.rglob("*") if path.is_file()):
-        content = b"\n".join(_decoded(path))
-        for text in texts:
-            if text.encode() in content:
-                found[str(path.relative_to(root))] = text
+    for name, content in files:
+        decoded = b"\n".join((name.encode(), content, *_decoded(name, content)))
+        if stands := [text for text in texts if text.encode() in decoded]:
+            found[name] = stands[0]
     return found
 
 
-def _decoded(path: Path) -> Iterator[bytes]:
-    content = path.read_bytes()
-    yield content
-    yield str(path).encode()
-    if path.name.endswith(".parquet"):
-        file = pq.ParquetFile(path)
+def _decoded(name: str, content: bytes) -> Iterator[bytes]:
+    if name.endswith(".parquet"):
+        file = pq.ParquetFile(io.BytesIO(content))
         yield repr(file.read().to_pylist()).encode()
-        for group in range(file.metadata.num_row_groups):
-            yield repr(
-                [file.metadata.row_group(group).column(leaf).to_dict() for leaf in range(file.metadata.num_columns)]
-            ).encode()
-    elif path.name.endswith(".orc"):
-        yield repr(orc.ORCFile(path).read().to_pylist()).encode()
+        yield repr(file.metadata.to_dict()).encode()
+    elif name.endswith(".orc"):
+        yield repr(orc.ORCFile(io.BytesIO(content)).read().to_pylist()).encode()
     elif content[:3] == b"Obj":
-        with path.open("rb") as source:
-            for record in fastavro.reader(source):
-                yield from _leaves(record)
+        for record in fastavro.reader(io.BytesIO(content)):
+            yield from _leaves(record)
 
 
 def _leaves(value: Any) -> Iterator[bytes]:
