@@ -108,6 +108,8 @@ CUTS_NOTHING = {
         "ingest/faults": "MAX_VALUE_LENGTH",
         "ingest/type_evidence": "MAX_ROW_FIELDS",
         "jobs/backup_records": "_MAX_SHOWN",
+        "jobs/erasure/certificate": "_SECRET_BYTES",
+        "jobs/erasure/erase_job": "MOST_KEYS _ROUNDS",
         "jobs/service/compaction_service": "MAX_SHOWN_TABLES",
         "jobs/service/commit_hook": "MOST_ANSWER_BYTES MOST_EVENT_BYTES MOST_QUEUED",
         "jobs/service/service_metrics": "MOST_CONNECTIONS MOST_REQUEST_BYTES",

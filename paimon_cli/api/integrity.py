@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.api.row_input import row_source
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_catalog import Operation
 from paimon_cli.requests.backup import BackupCall, BackupOptions
+from paimon_cli.requests.erasing import EraseCall
 from paimon_cli.requests.fields import Point
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from paimon_cli.invariants.repair_steps import RepairPlan
     from paimon_cli.invariants.violation import Invariant
     from paimon_cli.jobs.backup_job import BackupSummary
+    from paimon_cli.jobs.engine import Engine
+    from paimon_cli.jobs.erasure.erase_table import ErasePlan, EraseSummary
     from paimon_cli.jobs.iceberg_export import IcebergExport
     from paimon_cli.jobs.repair_job import RepairSummary
     from paimon_cli.jobs.verify_job import VerifyReport
@@ -102,6 +106,62 @@ class Integrity(OpenedTable):
         with self.runtime.engine_running() as engine:
             destination = Destination(storage, root, without_login(given))
             return run_backup(opened, destination, BackupOptions.of(call), engine, self.runtime.new_progress())
+
+    @takes(EraseCall)
+    def plan_erase(self, call: EraseCall) -> Planned[ErasePlan, EraseSummary]:
+        """Plan to erase keys, or rows of an append table, from everything that the table stores: live files, older snapshots,
+        tags, branches, changelogs, statistics and indexes.
+
+        Of a table with a primary key go all versions of each key of which any stored version matches. `keys`: rows with the
+        columns of the primary key, or a file with them. Everything else stays readable at every snapshot. Nothing is changed
+        before `run`. Raises `NotSupported` for what cannot be erased, `Refused` for files that may belong to a job at work.
+        """
+        from paimon_cli.history.points_in_time import past_millis
+        from paimon_cli.jobs.erasure.erase_job import EraseRequest, Erasure
+        from paimon_cli.jobs.erasure.erase_table import TableErasure, read_keys
+
+        self.check_call()
+        context = self.supported
+        if context.branch != MAIN_BRANCH:
+            raise UsageError(
+                f"{context.name} is a branch", "rows are erased from a table with all its branches", "name the table"
+            )
+        self._expect_existing()
+        keys = None
+        if call.keys is not None:
+            if not context.schema.primary_keys:
+                why = "its rows are not found by keys"
+                raise UsageError(f"{context.name} has no primary key", why, "name them by a condition: --where")
+            keys = tuple(read_keys(context, row_source(call.keys, None, None, None, self)))
+        before = past_millis(context, str(call.older_than))
+
+        def erasure(engine: Engine) -> TableErasure:
+            job = Erasure(context, EraseRequest(call.where, call.params, keys), engine, self.runtime.new_progress())
+            return TableErasure(job, call.drop_history, before, call.certificate)
+
+        with self.runtime.engine_running() as engine:
+            planned = erasure(engine)
+            plan = planned.plan()
+
+        def run() -> EraseSummary:
+            self.check_commit()
+            with self.runtime.engine_running() as engine:
+                planned.erasure.engine = engine
+                done = planned.run()
+            self.refresh()
+            return done
+
+        return Planned(plan, run)
+
+    @takes(EraseCall)
+    def erase(self, call: EraseCall) -> EraseSummary:
+        """Erase keys, or rows of an append table, from everything that the table stores, and prove it; see `plan_erase`.
+
+        `keys`: rows with the columns of the primary key, or a file with them, instead of a condition. `found` of the result are
+        the files in which the proof still found some, which a job has written meanwhile.
+        """
+        self.check_commit()
+        return self.plan_erase(**vars(call)).run()
 
     @takes(RepairOptions)
     def plan_repair(self, options: RepairOptions) -> Planned[RepairPlan, RepairSummary]:

@@ -58,7 +58,7 @@ NAMES_OF_KIND = {
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
     "delete_requests "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
-    "changelogs different expired only_here only_there rows_here rows_there "
+    "changelogs different expired expiring files_searched keys unfinished unnamed  only_here only_there rows_here rows_there "
     "stale_files unseen_records vectors visible_rows waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
@@ -72,7 +72,7 @@ NAMES_OF_KIND = {
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
     "is_continued is_new is_unfinished option_changed overwrite",
     NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
-    "causes gaps orphan_files partition_keys primary_keys removed set_aside story "
+    "causes consumers found gaps outside orphan_files partition_keys primary_keys removed set_aside story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done dropped last_full modified time",
@@ -87,7 +87,7 @@ NAMES_OF_KIND = {
     RECORDS: "differences tried fields findings finds runs steps strategies",
     TO_DO: "health",
     _RECORD: "lookup",
-    _PLACE: "copy destination external_path file html output_path path table url",
+    _PLACE: "certificate copy destination external_path file html output_path path table url",
 }
 KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
     "BackupRow.branches": COUNT,
@@ -109,6 +109,10 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "DecisionRow.write_amplification": TEXT,
     "DemoResult.after": _RECORD,
     "DemoResult.before": _RECORD,
+    "ErasePlan.branches": COUNT,
+    "ErasePlan.snapshots": COUNT,
+    "ErasePlan.tags": COUNT,
+    "EraseSummary.versions": COUNT,
     "ExportSummary.files": RECORDS,
     "MergeSummary.deleted": COUNT,
     "MergeSummary.inserted": COUNT,

@@ -48,6 +48,7 @@ PANELS = {
         "rescale": "stage_commands",
         "rollback": "drop_commands",
         "orphans": "expire_command.orphans",
+        "erase": "erase_command",
         "compact-manifests": "compaction_commands",
     },
     "Inspect": {

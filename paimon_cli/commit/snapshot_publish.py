@@ -127,6 +127,23 @@ def replace_snapshot(storage: Storage, layout: TableLayout, number: int, content
     storage.overwrite(layout.snapshot(number), content)
 
 
+def rewrite_snapshot(storage: Storage, layout: TableLayout, number: int, before: bytes, content: bytes) -> bool:
+    """Replace the file of a snapshot that is not the newest one by `content`, which names other files for what is left of the
+    same rows. Returns false if its file is gone, or is not `before` any more.
+
+    No committer may build on it: one that has read `before` would name the old files. If an expiry removes the snapshot in the
+    same moment, it is removed again.
+    """
+    path = layout.snapshot(number)
+    with contextlib.suppress(FileNotFoundError):
+        if storage.read_bytes(path) == before:
+            storage.overwrite(path, content)
+            if storage.exists(layout.snapshot(number + 1)):
+                return True
+            storage.delete(path)  # its successor has expired, and so had the snapshot
+    return False
+
+
 def write_latest_hint(context: TableContext, snapshot: Snapshot) -> None:
     """Write the LATEST hint. Readers do not depend on it, so errors are ignored. The next commit of this process builds on it."""
     context.snapshots.remembered(snapshot)

@@ -278,6 +278,21 @@ def snapshot_text(tag: bytes, *, has_changelog: bool = True) -> bytes:
     return dump_java_json(left).encode()
 
 
+def renamed_files(text: bytes, values: Mapping[str, Any], without_property: str) -> bytes:
+    """The text of a snapshot, tag or changelog with other values for some fields, named as attributes of `Snapshot`, and without
+    a property; None removes a field. Everything else that its writer wrote stays, and no size is added where there was none.
+    """
+    content = json.loads(text, parse_float=Decimal)
+    for key, (name, _) in _KEYS.items():
+        if name in values and values[name] is None:
+            content.pop(key, None)
+        elif name in values and (not name.endswith("_size") or content.get(key) is not None):
+            content[key] = values[name]
+    if content.get("properties"):
+        content["properties"] = {key: value for key, value in content["properties"].items() if key != without_property}
+    return dump_java_json(content).encode()
+
+
 def _created(parts: Any, path: str) -> int | None:
     if parts is None:
         return None

@@ -24,6 +24,7 @@ ASKS = {
     "db drop",
     "drop",
     "drop-partition",
+    "erase",
     "expire",
     "locks break",
     "maintain",

@@ -136,6 +136,7 @@ CHANGING = (
     "expire {t} --what changelogs --retain-max 1 --retain-min 1 -y",
     "orphans rm {t} --older-than 0s -y",
     "repair {t} --apply -y",
+    "erase {t} -w k=1 --older-than 0s -y --engine local",
     "rollback {t} --to 1 -y",
     "rollback {t} --to 1 --as-new -y",
     "tags create {t} new",

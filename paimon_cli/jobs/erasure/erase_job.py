@@ -1,0 +1,426 @@
+"""`erase`: finds what holds the rows, writes it again without them, replaces all versions, and deletes the old files.
+
+Snapshots name lists, lists manifests, manifests data files, so the new ones are written from the bottom up, under new names, and
+nothing that exists is changed. Then the versions are replaced, one atomic step each:
+
+1. On each branch whose newest snapshot N names a file that is replaced, a snapshot N + 1 without changes, of kind COMPACT, is
+   published over the new lists. It takes the number by put-if-absent as any commit does, so a commit of another job that was
+   built on N loses the race, reads N + 1, and builds on the new files. If the other job wins, all is planned again on top of it.
+2. From then on no commit can build on N or an older snapshot, and their files are replaced, with tags and changelogs.
+3. All versions are listed again. If one still names an old file, such as a tag that was made meanwhile, the steps are repeated.
+4. The old files are deleted, and at last the record of what was to be done (`erasure_record`).
+
+A command that is killed leaves old and new versions side by side, all readable, because the old files go last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, user_properties
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
+from paimon_cli.commit.snapshot_publish import publish, rewrite_snapshot, write_latest_hint
+from paimon_cli.datatypes.bucket_hash import hash_rows
+from paimon_cli.errors import Conflict, DamagedFile, NotSupported, Refused, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.copy_claim import LEASE_MILLIS, lease_of
+from paimon_cli.jobs.engine import Engine, Progress, Work, phase
+from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, MatchingRows
+from paimon_cli.jobs.erasure.erasure_record import ErasureRecord, RecordedFile, RecordedIndex, keys_of, unfinished_erasures
+from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile, new_name
+from paimon_cli.jobs.erasure.inventory import SNAPSHOT, Inventory, StoredFile, StoredVersion, paths_of
+from paimon_cli.jobs.erasure.metadata_rewrite import IndexFiles, MetadataRewrite
+from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.maintain.needed_files import FileKey, NeededFiles, delete_portion
+from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.metadata.index_files import KeyHashes
+from paimon_cli.metadata.manifests import LISTS_PROPERTY
+from paimon_cli.metadata.snapshot import COMPACT, SEQUENCE_PROPERTY, Snapshot, renamed_files
+from paimon_cli.pieces import PIECES
+from paimon_cli.read.pruning import TableBounds
+from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.storage.storage import PublishesSnapshots, ServesVersions, remove_empty_directory
+from paimon_cli.storage.threads import in_parallel
+
+_LEASE = "compaction"
+"""The lease of services that maintain the table: they leave it alone meanwhile."""
+MOST_KEYS = 10_000_000
+_ROUNDS = 20
+_USER = "paimon-cli-erase"
+
+
+@dataclass(frozen=True)
+class EraseRequest:
+    """What to erase: the rows that match a SQL condition, or `keys`, batches with the columns of the primary key."""
+
+    where: str | None = None
+    params: Mapping[str, Any] | None = None
+    keys: Sequence[pa.RecordBatch] | None = None
+
+
+@dataclass
+class Erasure:
+    """One erasure of a table, over several rounds. `held`: data files with erased rows, and how many rows; of a file that is gone
+    only metadata is left, which may remember such rows, and it counts none.
+    """
+
+    context: TableContext
+    request: EraseRequest
+    engine: Engine
+    progress: Progress
+    rows: ErasedRows | None = None
+    inventory: Inventory = field(init=False)
+    held: dict[FileKey, StoredFile] = field(default_factory=dict)
+    counts: dict[FileKey, int] = field(default_factory=dict)
+    gone: dict[FileKey, StoredFile] = field(default_factory=dict)
+    rewritten: dict[FileKey, RewrittenFile] = field(default_factory=dict)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    """The snapshots that were published to take a number."""
+    replaced: set[str] = field(default_factory=set)
+    """Labels of the versions whose files were replaced."""
+    unfinished: list[ErasureRecord] = field(default_factory=list)
+    metadata_files: int = 0
+    index_files: IndexFiles = field(default_factory=dict)
+    _seen: set[FileKey] = field(default_factory=set)
+
+    def plan(self) -> None:
+        """Find the keys and the files that hold them. Raises `NotSupported` for what cannot be erased; nothing is changed."""
+        _check_supported(self.context)
+        self.unfinished = unfinished_erasures(self.context)
+        self.inventory = Inventory.take(self.context)
+        for record in self.unfinished:
+            self._continue(record)
+        if self.rows is None:
+            self.rows = self._find_rows()
+        self._look_for_rows()
+
+    def _continue(self, record: ErasureRecord) -> None:
+        """Use what a command that was killed has written: some versions may name it already."""
+        storage, context = self.context.storage, self.context
+        for recorded in record.rewritten:
+            file = recorded.file()
+            new = None if file.after is None else context.data_file_path_of(*file.key[:2], file.after.file_name)
+            if new is None or storage.exists(new):
+                self.rewritten[file.key] = file
+        for index in record.index_files:
+            if index.after is None or storage.exists(context.layout.index(index.after.file_name)):
+                self.index_files[BucketId(index.partition, index.bucket), index.before] = index.after
+
+    # ---- what is erased -----------------------------------------------------------------------------------------------------
+
+    def _find_rows(self) -> ErasedRows:
+        schema, asked = self.context.schema, self.request
+        if not schema.primary_keys:
+            if asked.where is None:
+                what = f"{self.context.name} has no primary key"
+                raise UsageError(what, "its rows are not found by keys", "name them by a condition: --where")
+            return MatchingRows(self._predicates())
+        known = [keys_of(self.context, record.keys) for record in self.unfinished]
+        found = list(asked.keys or ()) if asked.where is None else self._matching_keys()
+        keys = ErasedKeys.of(schema, [*known, *found])
+        if len(keys) > MOST_KEYS:
+            what = f"{len(keys):,} keys match"
+            raise Refused(what, f"one run erases at most {MOST_KEYS:,}, which it holds in memory", "erase them in several runs")
+        return keys
+
+    def _predicates(self) -> dict[str, Predicate]:
+        assert self.request.where is not None
+        where, params = self.request.where, self.request.params
+        found = {}
+        for name, branch in self.inventory.branches.items():
+            try:
+                found[name] = parse_predicate(where, branch.schema, params)
+            except UsageError as error:
+                if name != self.context.branch:
+                    error.extend_why(f"that is so on branch '{name}', whose files would keep the rows")
+                raise
+        return found
+
+    def _matching_keys(self) -> list[pa.RecordBatch]:
+        predicates = self._predicates()
+        bounds = {name: TableBounds(branch) for name, branch in self.inventory.branches.items()}
+        there = self._existing(self.inventory.files.values())
+
+        def may_match(file: StoredFile) -> bool:
+            entry = file.entry
+            of_file = bounds[file.branch].of_file(entry.partition, entry.bucket, entry.file)
+            return not file.in_order or predicates[file.branch].may_match(of_file)
+
+        files = [file for key, file in self.inventory.files.items() if key in there and may_match(file)]
+        histories = Histories(self.inventory.branches, predicates=predicates)
+        found = self._run("Looking for keys", histories.matching_keys, files)
+        return [batch for batches in found for batch in batches]
+
+    # ---- where it is --------------------------------------------------------------------------------------------------------
+
+    def _look_for_rows(self) -> None:
+        """Find the files of the inventory that hold erased rows, of those that were not looked at before."""
+        assert self.rows is not None
+        new = [file for key, file in self.inventory.files.items() if key not in self._seen]
+        by_branch: dict[str, list[StoredFile]] = {}
+        for file in new:
+            by_branch.setdefault(file.branch, []).append(file)
+        candidates = [
+            file
+            for branch, files in by_branch.items()
+            for file, may in zip(files, self.rows.may_be_in(self.inventory.branches[branch], files), strict=True)
+            if may
+        ]
+        there = self._existing(candidates)
+        self._note_gone([file for file in candidates if file.key not in there])
+        present = [file for file in candidates if file.key in there]
+        histories = Histories(self.inventory.branches, self.rows)
+        counts = self._run("Looking for rows", histories.count, present)
+        for file, count in zip(present, counts, strict=True):
+            if count:
+                self.held[file.key], self.counts[file.key] = file, count
+        self._seen.update(file.key for file in new)
+
+    def _note_gone(self, files: Sequence[StoredFile]) -> None:
+        """Remember files of which only metadata is left: they had expired, or have done so since the plan."""
+        if files:
+            self._expect_unneeded(files)
+            self.gone.update((file.key, file) for file in files)
+
+    def _existing(self, files: Iterable[StoredFile]) -> set[FileKey]:
+        """Those of the files that exist: manifests also remember files that were removed, and have been deleted since."""
+        context, by_directory = self.context, dict[str, list[StoredFile]]()
+        for file in files:
+            by_directory.setdefault(context.bucket_directory(file.entry.partition, file.entry.bucket), []).append(file)
+        listed = in_parallel(context.storage.list_directory, by_directory, context.read_threads)
+        found: set[FileKey] = set()
+        for statuses, some in zip(listed, by_directory.values(), strict=True):
+            names = {status.name for status in statuses}
+            found.update(file.key for file in some if file.entry.file.file_name in names)
+        return found
+
+    def _expect_unneeded(self, gone: Sequence[StoredFile]) -> None:
+        """Raise `DamagedFile` for a file that is gone although a version needs it."""
+        needed = NeededFiles()
+        for branch in self.inventory.branches.values():
+            needed.need_history(branch)
+        for file in gone:
+            if file.key in needed.data:
+                path = next(paths_of(self.context, file.entry))
+                raise DamagedFile(
+                    f"{path} is missing", "a version of the table needs it", self.context.layout.if_damaged, path=path
+                )
+
+    def _run(self, what: str, function: Any, files: Sequence[StoredFile]) -> list[Any]:
+        self.engine.prepare(Work.of(file.entry.file for file in files), self.progress)
+        with phase(self.progress, what, len(files)) as on_done:
+            return self.engine.run_tasks(function, files, on_done, [file.entry.file.file_size for file in files])
+
+    # ---- the work -----------------------------------------------------------------------------------------------------------
+
+    def run(self, unnamed: Sequence[str] = ()) -> None:
+        """Carry out the plan, under the lease of the table. Nothing of it is left to do after that, or an error is raised.
+
+        `unnamed`: paths of files that no version names, to be deleted as well.
+        """
+        context = self.context
+        leases = Leases(_LEASE, context.random.uuid(), LEASE_MILLIS, context.clock)
+        with lease_of(leases, context.storage, context.layout, "another job that maintains"):
+            record = ErasureRecord.new(context, self.rows.encoded.to_pylist() if isinstance(self.rows, ErasedKeys) else ())
+            for _ in range(_ROUNDS):
+                self.inventory = Inventory.take(context)
+                self._look_for_rows()
+                if not self._round(record, leases):
+                    break
+            else:
+                why = f"in each of {_ROUNDS} attempts another job committed first"
+                raise Conflict(f"{context.address} was not erased", why, "run this again when fewer jobs commit")
+            record.files |= self._below(unnamed)
+            self._delete_old(record)
+
+    def _round(self, record: ErasureRecord, leases: Leases) -> bool:
+        """Write what is missing, and replace the versions. Returns whether to look again: something was replaced."""
+        self._rewrite_files(record)
+        files = {**self.rewritten, **{key: RewrittenFile(f.entry, None, np.zeros(0, np.int64)) for key, f in self.gone.items()}}
+        writer = MetadataWriter(self.context)
+        hashes = self.erased_hashes if isinstance(self.rows, ErasedKeys) else None
+        rewrite = MetadataRewrite(self.context, self.inventory, files, hashes, writer, self.index_files)
+        any_erased = bool(files)
+        changes = [(v, values) for v in self.inventory.versions if (values := _new_values(v, rewrite, any_erased))]
+        if not changes:
+            return False
+        layout = self.context.layout
+        statistics = {f"{layout.statistics_directory}/{name}" for name in self.inventory.statistics}
+        record.files |= self._below({*rewrite.replaced, *statistics, *writer.written, *rewrite.written_indexes})
+        record.rewritten = tuple(map(RecordedFile.of, self.rewritten.values()))
+        record.index_files = tuple(RecordedIndex(*key[0], key[1], new) for key, new in self.index_files.items() if new != key[1])
+        record.write(self.context)
+        self.metadata_files += len(writer.written)
+        if not leases.held:
+            why = "this one was suspended for too long, or the storage did not answer"
+            raise StorageUnavailable(f"another job has begun to maintain {self.context.address}", why, "run this again")
+        if self._fence(changes, rewrite):
+            for version, values in changes:
+                self._replace(version, values)
+        return True
+
+    def _below(self, paths: Iterable[str]) -> set[str]:
+        return {path.removeprefix(f"{self.context.layout.root}/") for path in paths}
+
+    def _rewrite_files(self, record: ErasureRecord) -> None:
+        left = [file for key, file in self.held.items() if key not in self.rewritten and key not in self.gone]
+        there = self._existing(left)
+        self._note_gone([file for file in left if file.key not in there])
+        missing = [file for file in left if file.key in there]
+        if not missing:
+            return
+        tasks = [RewriteTask(file, new_name(self.context, file.entry.file.file_name)) for file in missing]
+        for task in tasks:
+            entry = task.file.entry
+            new = replace(entry, file=replace(entry.file, file_name=task.new_name, extra_files=(f"{task.new_name}.index",)))
+            record.files |= self._below((*paths_of(self.context, entry), *paths_of(self.context, new)))
+            self._seen.add((entry.partition, entry.bucket, task.new_name))
+        record.write(self.context)
+        histories = Histories(self.inventory.branches, self.rows)
+        sizes = [file.entry.file.file_size for file in missing]
+        self.engine.prepare(Work.of(file.entry.file for file in missing), self.progress)
+        with phase(self.progress, "Writing files again", len(tasks)) as on_done:
+            done = self.engine.run_tasks(histories.rewrite, tasks, on_done, sizes)
+        self.rewritten.update((file.key, file) for file in done)
+
+    def erased_hashes(self, bucket_id: BucketId, stored: KeyHashes) -> KeyHashes:
+        """The hashes of erased keys that no other key of the bucket has."""
+        assert isinstance(self.rows, ErasedKeys)
+        gone = np.intersect1d(stored, self.rows.hashes(self.context, bucket_id.partition))
+        if not len(gone):
+            return gone
+        schema, kept = self.context.schema, [np.empty(0, np.int32)]
+        names, types = schema.trimmed_primary_keys, self.context.key_types
+        files = [file for file in self.inventory.files.values() if file.entry.bucket_id == bucket_id]
+        there = self._existing(files)
+        for file in files:
+            if file.key not in there:
+                continue
+            branch = self.inventory.branches[file.branch]
+            for batch in read_data_file(branch, bucket_id, file.entry.file, schema.primary_keys, PIECES.batch_rows):
+                hashes = hash_rows([batch.column(name) for name in names], types)
+                others = hashes[~self.rows.mask(file.branch, batch)]
+                kept.append(np.intersect1d(others, gone))
+        return np.setdiff1d(gone, np.concatenate(kept))
+
+    def _fence(self, changes: Sequence[tuple[StoredVersion, Mapping[str, Any]]], rewrite: MetadataRewrite) -> bool:
+        """Take the next number of each branch whose newest snapshot is to be replaced. False if another commit was faster."""
+        by_path = {version.stored.path: (version, values) for version, values in changes}
+        for branch in self.inventory.branches:
+            newest = self.inventory.newest(branch)
+            if newest is None or newest.stored.path not in by_path:
+                continue
+            version, values = by_path[newest.stored.path]
+            base, history = version.stored.snapshot, version.history
+            following = _following(history, base, values, rewrite)
+            if not publish(history, following, base):
+                return False
+            write_latest_hint(history, following)
+            self.snapshots.append(following)
+        return True
+
+    def _replace(self, version: StoredVersion, values: Mapping[str, Any]) -> None:
+        """Replace the file of a version; one that was removed or changed meanwhile is left to the next round."""
+        history, stored = version.history, version.stored
+        content = renamed_files(stored.content, values, LISTS_PROPERTY)
+        if version.kind == SNAPSHOT:
+            done = rewrite_snapshot(history.storage, history.layout, stored.snapshot.id, stored.content, content)
+        else:
+            done = _is_still(history, stored.path, stored.content)
+            if done:
+                history.storage.overwrite(stored.path, content)
+        if done:
+            self.replaced.add(version.label)
+
+    def _delete_old(self, record: ErasureRecord) -> None:
+        context = self.context
+        named = self._below(self.inventory.paths(context))
+        records = [record, *self.unfinished]
+        old = sorted({path for one in records for path in one.files} - named)
+        paths = [f"{context.layout.root}/{path}" for path in old]
+        data = [path for path in paths if path.rpartition("/")[0].rpartition("/")[2].startswith("bucket-")]
+        for some in (data, [path for path in paths if path not in set(data)]):
+            for start in range(0, len(some), PIECES.deleted_files):
+                delete_portion(context.storage, some[start : start + PIECES.deleted_files], context.read_threads)
+        for directory in sorted({path.rpartition("/")[0] for path in data}):
+            while directory != context.layout.root and remove_empty_directory(context.storage, directory):
+                directory = directory.rpartition("/")[0]
+        for one in records:
+            one.delete(context)
+
+
+def _is_still(context: TableContext, path: str, content: bytes) -> bool:
+    try:
+        return context.storage.read_bytes(path) == content
+    except FileNotFoundError:
+        return False
+
+
+def _check_supported(context: TableContext) -> None:
+    """Raise `NotSupported` where versions or rows are kept that this job does not reach."""
+    if isinstance(context.storage, (PublishesSnapshots, ServesVersions)):
+        why = "the server of the catalog keeps snapshots and tags, and no client may replace them"
+        raise NotSupported(f"erase from {context.address}", why, "ask the operator of the catalog")
+    if any(
+        status.name.endswith(".metadata.json") for status in context.storage.list_directory(f"{context.layout.root}/metadata")
+    ):
+        why = "its directory metadata/ holds Iceberg metadata, which remembers the bounds of old files and names them"
+        raise NotSupported(f"erase from {context.address}", why, "delete that directory, and export again afterwards")
+
+
+def _new_values(version: StoredVersion, rewrite: MetadataRewrite, any_erased: bool) -> dict[str, Any]:
+    """The fields of a version that change, by their names; none if it names only files that stay."""
+    snapshot, values, lost = version.stored.snapshot, dict[str, Any](), dict[str, int]()
+    for name, listed in version.lists.items():
+        new = rewrite.new_list(listed)
+        lost[name] = new.lost
+        if new.is_new:
+            values.update({name: new.name, f"{name}_size": new.size})
+    if version.indexes is not None and (index := rewrite.new_index_manifest(version.indexes)) != version.indexes:
+        values["index_manifest"] = index
+    if any_erased and snapshot.statistics is not None:
+        values["statistics"] = None  # they hold the least and the greatest value of each column
+    if values:
+        base, delta, changes = (lost.get(f"{name}_manifest_list") for name in ("base", "delta", "changelog"))
+        if delta is not None:
+            values["delta_record_count"] = snapshot.delta_record_count - delta
+            if base is not None:
+                values["total_record_count"] = snapshot.total_record_count - base - delta
+        if changes is not None and snapshot.changelog_record_count is not None:
+            values["changelog_record_count"] = snapshot.changelog_record_count - changes
+    return values
+
+
+def _following(history: TableContext, base: Snapshot, values: Mapping[str, Any], rewrite: MetadataRewrite) -> Snapshot:
+    """A snapshot on top of `base` with the same rows as its replacement, and without changes."""
+    state = replace(base, **values)
+    manifests = rewrite.context.manifests
+    metas = [*manifests.manifest_list(state.base_manifest_list), *manifests.manifest_list(state.delta_manifest_list)]
+    base_list, base_size = rewrite.writer.manifest_list(metas, "base")
+    delta_list, delta_size = rewrite.writer.manifest_list([], "delta")
+    identity = CommitIdentity(f"{_USER}-{history.random.uuid()}", BATCH_IDENTIFIER)
+    number = (base.properties or {}).get(SEQUENCE_PROPERTY)
+    return Snapshot(
+        id=base.id + 1,
+        schema_id=history.schemas.newest_id(history.schema.id),
+        base_manifest_list=base_list,
+        base_manifest_list_size=base_size,
+        delta_manifest_list=delta_list,
+        delta_manifest_list_size=delta_size,
+        index_manifest=state.index_manifest,
+        commit_user=identity.user,
+        commit_identifier=identity.identifier,
+        commit_kind=COMPACT,
+        time_millis=max(history.clock.now_millis(), base.time_millis),
+        total_record_count=state.total_record_count,
+        delta_record_count=0,
+        watermark=base.watermark,
+        properties={**user_properties(history, base, identity), **({} if number is None else {SEQUENCE_PROPERTY: number})},
+        uuid=history.random.uuid(),
+    )

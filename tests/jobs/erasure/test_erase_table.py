@@ -1,0 +1,242 @@
+"""What an erasure removes, and that all else stays: each kind of table, searched with pyarrow and fastavro alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.api.table import Table
+from paimon_cli.errors import NotSupported, Refused, UsageError
+from paimon_cli.history.table_context import TableContext
+from tests.jobs.erasure.plain_scan import files_with
+from tests.tables import Row, commit_stage, compact, make_table, rows, write
+
+GONE = ("user-0007", "mail-0007", "user-0033", "mail-0033")
+CONDITION = "v IN ('mail-0007@0', 'mail-0033@1', 'mail-0007@20')"
+COLUMNS = {"dt": "STRING NOT NULL", "k": "STRING NOT NULL", "v": "STRING", "n": "INT"}
+PLAIN = {"k": "STRING NOT NULL", "v": "STRING", "n": "INT"}
+
+
+def row(number: int, n: int = 0, **more: Any) -> Row:
+    return {"k": f"user-{number:04}", "v": f"mail-{number:04}@{n}", "n": n, **more}
+
+
+def is_kept(one: Row) -> bool:
+    return one["k"] not in GONE
+
+
+def partitioned(folder: Path) -> TableContext:
+    """Levels, deletes, a tag, a branch with commits of its own, expired snapshots."""
+    context = make_table(folder, COLUMNS, ["dt", "k"], ["dt"], 2, {"num-sorted-run.compaction-trigger": "3"})
+    for n in range(4):
+        write(context, [row(number, n, dt=dt) for dt in ("a", "b") for number in range(n, 40)])
+    table = Table.open(str(folder))
+    table.tags.create("kept", snapshot=2)
+    table.branches.create("b", tag="kept")
+    compact(context)
+    write(context, [row(7, 9, dt="a", _op="-D"), row(8, 9, dt="b", _op="+U")])
+    write(context.at_branch("b"), [row(7, 20, dt="c"), row(1, 20, dt="c")])
+    table.expire(retain_max=4, retain_min=4, older_than="0s")
+    return context
+
+
+def vectors(folder: Path) -> TableContext:
+    options = {"deletion-vectors.enabled": "true", "file-index.bloom-filter.columns": "v,k"}
+    context = make_table(folder, PLAIN, ["k"], (), 2, options)
+    for n in range(3):
+        write(context, [row(number, n) for number in range(n, 40, n + 1)])
+        compact(context)
+    return context
+
+
+def dynamic(folder: Path) -> TableContext:
+    context = make_table(folder, PLAIN, ["k"], (), -1, {"dynamic-bucket.target-row-num": "15"})
+    for n in range(3):
+        write(context, [row(number, n) for number in range(n, 40)])
+    compact(context, strategy="full")
+    return context
+
+
+def changelogs(folder: Path) -> TableContext:
+    options = {"changelog-producer": "lookup", "changelog.num-retained.min": "5", "changelog.num-retained.max": "50"}
+    context = make_table(folder, PLAIN, ["k"], (), 1, {**options, "changelog.time-retained": "30 d"})
+    for n in range(4):
+        write(context, [row(number, n) for number in range(n, 40)])
+        compact(context)
+    write(context, [row(7, 9, _op="-D")])
+    compact(context)
+    Table.open(str(folder)).expire(retain_max=3, retain_min=3, older_than="0s")
+    return context
+
+
+def postponed(folder: Path) -> TableContext:
+    context = make_table(folder, PLAIN, ["k"], (), -2)
+    write(context, [row(number) for number in range(40)])
+    compact(context)
+    write(context, [row(number, 1) for number in (33, 3, 7)])
+    return context
+
+
+def in_format(form: str) -> Callable[[Path], TableContext]:
+    def build(folder: Path) -> TableContext:
+        context = make_table(folder, PLAIN, ["k"], (), 1, {"file.format": form})
+        for n in range(2):
+            write(context, [row(number, n) for number in range(40)])
+        compact(context)
+        return context
+
+    return build
+
+
+KEYED: dict[str, Callable[[Path], TableContext]] = {
+    "partitions, a tag and a branch": partitioned,
+    "vectors and Bloom filters": vectors,
+    "dynamic buckets": dynamic,
+    "changelogs": changelogs,
+    "postponed buckets": postponed,
+    "avro": in_format("avro"),
+    "orc": in_format("orc"),
+}
+
+
+@dataclass
+class States:
+    """The rows of every snapshot, tag and branch, and the changes of every changelog."""
+
+    rows: dict[str, list[Row]]
+
+    @staticmethod
+    def of(root: str) -> States:
+        found = {}
+        for branch in ("main", *Table.open(root).context.branches.names()):
+            context = TableContext.open(root, branch=branch)
+            for number in context.snapshots.ids():
+                found[f"{branch} {number}"] = rows(context.at_schema(context.snapshots.get(number).schema_id), snapshot_id=number)
+            table = Table.open(root, branch=None if branch == "main" else branch)
+            for name in context.tags.names():
+                found[f"{branch} {name}"] = sorted(table.scan(tag=name).to_arrow().to_pylist(), key=json.dumps)
+        return States(found)
+
+    def without(self, keeps: Callable[[Row], bool]) -> dict[str, list[Row]]:
+        return {name: [one for one in found if keeps(one)] for name, found in self.rows.items()}
+
+
+def check(root: str, before: States, keeps: Callable[[Row], bool], *gone: str) -> None:
+    assert files_with(Path(root), *gone) == {}
+    after = States.of(root).rows
+    expected = before.without(keeps)
+    assert {name: after[name] for name in expected} == expected
+    found = Table.open(root).verify("full", all_snapshots=True)
+    assert not found.violations, [(v.code, v.path, v.message) for v in found.violations]
+
+
+@pytest.mark.parametrize("kind", KEYED)
+def test_every_version_of_a_key_is_gone(kind: str, tmp_path: Path) -> None:
+    root = str(tmp_path / "t")
+    KEYED[kind](tmp_path / "t")
+    before = States.of(root)
+    assert len(files_with(tmp_path / "t", *GONE)) >= 3 and len(before.rows) > 1
+    done = Table.open(root).erase(CONDITION)
+    assert done.found == () and done.keys and done.rows > done.keys
+    check(root, before, is_kept, *GONE)
+    assert Table.open(root).erase(CONDITION).files == 0
+
+
+@pytest.mark.parametrize("bucket", [-1, 2])
+def test_the_rows_of_an_append_table_are_gone(bucket: int, tmp_path: Path) -> None:
+    options = {"deletion-vectors.enabled": "true"} if bucket < 0 else {"bucket-key": "k"}
+    context = make_table(tmp_path / "t", PLAIN, [], (), bucket, {**options, "file-index.bloom-filter.columns": "k"})
+    for n in range(3):
+        write(context, [row(number, n) for number in range(40)])
+    table = Table.open(context.url)
+    table.tags.create("kept")
+    if bucket < 0:
+        table.delete("n = 1 AND k > 'user-0005' AND k < 'user-0009'")
+    before = States.of(context.url)
+    done = table.erase("k = 'user-0007'")
+    assert done.keys is None and done.rows == 3 and done.found == ()
+    check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
+
+
+def test_keys_of_a_file(tmp_path: Path) -> None:
+    context = partitioned(tmp_path / "t")
+    before = States.of(context.url)
+    keys = tmp_path / "keys.csv"
+    keys.write_text("dt,k,other\na,user-0007,x\nb,user-0033,y\nz,nobody,z\n")
+    done = Table.open(context.url).erase(keys=keys)
+    gone = {("a", "user-0007"), ("b", "user-0033")}
+    assert done.keys == 3 and done.found == ()
+    check(context.url, before, lambda one: (one["dt"], one["k"]) not in gone)
+    assert files_with(tmp_path / "t", "user-0007")  # of another partition, which is another key
+
+
+def test_files_that_no_version_names(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(40)])
+    staged = tmp_path / "w.stage"
+    Table.open(context.url).write([row(7, 5)], stage=str(staged))
+    before = States.of(context.url)
+    with pytest.raises(Refused, match="too young to be deleted"):
+        Table.open(context.url).erase("k = 'user-0007'")
+    assert States.of(context.url) == before
+    done = Table.open(context.url).erase("k = 'user-0007'", older_than="0s")
+    assert done.unnamed == 1 and done.found == ()
+    check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
+
+
+def test_older_snapshots_can_go_instead(tmp_path: Path) -> None:
+    context = partitioned(tmp_path / "t")
+    before = States.of(context.url)
+    table = Table.open(context.url)
+    done = table.erase("v LIKE 'mail-0007@%' OR v LIKE 'mail-0033@%'", drop_history=True)
+    newest = max(number for number in context.snapshots.ids())
+    assert done.found == () and context.snapshots.ids() == [newest - 1, newest]
+    kept = {name: before.rows[name] for name in before.rows if name in (f"main {newest - 1}", "main kept")}
+    check(context.url, States(kept), is_kept, *GONE)
+
+
+def test_statistics_are_dropped_and_counts_are_right(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(40)])
+    path = tmp_path / "t/snapshot/snapshot-1"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "statistics": "stat-1", "logOffsets": {"0": 7}}))
+    (tmp_path / "t/statistics").mkdir()
+    (tmp_path / "t/statistics/stat-1").write_text('{"colStats": {"k": {"min": "user-0007"}}}')
+    Table.open(context.url).erase("k = 'user-0007'")
+    found = json.loads(path.read_text())
+    assert found["totalRecordCount"] == found["deltaRecordCount"] == 39 and found["logOffsets"] == {"0": 7}
+    assert files_with(tmp_path / "t", "user-0007") == {}
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, [], (), -1)
+    write(context, [row(7)])
+    table = Table.open(context.url)
+    with pytest.raises(UsageError, match="no primary key"):
+        table.erase(keys=[{"k": "user-0007"}])
+    with pytest.raises(UsageError, match="name what to erase"):
+        table.erase()
+    (tmp_path / "t/metadata").mkdir()
+    (tmp_path / "t/metadata/v1.metadata.json").write_text("{}")
+    with pytest.raises(NotSupported, match="erase from"):
+        table.erase("k = 'user-0007'")
+    assert len(context.snapshots.ids()) == 1
+
+
+def test_a_stage_whose_files_were_deleted_is_refused(tmp_path: Path) -> None:
+    """The commit of what was staged finds its files gone: no snapshot names what is not there."""
+    from paimon_cli.errors import DamagedFile
+    from paimon_cli.jobs.staging.stage_job import StageFile
+
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(9)])
+    stage = tmp_path / "w.stage"
+    Table.open(context.url).write([row(7, 5)], stage=str(stage))
+    Table.open(context.url).erase("k = 'user-0007'", older_than="0s")
+    with pytest.raises(DamagedFile):
+        commit_stage(context, StageFile(str(stage)))
