@@ -92,13 +92,14 @@ class ErasedKeys(ErasedRows):
         if not len(self):
             yield from (False for _ in files)
             return
-        ordered = [file for file in files if file.in_order]
-        lows, highs = (
-            key_bounds(context, [getattr(file.entry.file, bound) for file in ordered]) for bound in ("min_key", "max_key")
-        )
-        hits = iter(self._sorted.below(lows) < self._sorted.up_to(highs)) if ordered else iter(())
+        ordered = [file.entry.file for file in files if file.in_order]
+        hits: Iterator[bool] = iter(())
+        if ordered:
+            lows, highs = ([getattr(file, bound) for file in ordered] for bound in ("min_key", "max_key"))
+            begins, ends = self._sorted.below(key_bounds(context, lows)), self._sorted.up_to(key_bounds(context, highs))
+            hits = iter((begins < ends).tolist())
         for file in files:
-            yield bool(next(hits)) if file.in_order else True
+            yield next(hits) if file.in_order else True
 
     @cached_property
     def _sorted(self) -> SortedKeys:
