@@ -91,6 +91,8 @@ class Pieces:
     # Keys that are looked up
     footer_guess_bytes: int = 64 << 10
     """Bytes read from the end of a file, so that most footers take one request."""
+    least_block_rows: int = 64
+    """Row groups whose pages have fewer rows on average are read as a whole: comparing their bounds would take longer."""
     page_gap_bytes: int = 16 << 10
     """Gaps between pages up to this size are read, too, to save a request."""
     index_gap_bytes: int = 64 << 10

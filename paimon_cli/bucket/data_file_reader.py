@@ -25,6 +25,8 @@ from paimon_cli.bucket.decoding import (
 from paimon_cli.bucket.deletion_vectors import live_rows, packed
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
+from paimon_cli.bucket.page_selection import KeepsBlocks, SelectedRows, selected_rows
+from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.schema_evolution import ReadColumns
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
@@ -65,7 +67,8 @@ KeepsGroup = Callable[[pq.ParquetFile, int], bool]
 
 @dataclass(frozen=True)
 class FilePart:
-    """The part of a data file to read: part `number` of `parts`, without row groups for which `keeps` is false.
+    """The part of a data file to read: part `number` of `parts`, without row groups for which `keeps` is false, and without pages
+    that `keeps_blocks` rules out.
 
     Files other than Parquet are read as a whole, by part 0. `omits_kinds`: batches lack the column `_VALUE_KIND` if the file's
     statistics say that none of their rows is a retraction. `deleted`: rows to leave out. `is_alone`: no other file is open at
@@ -76,6 +79,7 @@ class FilePart:
     number: int = 0
     parts: int = 1
     keeps: KeepsGroup | None = None
+    keeps_blocks: KeepsBlocks | None = None
     omits_kinds: bool = False
     deleted: DeletionVector | None = None
     is_alone: bool = False
@@ -194,27 +198,73 @@ class _StoredRows:
         if self._part.sequences is not None:
             self._check_sequences(reader, groups, *self._part.sequences)
         kinds = self._uniform_kinds(reader, groups)
+        selected = self._selected(source, reader, groups, kinds)
+        self.skipped += sum(sizes[group] - rows.row_count for group, rows in selected.items())
         if isinstance(source, RangedFile) and not source.is_planned:
             room = PIECES.request_ahead_bytes if self._part.is_alone else 0
-            source.expect((self._chunks(reader, group, kinds[group]) for group in groups), room)
-        portions = {} if isinstance(source, RangedFile) else self._portions(reader, groups)
-        encoded = self._encoded_texts(reader, groups)
+            ranges = (
+                selected[group].extents() if group in selected else self._chunks(reader, group, kinds[group]) for group in groups
+            )
+            source.expect(ranges, room)
+        whole = [group for group in groups if group not in selected]
+        portions = {} if isinstance(source, RangedFile) else self._portions(reader, whole)
+        encoded = self._encoded_texts(reader, whole) if whole else []
         if portions or encoded:
             ahead = {**buffered, "buffer_size": 0, "pre_buffer": True} if portions else buffered
             reader = pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=encoded, **ahead)
 
-        def read_together(numbered: tuple[int, int]) -> tuple[int, int | None, int | None]:
-            """Equal for consecutive row groups of one kind and portion."""
+        def read_together(numbered: tuple[int, int]) -> tuple[int, int | None, int | None, bool]:
+            """Equal for consecutive row groups of one kind and portion that are read in the same way."""
             index, group = numbered
-            return group - index, kinds[group], portions.get(group)
+            return group - index, kinds[group], portions.get(group), group in selected
 
-        for (_, kind, _), members in itertools.groupby(enumerate(groups), read_together):
+        for (_, kind, _, is_selected), members in itertools.groupby(enumerate(groups), read_together):
             consecutive = [group for _, group in members]
             position = sum(sizes[: consecutive[0]])
-            decoded = [name for name in self._physical if kind is None or name != VALUE_KIND]
-            for batch in self._batches_of(reader, consecutive, decoded):
+            if is_selected:
+                for group in consecutive:
+                    for row, batch in self._selected_batches(source, selected[group]):
+                        yield position + row, batch, kind
+                    position += sizes[group]
+                continue
+            for batch in self._batches_of(reader, consecutive, self._decoded(kind)):
                 yield position, batch, kind
                 position += batch.num_rows
+
+    def _decoded(self, kind: int | None) -> list[str]:
+        """The columns to decode of rows of this kind."""
+        return [name for name in self._physical if kind is None or name != VALUE_KIND]
+
+    def _selected(
+        self, source: BinaryIO, reader: pq.ParquetFile, groups: list[int], kinds: dict[int, int | None]
+    ) -> dict[int, SelectedRows]:
+        """Row group -> the rows to read, for row groups of which page indexes rule some pages out."""
+        keeps, paths = self._part.keeps_blocks, _leaf_paths(reader)
+        if keeps is None:
+            return {}
+        leaves = [paths.index(name) for name in keeps.columns if name in paths]
+        indexed = [
+            group
+            for group, metadata in zip(groups, map(reader.metadata.row_group, groups), strict=True)
+            if any(metadata.column(leaf).has_column_index and metadata.column(leaf).has_offset_index for leaf in leaves)
+        ]
+        if not indexed:
+            return {}
+        footer = read_footer(source)
+        found = {
+            group: selected_rows(
+                source, footer, group, [name for name in self._decoded(kinds[group]) if name in footer.columns], keeps
+            )
+            for group in indexed
+        }
+        return {group: rows for group, rows in found.items() if rows is not None}
+
+    def _selected_batches(self, source: BinaryIO, rows: SelectedRows) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if isinstance(source, RangedFile):
+            yield from rows.batches(source, self._batch_rows)
+        elif rows.row_count:
+            with self._opened() as again:  # threads of Arrow may be using `source`
+                yield from rows.batches(again, self._batch_rows)
 
     def _check_sequences(self, reader: pq.ParquetFile, groups: list[int], least: int, greatest: int) -> None:
         """Raise `DamagedFile` if statistics say that rows have sequence numbers outside of the range of the metadata."""

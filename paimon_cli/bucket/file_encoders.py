@@ -140,7 +140,7 @@ def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, leve
 
 
 class ParquetEncoder:
-    """Parquet with settings that every Paimon reader accepts: page checksums, and page indexes in files sorted by key."""
+    """Parquet with settings that every Paimon reader accepts: page checksums and page indexes."""
 
     def __init__(self, sink: BinaryIO, layout: FileLayout, options: TableOptions, codec: str, sample: pa.RecordBatch) -> None:
         schema = layout.physical
@@ -163,7 +163,7 @@ class ParquetEncoder:
             data_page_version="1.0",
             version="2.6",
             write_page_checksum=True,
-            write_page_index=bool(layout.keys),
+            write_page_index=True,
             max_rows_per_page=page_rows(options),
             write_time_adjusted_to_utc=True,
             use_deprecated_int96_timestamps=int96,

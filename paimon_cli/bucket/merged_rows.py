@@ -98,14 +98,14 @@ def read_bucket(
     Rows that are merged come in key order. Where there are deletion vectors, rows above level 0 that are not marked as deleted
     come file by file; `deletion-vectors.merge-on-read` merges them with level 0. `row_filter` is applied to merged rows and may
     use any of `columns`. `keep_kinds`: deleted keys are included, as -D or -U rows. `memory`: see `merge_section`. `part_of`:
-    used only if nothing is merged.
+    used only for files that are not merged with others.
     """
     if not context.schema.primary_keys:
         live = _appended_rows(context, bucket, columns, part_of)
     elif not context.mode.reads_merge:
         live = _unmarked_rows(context, bucket, columns, part_of)
     else:
-        live = _merged_rows(context, bucket, columns, keep_kinds, memory)
+        live = _merged_rows(context, bucket, columns, keep_kinds, memory, part_of)
     for batch in live:
         matching = batch if row_filter is None else row_filter(batch)
         if matching.num_rows:
@@ -134,7 +134,7 @@ def _numbered_0(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _merged_rows(
-    context: TableContext, bucket: BucketFiles, columns: Sequence[str], keep_kinds: bool, memory: int | None
+    context: TableContext, bucket: BucketFiles, columns: Sequence[str], keep_kinds: bool, memory: int | None, part_of: PartOf
 ) -> Iterator[pa.RecordBatch]:
     merge_names = merge_columns(context, columns)
     single_run_names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
@@ -147,7 +147,9 @@ def _merged_rows(
         names = single_run_names if len(section) == 1 else merge_names
         if SEQUENCE_NUMBER not in columns and follow_each_other(section):
             names = [name for name in names if name != SEQUENCE_NUMBER]
-        for batch in merge_section(context, bucket, section, names, memory, vectors=vectors):
+        # A run alone has each key once, so that rows of it may be left out; elsewhere they hide older versions of their keys.
+        parts = {file.file_name: part_of(file) for file in section[0].files} if len(section) == 1 else {}
+        for batch in merge_section(context, bucket, section, names, memory, vectors=vectors, parts=parts):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
 

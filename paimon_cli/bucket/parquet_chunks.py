@@ -129,12 +129,15 @@ class ColumnChunk:
 
 
 def chunks_of(
-    source: BinaryIO, footer: Footer, columns: Sequence[TopColumn], groups: Sequence[int] | range
+    source: BinaryIO, footer: Footer, columns: Sequence[TopColumn], groups: Sequence[int] | range, *, bounded: bool = True
 ) -> dict[int, list[ColumnChunk]]:
-    """Row group -> the chunks of all leaves of the columns. Raises `ValueError` for page indexes that are damaged."""
+    """Row group -> the chunks of all leaves of the columns. Raises `ValueError` for page indexes that are damaged.
+
+    `bounded`: chunks without bounds of their pages count as one page.
+    """
     leaves = [(number, leaf) for column in columns for number, leaf in enumerate(column.leaves, column.first_leaf)]
     entries = {group: [footer.chunk(group, number) for number, _ in leaves] for group in groups}
-    indexed = {group: all(_has_index(entry) for entry in of_group) for group, of_group in entries.items()}
+    indexed = {group: all(_has_index(entry, bounded) for entry in of_group) for group, of_group in entries.items()}
     extents = [(entry.required(4), entry.required(5)) for group in groups if indexed[group] for entry in entries[group]]
     contents = iter(read_ranges(source, extents, PIECES.index_gap_bytes))
     chunks = {}
@@ -150,8 +153,8 @@ def chunks_of(
     return chunks
 
 
-def _has_index(entry: Struct) -> bool:
-    return all(entry.value(field, 0) > 0 for field in (4, 5, 6, 7))
+def _has_index(entry: Struct, bounded: bool) -> bool:
+    return all(entry.value(field, 0) > 0 for field in ((4, 5, 6, 7) if bounded else (4, 5)))
 
 
 def _chunk(entry: Struct, leaf: Leaf, locations: PageLocations | None, rows: int) -> ColumnChunk:

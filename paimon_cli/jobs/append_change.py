@@ -233,7 +233,8 @@ class _Changing:
         return DeletionVector.marking(np.concatenate(found), bitmap64=self._context.options.deletion_vectors_bitmap64)
 
     def _may_match(self, file: DataFileMeta) -> FilePart:
-        return FilePart(keeps=self._bounds.keeps_group(self._change.where, *self._task.bucket.bucket_id, file))
+        rows = self._bounds.matching_rows(self._change.where, *self._task.bucket.bucket_id, file)
+        return FilePart(keeps=rows, keeps_blocks=rows)
 
     def _live(self, file: DataFileMeta, columns: Sequence[str], part: FilePart) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
         """The rows that no vector marks, with their positions in the file (int64)."""

@@ -110,6 +110,35 @@ def _subtree(elements: Sequence[Struct], location: int, is_repeated: bool) -> tu
 
 
 @dataclass(frozen=True)
+class PageStatistics:
+    """Least and greatest value of each page (`ColumnIndex`), PLAIN-encoded, None for pages of nulls, and the numbers of nulls,
+    None if there are none.
+    """
+
+    lows: list[bytes | None]
+    highs: list[bytes | None]
+    nulls: list[int] | None
+
+    @staticmethod
+    def decode(data: bytes) -> PageStatistics:
+        fields = decode(data)
+        lows, highs = fields.elements(2), fields.elements(3)
+        is_null_page = [mark == TRUE for mark in fields.elements(1)]
+        if not len(lows) == len(highs) == len(is_null_page):
+            raise ValueError("its page index lacks the bounds of some pages")
+        nulls = fields.elements(5) or None
+        if nulls is not None and len(nulls) != len(lows):
+            raise ValueError("its page index lacks the null counts of some pages")
+        if not any(is_null_page):
+            return PageStatistics(lows, highs, nulls)
+        return PageStatistics(
+            [None if none else low for none, low in zip(is_null_page, lows, strict=True)],
+            [None if none else high for none, high in zip(is_null_page, highs, strict=True)],
+            nulls,
+        )
+
+
+@dataclass(frozen=True)
 class PageBounds:
     """Least and greatest value of each page (`ColumnIndex`), PLAIN-encoded; None is null, which sorts before all values."""
 
@@ -119,21 +148,12 @@ class PageBounds:
     @staticmethod
     def decode(data: bytes, is_required: bool) -> PageBounds:
         """Decode a `ColumnIndex`. Without null counts, pages are assumed to hold nulls unless `is_required`."""
-        fields = decode(data)
-        lows, highs = fields.elements(2), fields.elements(3)
-        is_null_page = [mark == TRUE for mark in fields.elements(1)]
-        if not len(lows) == len(highs) == len(is_null_page):
-            raise ValueError("its page index lacks the bounds of some pages")
-        nulls = fields.elements(5) or [0 if is_required else 1] * len(lows)
-        if len(nulls) != len(lows):
-            raise ValueError("its page index lacks the null counts of some pages")
-        if not any(nulls) and not any(is_null_page):
-            return PageBounds(lows, highs)
-        holds_null = (none or count > 0 for none, count in zip(is_null_page, nulls, strict=True))
-        return PageBounds(
-            [None if null else low for null, low in zip(holds_null, lows, strict=True)],
-            [None if none else high for none, high in zip(is_null_page, highs, strict=True)],
-        )
+        pages = PageStatistics.decode(data)
+        nulls = pages.nulls or [0 if is_required else 1] * len(pages.lows)
+        if not any(nulls):
+            return PageBounds(pages.lows, pages.highs)
+        lows = [None if count > 0 else low for count, low in zip(nulls, pages.lows, strict=True)]
+        return PageBounds(lows, pages.highs)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
-from paimon_cli.bucket.column_statistics import GROUP_BOUNDS, footer_statistics, leaf_numbers
-from paimon_cli.bucket.data_file_reader import KeepsGroup
 from paimon_cli.bucket.file_indexes import FileIndexes, is_consulted
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.column_cast import keeps_buckets, keeps_values, same_type
@@ -26,6 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import files_that_wait
 from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta, SimpleStats
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.read.matching_rows import MatchingRows
 from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.threads import cached_property
@@ -79,28 +77,15 @@ class TableBounds:
 
         return bounds_of
 
-    def keeps_group(self, predicate: Predicate, partition: bytes, bucket: int, file: DataFileMeta) -> KeepsGroup:
-        """A function that decides whether a row group of a Parquet file may hold a matching row, by statistics in the footer."""
-        of_file, fields = self.of_file(partition, bucket, file), self._context.schema.fields
+    def matching_rows(self, predicate: Predicate, partition: bytes, bucket: int, file: DataFileMeta) -> MatchingRows:
+        """The rows of the file that may match: a condition on its row groups and pages."""
+        fields = self._context.schema.fields
         stored = {
             field.name: old
             for field, old in zip(fields, self._stored_fields(file, fields), strict=True)
-            if old is not None and same_type(old.type, field.type) and old.type.root in GROUP_BOUNDS
+            if old is not None and field.name in predicate.columns and same_type(old.type, field.type)
         }
-
-        def keeps(content: pq.ParquetFile, group: int) -> bool:
-            leaves = leaf_numbers(content.schema_arrow)
-
-            def bounds_of(name: str) -> ColumnBounds | None:
-                old = stored.get(name)
-                if old is None or old.name not in leaves:
-                    return of_file(name)
-                found = footer_statistics(content.metadata, leaves[old.name], old.type, has_nan=False, groups=(group,))
-                return ColumnBounds(content.metadata.row_group(group).num_rows, found.null_count, found.minimum, found.maximum)
-
-            return predicate.may_match(bounds_of)
-
-        return keeps
+        return MatchingRows(predicate, self.of_file(partition, bucket, file), stored)
 
     def _keys(self, file: DataFileMeta, *, is_sorted: bool) -> dict[str, ColumnBounds]:
         stored = self._stored_fields(file, self._key_fields)

@@ -49,8 +49,8 @@ def read_split(
     bounds = TableBounds(context)
 
     def part_of(file: DataFileMeta) -> FilePart:
-        keeps = None if predicate is None else bounds.keeps_group(predicate, *split.bucket.bucket_id, file)
-        return FilePart(split.part, split.parts, keeps)
+        rows = None if predicate is None else bounds.matching_rows(predicate, *split.bucket.bucket_id, file)
+        return FilePart(split.part, split.parts, keeps=rows, keeps_blocks=rows)
 
     for batch in read_bucket(context, split.bucket, needed, row_filter=row_filter, keep_kinds=keep_kinds, part_of=part_of):
         yield batch.select(list(columns))
