@@ -178,7 +178,7 @@ class Erasure:
         histories = Histories(self.inventory.branches, self.rows)
         counts = self._run("Looking for rows", histories.count, present)
         for file, count in zip(present, counts, strict=True):
-            if count:
+            if count or (isinstance(self.rows, ErasedKeys) and self.rows.are_bounds(self.context, file.entry)):
                 self.held[file.key], self.counts[file.key] = file, count
         self._seen.update(file.key for file in new)
 

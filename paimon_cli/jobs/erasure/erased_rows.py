@@ -19,6 +19,7 @@ from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.inventory import StoredFile
 from paimon_cli.lsm.key_search import SortedKeys
+from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.pruning import TableBounds
@@ -124,6 +125,13 @@ class ErasedKeys(ErasedRows):
         """The keys that may be in a partition as serialised rows of the trimmed primary key, as manifests hold them."""
         rows, names = self.in_partition(context, partition), self.schema.trimmed_primary_keys
         return encode_rows([rows.column(name) for name in names], self.schema.types_of(names))
+
+    def are_bounds(self, context: TableContext, entry: ManifestEntry) -> bool:
+        """Whether one of the keys is the least or the greatest one of a file by its metadata. The file need not hold it:
+        compactions of Java 0.9 record the key of a deleted row that they have dropped.
+        """
+        bounds = pa.array([entry.file.min_key, entry.file.max_key], pa.binary())
+        return bool(pc.any(pc.is_in(bounds, value_set=self.trimmed(context, entry.partition))).as_py())
 
     def hashes(self, context: TableContext, partition: bytes) -> KeyHashes:
         """The hashes of the keys that may be in a partition, as hash indexes hold them."""

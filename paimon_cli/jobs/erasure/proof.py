@@ -17,7 +17,7 @@ from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows
 from paimon_cli.jobs.erasure.file_rewrite import Histories
 from paimon_cli.jobs.erasure.inventory import Inventory
 from paimon_cli.jobs.erasure.metadata_rewrite import ErasedHashes
-from paimon_cli.jobs.erasure.unnamed_files import UnnamedFiles, bounds_hold, unnamed_files
+from paimon_cli.jobs.erasure.unnamed_files import UnnamedFiles, unnamed_files
 from paimon_cli.metadata.data_file import HASH
 
 
@@ -67,7 +67,7 @@ def search(
 def _in_metadata(context: TableContext, inventory: Inventory, keys: ErasedKeys, hashes: ErasedHashes) -> Iterator[str]:
     """The manifests that have an erased key as a bound of a file, and hash indexes with the hash of one that no other key has."""
     for name in inventory.manifests:
-        if any(bounds_hold(context, keys, entry) for entry in context.manifests.manifest(name)):
+        if any(keys.are_bounds(context, entry) for entry in context.manifests.manifest(name)):
             yield context.layout.manifest(name)
     listed = {entry.index_file: entry for entries in inventory.indexes.values() for entry in entries}
     for file, entry in listed.items():

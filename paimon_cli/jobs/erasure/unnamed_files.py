@@ -13,7 +13,6 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.avro_rows import avro_batches
@@ -29,7 +28,6 @@ from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows
 from paimon_cli.jobs.erasure.inventory import Inventory
 from paimon_cli.maintain.orphans import DATA, INDEX, MANIFEST, STATISTICS, Candidate, list_candidates
 from paimon_cli.metadata.avro_reader import stored_names
-from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.index_files import KEY_HASH_BYTES, VECTORS_VERSION, decode_key_hashes
 from paimon_cli.metadata.manifests import decode_manifest
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -99,7 +97,7 @@ class UnnamedFiles:
         entries = decode_manifest(self.context.storage.read_bytes(file.path), file.path)
         if not isinstance(self.rows, ErasedKeys):
             return True  # a bound of an append table's column may be of any row
-        return any(bounds_hold(self.context, self.rows, entry) for entry in entries)
+        return any(self.rows.are_bounds(self.context, entry) for entry in entries)
 
     def _index_holds(self, file: Candidate) -> bool:
         if not isinstance(self.rows, ErasedKeys):
@@ -109,9 +107,3 @@ class UnnamedFiles:
             return False
         hashes = decode_key_hashes(content, file.path)
         return bool(np.isin(hashes, self.rows.hashes_anywhere()).any())
-
-
-def bounds_hold(context: TableContext, keys: ErasedKeys, entry: ManifestEntry) -> bool:
-    """Whether an entry has an erased key as its least or its greatest one."""
-    bounds = pa.array([entry.file.min_key, entry.file.max_key], pa.binary())
-    return bool(pc.any(pc.is_in(bounds, value_set=keys.trimmed(context, entry.partition))).as_py())

@@ -13,6 +13,7 @@ import pytest
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
+from tests.goldens import golden_table
 from tests.jobs.erasure.plain_scan import files_with
 from tests.tables import Row, commit_stage, compact, make_table, rows, write
 
@@ -240,3 +241,12 @@ def test_a_stage_whose_files_were_deleted_is_refused(tmp_path: Path) -> None:
     Table.open(context.url).erase("k = 'user-0007'", older_than="0s")
     with pytest.raises(DamagedFile):
         commit_stage(context, StageFile(str(stage)))
+
+
+def test_a_bound_of_java_that_names_a_deleted_key(tmp_path: Path) -> None:
+    """A compaction of Java 0.9 dropped the delete of key 22, and recorded it as the greatest key of its file nevertheless."""
+    root = golden_table("java-0.9", "changelog_input", tmp_path)
+    before = States.of(str(root))
+    done = Table.open(str(root)).erase(keys=[{"k": 22}], older_than="0s")
+    assert done.found == () and done.rows > 0
+    check(str(root), before, lambda one: one["k"] != 22)
