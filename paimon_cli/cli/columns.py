@@ -45,7 +45,7 @@ TO_DO = Kind(lambda findings: [{**_RECORD.json(row), "finding": row.message} for
 
 NAMES_OF_KIND = {
     COUNT: "changelogs_expired consumers_expired files_expired left_buckets orphans partitions_expired snapshots_expired "
-    "tags_expired files_deleted read_files_after read_files_before round_requests runs_removed "
+    "tags_expired files_deleted read_files_after read_files_before read_requests round_requests runs_removed "
     "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
     "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
     "fanout files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
@@ -344,7 +344,7 @@ HIDDEN_FIELDS = {
     "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
     "bytes_before files_after files_before levels",
     "BucketRow": "waiting_records visible_rows max_seq delete_rows updated max_level total_buckets",
-    "HealthRow": "buckets size snapshots uncompacted_seconds files",
+    "HealthRow": "read_bytes read_requests buckets size snapshots uncompacted_seconds files",
     "MaintainedTable": "error_code seconds consumers_expired tags_expired changelogs_expired partitions_expired left_bytes "
     "orphan_bytes files_expired bytes_written files_after files_before",
     "IndexedBucketRow": "waiting_records visible_rows index_size max_seq delete_rows updated max_level total_buckets skew",

@@ -14,7 +14,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.findings_file import ReportFile, check_form
 from paimon_cli.cli.output import Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName
-from paimon_cli.cli.results import carried_out, confirm, counted, say
+from paimon_cli.cli.results import carried_out, confirm, counted, human_size, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, PaimonError, PartialSuccess, UsageError
 from paimon_cli.requests.integrity import HealthOfTables
 
@@ -96,13 +96,17 @@ def _show(call: Call, asked: Given, rows: Sequence[HealthRow], steps: Sequence[F
 
     columns, tables = columns_of(HealthRow), asked.get("tables", ())
     if call.is_for_people:
-        columns = columns[:-1]
+        columns = [column for column in columns if column.name not in ("findings", "read_bytes", "read_requests")]
     footer = f"{counted(len(rows), 'table')}, {sum(bool(row.problems) for row in rows)} with findings"
     summary = {} if steps is None else {"fixes": records(steps)}
     name = tables[0] if len(tables) == 1 else None
     call.show(Listing("HealthList", name, columns, rows, footer=footer, summary=summary))
     if not call.is_for_people:
         return
+    if len(rows) == 1 and rows[0].read_requests is not None:
+        requests = counted(rows[0].read_requests, "request")
+        read = f"a read of all rows fetches {human_size(rows[0].read_bytes or 0)}, with {requests} on an object store"
+        say(f"{read}; what is stored, and why: paimon-cli cost {call.pasted(rows[0].table if not tables else tables[0])}")
     for row in (row for row in rows if row.findings):
         say(f"{row.table}: {row.verdict}")
         say_findings(row.findings, margin="  ")

@@ -24,6 +24,7 @@ from paimon_cli.inspect.findings.finding import (
     is_at_least,
 )
 from paimon_cli.inspect.findings.runner import findings_of, of_damaged_entry, unopened
+from paimon_cli.inspect.operation_cost import read_cost
 from paimon_cli.read.html_text import ShownAsTable
 
 
@@ -42,6 +43,7 @@ class HealthRow(ShownAsTable):
     """The state of a table. A figure is None if it cannot be read. `most_runs`: the most sorted runs of any bucket.
 
     `uncompacted_seconds`: age of the oldest recent commit that no compaction followed; None if there is none.
+    `read_bytes`, `read_requests`: what a read of all rows fetches, and the requests that it takes on an object store.
     """
 
     table: str
@@ -52,6 +54,8 @@ class HealthRow(ShownAsTable):
     most_runs: int | None = None
     snapshots: int | None = None
     uncompacted_seconds: float | None = None
+    read_bytes: int | None = None
+    read_requests: int | None = None
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -80,6 +84,7 @@ def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, wit
     if with_topology:
         findings = (*findings, *(found for found in findings_of(table, OK, costs=(TOPOLOGY,)) if found not in findings))
     has_keys = bool(table.context.schema.primary_keys)
+    read = _known(lambda: read_cost(table, name))
     row = HealthRow(
         table=name,
         verdict=Health.HEALTHY,
@@ -89,6 +94,8 @@ def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, wit
         most_runs=_known(lambda: max(table.runs, default=0)) if has_keys else None,
         snapshots=_known(lambda: len(table.ids)),
         uncompacted_seconds=_known(lambda: _uncompacted_seconds(table)),
+        read_bytes=None if read is None else read.bytes_read,
+        read_requests=None if read is None else read.reads,
         findings=findings,
     )
     verdict = (

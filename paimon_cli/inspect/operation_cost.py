@@ -19,7 +19,7 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.metadata.data_file import DELETION_VECTORS
 from paimon_cli.metadata.manifests import inlined_lists
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
-from paimon_cli.pieces import PIECES
+from paimon_cli.storage.ranged_file import requests_of
 
 READ, WRITE, COMPACTION, IDLE_HOUR = "read", "write", "compaction", "idle hour"
 _OPENED = 5
@@ -112,7 +112,7 @@ class _Plan:
             for index in bucket.index_files
             if index.index_type == DELETION_VECTORS
         ]
-        requests = self.requests + sum(map(_requests_of, sizes)) + len(vectors)
+        requests = self.requests + sum(map(requests_of, sizes)) + len(vectors)
         return OperationCost(name, READ, requests, 0, 0, self.size + sum(sizes) + sum(vectors), 0)
 
     def write(self, name: str, appended: Sequence[RewrittenFiles]) -> OperationCost:
@@ -126,7 +126,7 @@ class _Plan:
             return None
         rewritten = sum(row.files - row.upgraded for row in rows)
         read, written = sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows)
-        fetched = rewritten if not rewritten else max(rewritten, _requests_of(read // rewritten) * rewritten)
+        fetched = rewritten if not rewritten else max(rewritten, requests_of(read // rewritten) * rewritten)
         new = sum(row.files_after - row.upgraded for row in rows)
         reads, writes = self.requests + _FOR_COMMIT + fetched, _COMMITTED + new
         return OperationCost(name, COMPACTION, reads, writes, 1, self.size + read, written)
@@ -135,9 +135,3 @@ class _Plan:
         plans = _HOUR // REPLAN_SECONDS
         checks = _HOUR // ROUND_SECONDS - plans
         return OperationCost(name, IDLE_HOUR, plans * self.requests, 0, checks, plans * self.size, 0)
-
-
-def _requests_of(size: int) -> int:
-    """The requests that fetch a file of `size` bytes: a small one as a whole, a large one after its end."""
-    pieces = max(1, -(-size // PIECES.request_bytes))
-    return pieces if size <= PIECES.request_ahead_bytes else pieces + 2

@@ -87,7 +87,7 @@ def _cost_of_reads(figures: ReportFigures) -> Iterator[str]:
     if not figures.buckets:
         return
     yield "<h2>What a read costs, and why</h2>"
-    sentences = [*(_of_runs(figures) if figures.has_keys else _of_files(figures)), *_way_out(figures)]
+    sentences = [*(_of_runs(figures) if figures.has_keys else _of_files(figures)), *_requests(figures), *_way_out(figures)]
     yield f"<p>{' '.join(sentences)}</p>"
 
 
@@ -116,6 +116,13 @@ def _of_files(figures: ReportFigures) -> Iterator[str]:
     opens = f"A read of the whole table opens {counted(table.files, 'file')} of {average} on average"
     yield f"{opens}, {human_size(table.size)} in all, and merges nothing."
     yield "Small files make it slower: each one is a request of its own."
+
+
+def _requests(figures: ReportFigures) -> Iterator[str]:
+    read = figures.health.read_requests
+    if read is not None and figures.at_snapshot is None:
+        command = f"<code>{escape(f'paimon-cli cost {figures.argument}')}</code>"
+        yield f"On an object store it takes {counted(read, 'request')}; {command} tells what is stored, and what keeps it."
 
 
 def _way_out(figures: ReportFigures) -> Iterator[str]:

@@ -22,6 +22,7 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import CompactOptions
 from paimon_cli.storage.injected import moment_of_wall_clock
+from paimon_cli.storage.ranged_file import requests_of
 from paimon_cli.write.sorted_write import ORDER, SortOrder
 
 States = dict[BucketId, PickState]
@@ -60,7 +61,8 @@ class BucketFigures:
     """Figures about the selected buckets of a table, for monitoring. Sizes are bytes; `picked`: the buckets to be compacted.
 
     `uncompacted_since`: creation time (epoch millis) of the oldest level-0 file, in append tables of the oldest picked
-    file; None if there is none. `waiting_records`: stored records that reads do not show before a compaction.
+    file; None if there is none. `waiting_records`: stored records that reads do not show before a compaction. `read_requests`:
+    those to an object store that fetch all data files.
     """
 
     buckets: int = 0
@@ -74,6 +76,7 @@ class BucketFigures:
     max_bucket_size: int = 0
     picked: int = 0
     waiting_records: int = 0
+    read_requests: int = 0
 
     @classmethod
     def of(cls, context: TableContext, buckets: Collection[BucketFiles], decisions: Collection[Decision]) -> BucketFigures:
@@ -95,6 +98,7 @@ class BucketFigures:
             max((size for _, size in sizes), default=0),
             sum(not isinstance(decision, SkippedBucket) for decision in decisions),
             sum(waiting_rows(context.mode, bucket.bucket, bucket.files) for bucket in buckets) if context.mode.hides_files else 0,
+            sum(requests_of(file.file_size) for bucket in buckets for file in bucket.files),
         )
 
     @property

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any
 
 from paimon_cli.errors import DamagedFile
+from paimon_cli.maintain.trash import KEPT_DIRECTORY
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.storage import FileStatus, Storage, link_target
@@ -114,7 +115,7 @@ class Ledger:
 
     @property
     def directory(self) -> str:
-        return f"{self.root.rstrip('/')}/.paimon-cli/{LEDGER_DIRECTORY}"
+        return f"{self.root.rstrip('/')}/{KEPT_DIRECTORY}/{LEDGER_DIRECTORY}"
 
     def add(self, done: LedgerRound) -> None:
         """Write a round. Whatever the store answers, nothing but reports depends on it."""

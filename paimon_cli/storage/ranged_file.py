@@ -42,6 +42,12 @@ def pieces_of(ranges: Iterable[Range], hole: int | None = None, most: int | None
     return [piece for whole in joined for piece in _cut(whole, most or PIECES.request_bytes)]
 
 
+def requests_of(size: int) -> int:
+    """The requests that fetch all of a data file of `size` bytes: a large one takes two for its end first."""
+    pieces = max(1, -(-size // PIECES.request_bytes))
+    return pieces if size <= PIECES.request_ahead_bytes else pieces + 2
+
+
 def _cut(whole: Range, most: int) -> list[Range]:
     start, end = whole
     count = -(-(end - start) // most)

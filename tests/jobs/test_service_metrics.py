@@ -31,7 +31,7 @@ from paimon_cli.jobs.service.upkeep import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
-FIGURES = BucketFigures(2, 8, 4000, 300, 5, 6, 4, 50_000, 2500, 1)
+FIGURES = BucketFigures(2, 8, 4000, 300, 5, 6, 4, 50_000, 2500, 1, read_requests=8)
 SUMMARY = CompactSummary(
     buckets=1,
     files_before=5,
@@ -91,6 +91,7 @@ def test_values_under_paimons_names_and_our_own(metrics: ServiceMetrics) -> None
     assert found[f"paimon_commit_lastCompactionInputFileSize{of}"] == 2500
     assert found[f"paimon_commit_lastTableFilesCommitCompacted{of}"] == 6
     assert found[f"paimon_cli_sorted_runs_max{of}"] == 5
+    assert (found[f"paimon_cli_read_bytes{of}"], found[f"paimon_cli_read_requests{of}"]) == (4000, 8)
     assert found[f"paimon_cli_oldest_uncompacted_seconds{of}"] == 60
     assert found[f"paimon_cli_compaction_read_bytes_total{of}"] == 2500
     assert found[f"paimon_cli_conflicts_total{of}"] == 1

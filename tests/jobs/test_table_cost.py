@@ -157,6 +157,15 @@ def test_a_compaction_that_is_due_frees_later_what_it_replaces(tmp_path: Path) -
     assert {row.owner for row in made.cost().rows} == {"live"}
 
 
+def test_health_and_report_tell_what_a_read_takes(table: Table) -> None:
+    read = table.cost().operations[0]
+    row = table.health()
+    assert (row.read_requests, row.read_bytes) == (read.requests, read.bytes_read)
+    page = directory_of(table).parent / "page.html"
+    table.report(str(page))
+    assert f"On an object store it takes {read.requests} requests" in page.read_text()
+
+
 def test_dropped_tables_count_as_trash(table: Table) -> None:
     catalog = Catalog(str(directory_of(table).parent.parent))
     size = table.cost().bytes

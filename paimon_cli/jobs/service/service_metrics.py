@@ -229,6 +229,8 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
         ("paimon_commit_lastBucketsWritten", "Buckets that the last commit compacted.", table.last_buckets),
         ("paimon_commit_lastCompactionInputFileSize", "Bytes that the last compaction read.", table.last_bytes[0]),
         ("paimon_commit_lastCompactionOutputFileSize", "Bytes that the last compaction wrote.", table.last_bytes[1]),
+        ("paimon_cli_read_bytes", "Bytes of all data files, which a read of all rows fetches.", figures.size),
+        ("paimon_cli_read_requests", "Requests to an object store that fetch all data files.", figures.read_requests),
         ("paimon_cli_sorted_runs_max", "Most sorted runs in one bucket.", figures.most_runs),
         ("paimon_cli_oldest_uncompacted_seconds", "Age of the oldest file waiting for a compaction.", age),
         ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions.", table.input_bytes),

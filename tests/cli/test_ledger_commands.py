@@ -1,0 +1,55 @@
+"""`ledger`: tells what `maintain --watch` did; damage is a warning, not an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from paimon_cli import Table
+from paimon_cli.cli.app import app
+
+
+def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    columns, options = ["id BIGINT NOT NULL"], {"bucket": "1", "num-sorted-run.compaction-trigger": "2"}
+    table = Table.create(tmp_path / "wh/shop.db/orders", columns=columns, primary_key=["id"], options=options)
+    for _ in range(4):
+        table.write([{"id": 1}], compact="none")
+    run("maintain", "--database", "shop", "--warehouse", str(tmp_path / "wh"), "--watch", "--max-rounds", "1", "--yes")
+    return tmp_path / "wh"
+
+
+def test_the_ledger_of_a_warehouse_is_shown(warehouse: Path) -> None:
+    (row,) = json.loads(run("ledger", "ls", "--warehouse", str(warehouse), "-o", "json")[0])["items"]
+    assert (row["table"], row["runs_before"], row["runs_after"], row["score"]) == ("shop.orders", 4, 1, None)
+    (total,) = json.loads(run("ledger", "show", "--since", "7d", "--warehouse", str(warehouse), "-o", "json")[0])["items"]
+    assert (total["steps"], total["runs_removed"], total["bytes_read"]) == (1, 3, row["bytes_read"])
+    assert "3 sorted runs merged away" in run("ledger", "show", "--warehouse", str(warehouse))[0]
+
+
+def test_a_hostile_object_is_named_and_left_out(warehouse: Path) -> None:
+    (warehouse / ".paimon-cli/ledger/round-1795900000000-4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd-1").write_bytes(b"[" * 99_999)
+    (warehouse / ".paimon-cli/ledger/\x1b[2Jevil").write_bytes(b"")
+    shown, said = run("ledger", "ls", "--since", "9999d", "--warehouse", str(warehouse), "-o", "json")
+    assert len(json.loads(shown)["items"]) == 1
+    assert said.count("left out") == 2 and "\x1b" not in said
+
+
+def test_a_table_without_a_warehouse_has_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PAIMON_WAREHOUSE", raising=False)
+    run("ledger", "ls", code=8)
+
+
+def test_an_empty_ledger_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "wh").mkdir()
+    assert "0 steps" in run("ledger", "ls", "--warehouse", str(tmp_path / "wh"))[0]
