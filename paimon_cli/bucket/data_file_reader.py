@@ -250,7 +250,7 @@ class _StoredRows:
         ]
         if not indexed:
             return {}
-        footer = read_footer(source)
+        footer = read_footer(source, reader.metadata.serialized_size)
         found = {
             group: selected_rows(
                 source, footer, group, [name for name in self._decoded(kinds[group]) if name in footer.columns], keeps

@@ -48,15 +48,18 @@ _CHUNK_FIELDS = (1, 2, 3, 4, 6)
 """Fields of a chunk's metadata that it takes over: type, encodings, path, codec, uncompressed size."""
 
 
-def read_footer(source: BinaryIO) -> Footer:
-    """The decoded footer. Raises `ValueError` for a file that is not Parquet, or is encrypted."""
-    return Footer(footer_bytes(source))
+def read_footer(source: BinaryIO, length: int | None = None) -> Footer:
+    """The decoded footer. `length`: its bytes in the file, if known. Raises `ValueError` for a file that is not Parquet, or is
+    encrypted.
+    """
+    return Footer(footer_bytes(source, PIECES.footer_guess_bytes if length is None else length + TAIL))
 
 
-def footer_bytes(source: BinaryIO) -> bytes:
-    """The encoded footer. Raises `ValueError` for a file that is not Parquet, or is encrypted."""
+def footer_bytes(source: BinaryIO, guess: int | None = None) -> bytes:
+    """The encoded footer. `guess`: bytes to read from the end first. Raises what `read_footer` does."""
     size = source.seek(0, os.SEEK_END)
-    tail = _read(source, max(0, size - PIECES.footer_guess_bytes), min(size, PIECES.footer_guess_bytes))
+    first = min(size, guess or PIECES.footer_guess_bytes)
+    tail = _read(source, size - first, first)
     length = footer_size(tail, size)
     return tail[-length - TAIL : -TAIL] if length + TAIL <= len(tail) else _read(source, size - length - TAIL, length)
 
