@@ -242,6 +242,7 @@ def _consumers(inventory: Inventory) -> tuple[str, ...]:
 def outside_of(context: TableContext, inventory: Inventory) -> tuple[str, ...]:
     """Where copies of the rows may be that are no part of the table."""
     found = ["exports, clones and other tables that were written from this one", "caches and checkpoints of jobs that read it"]
+    found.append("dropped tables in the trash of the warehouse, also earlier ones of this name: paimon-cli trash ls")
     backups = [consumer.name for consumer in consumers(context) if consumer.name.startswith(BACKUP_CONSUMER)]
     found.append("backups: erase from each copy, which is a table" + (f" (known: {', '.join(backups)})" if backups else ""))
     if context.storage.is_remote:
