@@ -22,17 +22,26 @@ def tree_cpu_seconds() -> float:
 
 def cpu_seconds_by_program() -> dict[str, float]:
     """The CPU seconds by program name, such as `java`."""
-    fields = {int(entry.name): found for entry in Path("/proc").iterdir() if entry.name.isdigit() and (found := _stat(entry))}
-    own = {os.getpid()}
-    while children := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:
-        own |= children
-    for number in own:
-        stat = fields[number]
+    for number, stat in _tree().items():
         _spent[number, stat[STARTED], stat[NAME]] = int(stat[USER]) + int(stat[SYSTEM])
     ticks: Counter[str] = Counter()
     for (_, _, name), spent in _spent.items():
         ticks[name] += spent
     return {name: spent / TICKS_PER_SECOND for name, spent in ticks.items()}
+
+
+def descendants() -> set[int]:
+    """The ids of the processes below this one."""
+    return _tree().keys() - {os.getpid()}
+
+
+def _tree() -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat of this process and its descendants."""
+    fields = {int(entry.name): found for entry in Path("/proc").iterdir() if entry.name.isdigit() and (found := _stat(entry))}
+    own = {os.getpid()}
+    while children := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:
+        own |= children
+    return {number: fields[number] for number in own}
 
 
 def _stat(process: Path) -> list[str]:
