@@ -31,7 +31,7 @@ from paimon_cli.errors import Conflict, DamagedFile, NotSupported, Refused, Stor
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.copy_claim import LEASE_MILLIS, lease_of
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, MatchingRows
+from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, ErasedMatches
 from paimon_cli.jobs.erasure.erasure_record import ErasureRecord, RecordedFile, RecordedIndex, keys_of, unfinished_erasures
 from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile, new_name
 from paimon_cli.jobs.erasure.inventory import SNAPSHOT, Inventory, StoredFile, StoredVersion, paths_of
@@ -120,7 +120,7 @@ class Erasure:
             if asked.where is None:
                 what = f"{self.context.name} has no primary key"
                 raise UsageError(what, "its rows are not found by keys", "name them by a condition: --where")
-            return MatchingRows(self._predicates())
+            return ErasedMatches(self._predicates())
         known = [keys_of(self.context, record.keys) for record in self.unfinished]
         found = list(asked.keys or ()) if asked.where is None else self._matching_keys()
         keys = ErasedKeys.of(schema, [*known, *found])

@@ -147,7 +147,7 @@ class ErasedKeys(ErasedRows):
 
 
 @dataclass(frozen=True)
-class MatchingRows(ErasedRows):
+class ErasedMatches(ErasedRows):
     """The rows of an append table that match a condition, by branch: each has its own columns."""
 
     predicates: Mapping[str, Predicate]
