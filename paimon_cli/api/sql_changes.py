@@ -13,7 +13,7 @@ from paimon_cli.api.sql_computed import computed_change
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_query import TableDataset
 from paimon_cli.api.sql_result import SqlResult, changed
-from paimon_cli.api.sql_rows import assigned, rows_of
+from paimon_cli.api.sql_rows import assigned, rows_of, values_text
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_text import counted, did_you_mean
@@ -45,13 +45,27 @@ def insert(context: SqlContext, asked: Insert) -> SqlResult:
         return f"SELECT {', '.join([*given, *constants])} FROM ({text}\n) AS q({sources})"
 
     params = context.values_in(*asked.query, *asked.partition.values())
-    result = context.query(" ".join(map(context.duckdb_text, asked.query)), params, wraps=(wrap,))
+    *before, query = asked.query
+    text = _values(context, schema, asked, list(fixed)) if query.peeks("VALUES") else None
+    text = " ".join([*map(context.duckdb_text, before), text or context.duckdb_text(query)])
+    result = context.query(text, params, wraps=(wrap,))
     how: dict[str, Any] = {"overwrite": True, "allow_empty": True} if asked.overwrite else {}
     if fixed and asked.overwrite:
         how["partition"] = {name: _literal(words, name) for name, words in fixed.items()}
     with rows_of(result, names) as rows:
         summary = table.write(rows, **how, read_snapshot=_read_snapshot(result, table))
     return changed("overwritten" if asked.overwrite else "inserted", table.name, summary)
+
+
+def _values(context: SqlContext, schema: TableSchema, asked: Insert, fixed: Sequence[str]) -> str | None:
+    """The rows after VALUES with the types of their columns; None if they are not a list of rows, or do not fit."""
+    *_, query = asked.query
+    first = query.rest.after_tokens(1).parts()[0]
+    if asked.by_name or not first.peeks("("):
+        return None
+    columns = ["" for _ in first.in_brackets().parts()]
+    types = [column.type for column in _targets(schema, asked, columns, fixed)]
+    return values_text(query.rest, types, context.duckdb_text)
 
 
 def _targets(schema: TableSchema, asked: Insert, columns: Sequence[str], fixed: Sequence[str]) -> list[DataField]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+from sqlglot import TokenType
 
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField, DataType, DecimalType, TimestampType
+from paimon_cli.errors import NotSupported
 from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import ARROW, ArrowRows, RowSource, columnar_batches
 from paimon_cli.ingest.source_files import RawRows, SourceSplit, plan_sources
 from paimon_cli.ingest.text_form import PLAIN, TextForm
 from paimon_cli.pieces import PIECES
+from paimon_cli.sql.statements import Words, is_word
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 THE_QUERY = "the query"
@@ -93,11 +96,19 @@ def assigned(expression: str, t: DataType, given: str | None = None) -> str:
         return f"CAST({expression} AS {target})"
     if t.root not in INTEGER_ROOTS or given is None:
         return f"({expression})"
-    cast = f"CAST({expression} AS {t.root if t.root != 'INT' else 'INTEGER'})"
+    cast = f"CAST({expression} AS {_integer_type(t)})"
     if not given.startswith(("DECIMAL", "DOUBLE", "FLOAT")):
         return cast
-    refused = f"error(concat('cannot take ', {expression}, ': it is not a whole number'))"
-    return f"CASE WHEN {expression} IS NULL OR {expression} = trunc({expression}) THEN {cast} ELSE {refused} END"
+    is_whole = f"{expression} IS NULL OR {expression} = trunc({expression})"
+    return f"CASE WHEN {is_whole} THEN {cast} ELSE {_refused(expression)} END"
+
+
+def _integer_type(t: DataType) -> str:
+    return "INTEGER" if t.root == "INT" else t.root
+
+
+def _refused(expression: str) -> str:
+    return f"error(concat('cannot take ', {expression}, ': it is not a whole number'))"
 
 
 def duckdb_type(t: DataType) -> str | None:
@@ -107,3 +118,45 @@ def duckdb_type(t: DataType) -> str | None:
     if isinstance(t, TimestampType):
         return "TIMESTAMPTZ" if t.root == "TIMESTAMP_LTZ" else _OF_PRECISION.get(t.precision, "TIMESTAMP")
     return _PLAIN_TYPES.get(t.root)
+
+
+def values_text(values: Words, targets: Sequence[DataType], text_of: Callable[[Words], str]) -> str | None:
+    """`VALUES (1, 'a'), ('2', 'b')` as a query of DuckDB; None if its rows have not one value for each of the targets.
+
+    A table of values has one type for each column, so that '8.25' beside 3.5 would lose a digit. Where the values of a column
+    differ in kind, each is cast to the type to which it goes. `text_of`: a value as DuckDB reads it.
+    """
+    values.expect("VALUES")
+    rows = []
+    for part in values.parts():
+        if not part.peeks("("):
+            return None
+        rows.append(part.in_brackets().parts())
+        if not part.is_at_end or len(rows[-1]) != len(targets):
+            return None
+        if any(cell.peeks("DEFAULT") for cell in rows[-1]):
+            why = "the columns that an INSERT does not name get their default"
+            raise NotSupported("DEFAULT as a value", why, "leave the column out: INSERT INTO t (a, b) VALUES ...")
+    kinds = [{_kind(row[column]) for row in rows} - {"NULL"} for column in range(len(targets))]
+    texts = []
+    for row in rows:
+        cells = zip(map(text_of, row), targets, kinds, strict=True)
+        texts.append(", ".join(_cast_alone(cell, t) if len(of_column) > 1 else cell for cell, t, of_column in cells))
+    return f"VALUES {', '.join(f'({text})' for text in texts)}"
+
+
+def _kind(value: Words) -> str:
+    """Of a literal, its kind; other values may have any type, and are their own."""
+    tokens = value.tokens[1:] if len(value.tokens) == 2 and is_word(value.tokens[0], "-") else value.tokens
+    if len(tokens) != 1:
+        return value.text
+    if tokens[0].token_type == TokenType.NUMBER:
+        return "DOUBLE" if "e" in tokens[0].text.lower() else "DECIMAL"
+    return "TEXT" if tokens[0].token_type == TokenType.STRING else tokens[0].text.upper()
+
+
+def _cast_alone(value: str, t: DataType) -> str:
+    if t.root not in INTEGER_ROOTS:
+        return assigned(value, t)
+    cast = f"CAST(({value}) AS {_integer_type(t)})"
+    return f"CASE WHEN ({value}) IS NOT DISTINCT FROM {cast} THEN {cast} ELSE {_refused(value)} END"

@@ -644,3 +644,26 @@ def test_a_merge_without_keys_compares_doubles_that_are_no_nan(measures: Catalog
         f"MERGE INTO shop.unkeyed t {_SOURCE} WHEN MATCHED AND t.f > 1 AND NOT isnan(t.f) THEN UPDATE SET b = t.b2, n = t.n + 1"
     )
     assert rows(measures, "SELECT id, n FROM shop.unkeyed ORDER BY id") == [(1, 5), (2, 8)]
+
+
+def test_values_of_a_column_may_differ_in_kind(catalog: Catalog) -> None:
+    catalog.sql("INSERT INTO shop.orders (id, s, p, d) VALUES (4, 'd', 3.5, DATE '2026-01-02'), ('5', 6, '8.25', '2026-01-03')")
+    days = [datetime.date(2026, 1, 2), datetime.date(2026, 1, 3)]
+    new = [(4, "d", Decimal("3.50"), days[0]), (5, "6", Decimal("8.25"), days[1])]  # as a table of values, '8.25' would be 8.3
+    assert orders(catalog, "id, s, p, d")[3:] == new
+    catalog.sql("INSERT INTO shop.orders (id, s) VALUES (9007199254740993, NULL), ('9007199254740995', (SELECT 1)), (6, 'x')")
+    assert [row[0] for row in orders(catalog)][-2:] == [9007199254740993, 9007199254740995]
+
+
+@pytest.mark.parametrize(
+    "cells, error, message",
+    [
+        ("('7'), (9007199254740993.5)", UsageError, "cannot take 9007199254740993.5: it is not a whole number"),
+        ("(7), ('x')", UsageError, "Could not convert string 'x' to INT64"),
+        ("(7), (DEFAULT)", NotSupported, "DEFAULT as a value"),
+    ],
+)
+def test_values_that_do_not_fit(catalog: Catalog, cells: str, error: type[PaimonError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        catalog.sql(f"INSERT INTO shop.orders (id) VALUES {cells}")
+    assert len(orders(catalog)) == 3
