@@ -23,7 +23,7 @@ def check_history(
 ) -> None:
     """Tell what went wrong in the history that is still retained. Exits with 4 on findings.
 
-    Only metadata is read, and nothing is changed. What has expired cannot be told any more: that is said, and does not exit with 4.
+    Only metadata is read, and nothing is changed. What has expired cannot be told any more; that is said, but is no finding.
 
     paimon-cli history check ./wh/shop.db/orders
 
