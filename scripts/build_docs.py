@@ -34,7 +34,10 @@ BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHA
 NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Start", ("index.md", "tutorial.md")),
     ("Tables", ("loading.md", "reading.md", "sql.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
-    ("Running it", ("concurrency.md", "model.md", "lab.md", "operations.md", "backup.md", "erasure.md", "service.md")),
+    (
+        "Running it",
+        ("concurrency.md", "model.md", "lab.md", "operations.md", "history.md", "backup.md", "erasure.md", "service.md"),
+    ),
     ("Where tables are", ("catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "agents.md", "python-api.md")),
     ("Reference", ("commands.md", "outputs.md", "options.md", "exit-codes.md", "findings.md", "json.md", "FORMAT.md")),

@@ -16,10 +16,11 @@ from paimon_cli.options.option_catalog import Operation
 from paimon_cli.requests.backup import BackupCall, BackupOptions
 from paimon_cli.requests.erasing import EraseCall
 from paimon_cli.requests.fields import Point
-from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
+from paimon_cli.requests.integrity import HistoryCheckOptions, RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.invariants.anomalies import Anomaly
     from paimon_cli.invariants.foreign_reads import ForeignReadReport
     from paimon_cli.invariants.repair_steps import RepairPlan
     from paimon_cli.invariants.violation import Invariant
@@ -162,6 +163,21 @@ class Integrity(OpenedTable):
         """
         self.check_commit()
         return self.plan_erase(**vars(call)).run()
+
+    @takes(HistoryCheckOptions)
+    def history_check(self, options: HistoryCheckOptions) -> list[Anomaly]:
+        """What went wrong in the retained history, with the snapshots, users and files that show it (`history check`).
+
+        Only metadata is read. Raises `UsageError` for an unknown rule.
+        """
+        from paimon_cli.history.points_in_time import past_millis
+        from paimon_cli.invariants.anomalies import BY_NAME, anomalies
+
+        context, wanted = self.supported, options.rule or ()
+        if unknown := [name for name in wanted if name not in BY_NAME]:
+            raise UsageError(f"there is no rule '{unknown[0]}'", f"choose among {', '.join(BY_NAME)}")
+        since = None if options.since is None else past_millis(context, options.since)
+        return list(anomalies(context, wanted, since))
 
     @takes(RepairOptions)
     def plan_repair(self, options: RepairOptions) -> Planned[RepairPlan, RepairSummary]:

@@ -105,8 +105,8 @@ def _show(call: Call, asked: Given, rows: Sequence[HealthRow], steps: Sequence[F
         return
     if len(rows) == 1 and rows[0].read_requests is not None:
         requests = counted(rows[0].read_requests, "request")
-        read = f"a read of all rows fetches {human_size(rows[0].read_bytes or 0)}, with {requests} on an object store"
-        say(f"{read}; what is stored, and why: paimon-cli cost {call.pasted(rows[0].table if not tables else tables[0])}")
+        read = f"a read of all rows: {human_size(rows[0].read_bytes or 0)}, {requests} on an object store"
+        say(f"{read}; more: paimon-cli cost {call.pasted(rows[0].table if not tables else tables[0])}")
     for row in (row for row in rows if row.findings):
         say(f"{row.table}: {row.verdict}")
         say_findings(row.findings, margin="  ")

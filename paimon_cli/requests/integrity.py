@@ -57,6 +57,17 @@ class RepairOptions(Request):
     older_than: Annotated[Age, Option("Ignore lost commits younger than this, whose writers may still be running.")] = Age("1 h")
 
 
+class HistoryCheckOptions(Request):
+    """Which part of the history to look at, and for what."""
+
+    _: KW_ONLY
+    since: Annotated[Age | None, Option("Only commits since then.")] = None
+    rule: Annotated[
+        Texts,
+        Option("Only this rule; repeatable for several.", metavar="RULE", flags=("--rule",), library="The rules; default all"),
+    ] = Texts()
+
+
 class HealthOptions(Request):
     """What to look for, and whether to mend it."""
 

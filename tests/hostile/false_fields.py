@@ -115,6 +115,7 @@ READING = (
     "compare {t} {sound}",
     "bisect {t} -w 1=1",
     "blame {t} --key k=1",
+    "history check {t}",
     "ls {w}",
     "tables ls {w}",
     "read {t} --snapshot 1",

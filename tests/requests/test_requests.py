@@ -30,7 +30,7 @@ from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOf
 from paimon_cli.requests.comparison import CompareOptions, ShownRows
 from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 from paimon_cli.requests.fields import Declared, Request, check_positive, declared
-from paimon_cli.requests.integrity import HealthOfTables, RepairOptions, VerifyOptions
+from paimon_cli.requests.integrity import HealthOfTables, HistoryCheckOptions, RepairOptions, VerifyOptions
 from paimon_cli.requests.lab import CheckOptions, GranularityOptions
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.reading import ChangelogCall, ScanCall
@@ -78,6 +78,7 @@ OF_COMMANDS: dict[str, tuple[tuple[type[Request], ...], set[str]]] = {
     "consumers reset": ((ConsumerOptions,), {"consumer"}),
     "rollback": ((RollbackOptions,), {"dry_run"}),
     "bisect": ((BisectOptions,), set()),
+    "history check": ((HistoryCheckOptions,), {"report"}),
     "partitions mark-done": ((MarkOptions,), set()),
     "lab check": ((CheckOptions,), {"replay", "html", "force"}),
     "lab granularity": ((GranularityOptions,), set()),

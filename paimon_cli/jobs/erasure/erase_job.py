@@ -31,7 +31,7 @@ from paimon_cli.errors import Conflict, DamagedFile, NotSupported, Refused, Stor
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.copy_claim import LEASE_MILLIS, lease_of
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, ErasedMatches
+from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedMatches, ErasedRows
 from paimon_cli.jobs.erasure.erasure_record import ErasureRecord, RecordedFile, RecordedIndex, keys_of, unfinished_erasures
 from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile, new_name
 from paimon_cli.jobs.erasure.inventory import SNAPSHOT, Inventory, StoredFile, StoredVersion, paths_of

@@ -1,0 +1,65 @@
+"""`history check`: each planted anomaly is found under its rule, and right histories show none."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.anomalies import ANOMALY_RULES, PROVEN, UNKNOWN, anomalies
+from tests.commit.commit_tables import data_file, make_table
+from tests.goldens import GOLDENS, Golden, golden_table
+from tests.invariants.damaged_tables import SOUND, Bench
+from tests.invariants.damages import DAMAGES
+from tests.invariants.forged_tables import entry, forge
+
+A = replace(data_file("a", low=0, high=9), max_sequence_number=9)
+RULE_OF_CODE = {code: rule.name for rule in ANOMALY_RULES for code in rule.codes}
+
+
+def rules(context: TableContext) -> set[str]:
+    return {anomaly.rule for anomaly in anomalies(context) if anomaly.certainty != UNKNOWN}
+
+
+def test_commits_from_one_version(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    other = replace(data_file("b", low=9, high=12), min_sequence_number=5, max_sequence_number=14)
+    forge(context, 1, [], [entry(A)])
+    forge(context, 2, [entry(A)], [entry(other)])
+    found = {anomaly.rule: anomaly for anomaly in anomalies(context)}
+    lost = found["lost-update"]
+    assert lost.certainty == PROVEN and lost.snapshots == (1, 2) and lost.users == ("user-1", "user-2")
+    assert lost.key is not None and lost.files == ("a", "b") and "writers-beside-each-other" in found
+
+
+def test_commits_after_each_other(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    after = replace(data_file("b", low=0, high=9), min_sequence_number=10, max_sequence_number=19)
+    forge(context, 1, [], [entry(A)])
+    forge(context, 2, [entry(A)], [entry(after)])
+    assert rules(context) == set()
+
+
+def test_a_repeated_commit(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    after = replace(data_file("b", low=0, high=9), min_sequence_number=10, max_sequence_number=19)
+    forge(context, 1, [], [entry(A)], commit_user="job", commit_identifier=7)
+    forge(context, 2, [entry(A)], [entry(after)], commit_user="job", commit_identifier=7)
+    assert rules(context) == {"repeated-commit"}
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=str)
+def test_right_tables_of_other_writers(tmp_path: Path, golden: Golden) -> None:
+    assert rules(TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))) == set()
+
+
+@pytest.mark.parametrize("damage", [one for one in DAMAGES if one.code in RULE_OF_CODE], ids=str)
+def test_damages_of_the_past(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    root = SOUND[damage.table](tmp_path)
+    assert rules(TableContext.open(str(root))) == set()
+    bench = Bench(shutil.copytree(root, tmp_path / "damaged"))
+    damage.plant(bench)
+    assert RULE_OF_CODE[damage.code] in rules(TableContext.open(str(bench.root)))
