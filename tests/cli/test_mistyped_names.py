@@ -23,7 +23,8 @@ def folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("snapshots shop/orders", "paimon-cli snapshots ls shop/orders"),
         ("tags ./shop/orders", "paimon-cli tags ls ./shop/orders"),
         ("show shop/orders", "paimon-cli describe shop/orders"),
-        ("history shop/orders", "paimon-cli snapshots ls shop/orders"),
+        ("log shop/orders", "paimon-cli snapshots ls shop/orders"),
+        ("history shop/orders", "paimon-cli history check shop/orders"),
         ("lsm shop/orders", "paimon-cli lsm show shop/orders"),
     ],
 )
