@@ -119,6 +119,7 @@ class SqlSession:
     def execute(self, statement: Statement) -> SqlResult:
         """Run one statement."""
         words = statement.words()
+        self.context.written = statement.text
         run = self._change(words)
         if run is not None:
             return run

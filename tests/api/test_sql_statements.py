@@ -667,3 +667,42 @@ def test_values_that_do_not_fit(catalog: Catalog, cells: str, error: type[Paimon
     with pytest.raises(error, match=message):
         catalog.sql(f"INSERT INTO shop.orders (id) VALUES {cells}")
     assert len(orders(catalog)) == 3
+
+
+MERGE_ONE = "MERGE INTO shop.orders AS o USING (VALUES (1, 'a')) AS q(id, w) ON o.id = q.id WHEN"
+
+
+@pytest.mark.parametrize(
+    "statement, shown",
+    [
+        ("INSERT INTO shop.orders (id, n) VALUES (4, 5), (5, 'x')", "Could not convert string 'x' to INT32"),
+        ("INSERT INTO shop.log\nSELECT id,\n  s::INT FROM shop.orders", "string 'a' to INT32\nLINE 3:   s::INT FROM shop.orders"),
+        ("SELECT s\nFROM shop.orders WHERE s = (1", 'at or near "1"'),
+        ("SELECT id + 'x' FROM shop.orders AT (VERSION => 1)", "Could not convert string 'x'"),
+        ("UPDATE shop.orders SET p = s WHERE n / 2 < 6", 'Could not convert string "a" to DECIMAL(10,2)'),
+        ("DELETE FROM shop.orders WHERE s::INT > 1", "Could not convert string 'a' to INT32"),
+        (f"{MERGE_ONE} MATCHED THEN UPDATE SET p = q.w", 'Could not convert string "a" to DECIMAL(10,2)'),
+        (f"{MERGE_ONE} MATCHED AND o.p / q.id > 'x' THEN DELETE", "Could not convert string 'x' to DOUBLE"),
+        (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.s > 5 THEN DELETE", "cannot compare o.s (STRING) with 5\nin: o.s > 5"),
+        (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.z > 5 THEN DELETE", "no field 'z' in o"),
+    ],
+)
+def test_errors_show_only_what_was_written(catalog: Catalog, statement: str, shown: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        catalog.sql(statement).to_arrow()
+    text = raised.value.message
+    assert shown.replace("\n", ": ", 1) in text or shown in text
+    for internal in ("CAST(", "__", "c0", "c1", "computed", "getvariable", "target", "source", "SELECT CASE"):
+        assert internal not in text
+
+
+def test_hints_fit_the_error(catalog: Catalog) -> None:
+    for query, hint in (
+        ("SELECT lenth(s) FROM shop.orders", ""),
+        ("SELECT s / 2 FROM shop.orders", ""),
+        ("VALUES (1, 'a'), (2, 3)", "give the values of a column one type: CAST(5 AS VARCHAR)"),
+        ('SELECT "tea"', "write strings in single quotes: 'tea'"),
+    ):
+        with pytest.raises(PaimonError) as raised:
+            catalog.sql(query).to_arrow()
+        assert raised.value.hint == hint, query
