@@ -41,6 +41,8 @@ class SqlContext:
     allow_files: bool = False
     confirm: Callable[[str], None] | None = None
     database: str | None = None
+    written: str = ""
+    """The statement that runs, as the user wrote it."""
     was_interrupted: bool = False
     """Whether `interrupt` was called; DuckDB then raises a `RuntimeError`, or Python a `KeyboardInterrupt`."""
     _stop: Callable[[], None] | None = field(default=None, repr=False)
@@ -85,5 +87,5 @@ class SqlContext:
     ) -> SqlResult:
         """The rows of a query, whose text is DuckDB's."""
         opened = open_table or (lambda name: self.catalog.table(self.full_name(name)))
-        asked = Query(text, params, wraps, explain)
+        asked = Query(text, params, wraps, explain, self.written)
         return run_query(asked, opened, self.catalog.runtime.trace, allow_files=self.allow_files, on_begin=self._begun)

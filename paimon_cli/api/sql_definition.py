@@ -85,6 +85,9 @@ def described(context: SqlContext, words: Words) -> SqlResult:
     for word in ("EXTENDED", "FORMATTED"):
         if words.peeks(word):
             raise NotSupported(f"DESCRIBE {word}", "it shows the columns", "the command `describe` tells all about a table")
+    for word, hint in (("HISTORY", "the command `snapshots ls`"), ("DETAIL", "the command `describe` tells all about a table")):
+        if words.peeks(word) and len(words.tokens) > 2 and not words.peeks(word, "."):
+            raise NotSupported(f"DESCRIBE {word}", "it shows the columns", hint)
     words.accept("TABLE")
     rest = words.rest
     return context.query(f"DESCRIBE {context.duckdb_text(rest)}", context.values_in(rest))
@@ -297,9 +300,17 @@ def _pairs(words: Words) -> dict[str, str]:
     for part in words.in_brackets().parts():
         key = ".".join(part.path("an option in quotes"))
         part.expect("=")
-        found[key] = str(part.rest.tokens[-1].text) if part.rest.tokens else ""
+        found[key] = _literal(part)
     words.expect_end(_END)
     return found
+
+
+def _literal(words: Words) -> str:
+    """The text or number that is left, without quotes."""
+    sign = "-" if words.accept("-") else ""
+    if len(words.rest.tokens) != 1:
+        raise words.unexpected("a single text or number")
+    return f"{sign}{words.rest.tokens[0].text}"
 
 
 def _column(words: Words) -> str:
@@ -331,7 +342,7 @@ def _changed_column(alter: Alter, words: Words) -> AlteredTable:
     if words.accept("DROP", "DEFAULT"):
         return alter.alter_column(column, drop_default=True)
     if words.accept("SET", "DEFAULT"):
-        return alter.alter_column(column, default=str(words.rest.tokens[-1].text) if words.rest.tokens else None)
+        return alter.alter_column(column, default=_literal(words))
     if words.accept("COMMENT"):
         return alter.alter_column(column, comment=words.path("a text")[0])
     if words.accept("FIRST"):

@@ -29,14 +29,22 @@ class ReadTable(Protocol):
 _QUOTED = re.compile(r'"([^"]+)"')
 _BARE_PATH = re.compile(r"\b(?:from|join)\s+([\w.-]*/[^\s'\";,)]+)", re.IGNORECASE)
 """A path without quotes where a table is named."""
+_CITED = re.compile(r"(LINE \d+: )(?:\.\.\.)?(.*?)(?:\.\.\.)?$")
+"""A line of the query, below which a caret points to the error."""
+_CAST_COLUMN = re.compile(r" when casting from source column (?:__)?\w+$")
+_INTERNAL = re.compile(r"__(?:table|computed|new)_\d")
+"""Names that stand for tables and values in the queries that we make."""
+_FUNCTION = re.compile(r"(?:\w+ )*Function with name ")
+_UNKNOWN_NAME = re.compile(r"Referenced column .* not found")
 _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
 
 
 @contextlib.contextmanager
-def translated_errors(datasets: Sequence[ReadTable], missing: Sequence[NotFound] = (), query: str = "") -> Iterator[None]:
+def translated_errors(datasets: Sequence[ReadTable], missing: Sequence[NotFound] = (), written: str = "") -> Iterator[None]:
     """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query.
 
-    `missing`: the errors about tables that could not be opened, which may say what was meant.
+    `missing`: the errors about tables that could not be opened, which may say what was meant. `written`: the statement of the
+    user; what DuckDB cites from its own query is shown only if it is in there.
     """
     duckdb = installed("duckdb", EXTRA)
     try:
@@ -48,22 +56,41 @@ def translated_errors(datasets: Sequence[ReadTable], missing: Sequence[NotFound]
         failure = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
         if failure is not None:
             raise failure from None
-        what, _, lines = str(error).strip().partition("\n")
-        why = "\n".join(line.rstrip() for line in lines.splitlines() if line.strip())  # a caret points into the line above
+        what, _, lines = _KIND_OF_ERROR.sub("", str(error).strip()).partition("\n")
+        what, why = _CAST_COLUMN.sub("", what), "\n".join(_shown_lines(lines.splitlines(), written))
         if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
+            if _FUNCTION.match(what):
+                raise NotFound(what, why or "DuckDB has no such function") from error
             hint = "name tables as db.table with --warehouse, or by their path in double quotes"
             hint = next((error.hint for error in missing if error.is_about_a_name), hint)
-            raise NotFound(_KIND_OF_ERROR.sub("", what), "there is no such table or function", hint) from error
+            raise NotFound(what, "there is no such table", hint) from error
         if isinstance(error, duckdb.PermissionException):
             why = "a query reads tables only, unless the call allows it files"
             hint = "if you trust the query, add --allow-files; or name a table as db.table, or by its path in double quotes"
-            raise Refused(_KIND_OF_ERROR.sub("", what), why, hint) from error
+            raise Refused(what, why, hint) from error
         hint = ""
         if isinstance(error, duckdb.BinderException):
-            hint = _meant_column(what, datasets) or "write strings in single quotes: 'tea'"
-        if isinstance(error, duckdb.ParserException) and (path := _BARE_PATH.search(query)) is not None:
+            hint = _meant_column(what, datasets) or (
+                "write strings in single quotes: 'tea'" if _UNKNOWN_NAME.search(what) else ""
+            )
+        if "Cannot combine types" in what:
+            hint = "give the values of a column one type: CAST(5 AS VARCHAR)"
+        if isinstance(error, duckdb.ParserException) and (path := _BARE_PATH.search(written)) is not None:
             hint = f"a path in a query is in quotes: FROM '{path[1]}'"
-        raise UsageError(_KIND_OF_ERROR.sub("", what), why, hint) from error
+        raise UsageError(what, why, hint) from error
+
+
+def _shown_lines(lines: Sequence[str], written: str) -> Iterator[str]:
+    """The lines below an error, without those that cite SQL which the user has not written, and name what is within it."""
+    is_cited = True
+    for line in lines:
+        if (cited := _CITED.match(line)) is not None:
+            is_cited = (text := cited[2].strip()) in written
+            if is_cited:  # the line is that of the statement; the caret stays below its character
+                number = f"LINE {written.count(chr(10), 0, written.index(text)) + 1}: "
+                yield f"{number}{line[len(cited[1]) :]}".rstrip()
+        elif line.strip() and (is_cited or line.strip(" ^~")) and not _INTERNAL.search(line):
+            yield line.rstrip()
 
 
 def _meant_column(what: str, datasets: Sequence[ReadTable]) -> str:

@@ -7,7 +7,9 @@ their key, by DuckDB, which joins both at the snapshot of a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -143,12 +145,27 @@ class _Plan:
         for clause, words, column in self.native:
             own = source_schema(self.schema, rows) if clause.when == "not_matched" else joined_schema(self.schema, rows)
             text, params = self._text(clause, words), self.context.values_in(words)
-            if column is None:
-                agrees = chooses_same_rows(parse_predicate(text, own, params).condition, words.text)
-            else:
-                agrees = sets_same_values(parse_set_clause([f"{quoted(column)} = {text}"], own, params))
+            with self._errors_as_written(words):
+                if column is None:
+                    agrees = chooses_same_rows(parse_predicate(text, own, params).condition, words.text)
+                else:
+                    agrees = sets_same_values(parse_set_clause([f"{quoted(column)} = {text}"], own, params))
             if not agrees:
                 raise _OtherMeaning(words)
+
+    @contextlib.contextmanager
+    def _errors_as_written(self, words: Words) -> Iterator[None]:
+        """Let errors name the sides of the merge as the statement does."""
+        try:
+            yield
+        except UsageError as error:
+            names = {"target": self.asked.names[0], "source": self.asked.source_name}
+            side = re.compile(r"\b(target|source)\b(?=[.:]|$)")
+            what, why = (side.sub(lambda found: names[found[1]], text) for text in (error.what, error.why))
+            why = why.replace("the ROW has no such field", "there is no such column")
+            raise UsageError(
+                what, f"{why}\nin: {words.text}" if why else f"in: {words.text}", error.hint, **error.details
+            ) from None
 
     def wrapped(self, text: str, found: Sequence[tuple[str, str]]) -> str:
         """The query for the source: its columns with the names that the table has for them, and what DuckDB computes."""

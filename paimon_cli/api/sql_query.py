@@ -135,13 +135,20 @@ class Query:
     """A query of DuckDB. `params`: values by the names that it reads by `getvariable`.
 
     `wraps`: make another query out of the text and the columns of this one, one after the other.
-    `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows.
+    `explain`: EXPLAIN or EXPLAIN ANALYZE, which shows the plan instead of the rows. `written`: the statement of the user, if the
+    text is made from it.
     """
 
     text: str
     params: Mapping[str, Any] = field(default_factory=dict)
     wraps: tuple[Wrap, ...] = ()
     explain: str = ""
+    written: str = ""
+
+    @property
+    def cited(self) -> str:
+        """What errors may show of the statement."""
+        return self.written or self.text
 
 
 @dataclass(frozen=True)
@@ -203,7 +210,7 @@ def run_query(
         scratch.remove()
 
     try:
-        with translated_errors(datasets, missing, query.text):
+        with translated_errors(datasets, missing, query.cited):
             for name, value in query.params.items():
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
             opening = _remembering(open_table, missing)
@@ -216,7 +223,9 @@ def run_query(
             reader = connection.sql(f"{query.explain} {text}").to_arrow_reader(PIECES.batch_rows)
             if is_description and datasets and not query.explain:
                 reader = with_constraints(reader, datasets[0].table_schema)
-        return SqlResult(reader, datasets, release, is_text=bool(query.explain))
+        result = SqlResult(reader, datasets, release, is_text=bool(query.explain))
+        result.written = query.cited
+        return result
     except BaseException:
         release()
         raise

@@ -22,6 +22,9 @@ class SqlResult(ReadableRows):
     rows are one line about it. `is_text`: the last column is a text of several lines, such as a plan.
     """
 
+    written = ""
+    """The statement of a query, which errors about its rows may cite."""
+
     def __init__(
         self,
         rows: pa.RecordBatchReader,
@@ -68,7 +71,7 @@ class SqlResult(ReadableRows):
         self._is_read = True
         schema = self.schema
         try:
-            with translated_errors(self.datasets):
+            with translated_errors(self.datasets, written=self.written):
                 for batch in self._rows:
                     columns = [column.cast(t) for column, t in zip(batch.columns, schema.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)

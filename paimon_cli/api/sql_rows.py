@@ -89,7 +89,7 @@ def _gathered(result: SqlResult, names: Sequence[str], path: Path) -> RowSource:
 def assigned(expression: str, t: DataType, given: str | None = None) -> str:
     """The expression of DuckDB as a value of a column of this type, as SQL assigns it: decimals are rounded, texts are read.
 
-    `given`: the type of the expression. A number that is not whole is an error for a column of whole numbers.
+    `given`: the type of the expression. A number or a text that is not whole is an error for a column of whole numbers.
     """
     target = duckdb_type(t)
     if target is not None:
@@ -97,6 +97,9 @@ def assigned(expression: str, t: DataType, given: str | None = None) -> str:
     if t.root not in INTEGER_ROOTS or given is None:
         return f"({expression})"
     cast = f"CAST({expression} AS {_integer_type(t)})"
+    if given == "VARCHAR":
+        is_fraction = f"regexp_matches({expression}, '[.][0-9]*[1-9]|[eE]-')"
+        return f"CASE WHEN {is_fraction} THEN {_refused(expression)} ELSE {cast} END"
     if not given.startswith(("DECIMAL", "DOUBLE", "FLOAT")):
         return cast
     is_whole = f"{expression} IS NULL OR {expression} = trunc({expression})"
@@ -140,8 +143,11 @@ def values_text(values: Words, targets: Sequence[DataType], text_of: Callable[[W
     kinds = [{_kind(row[column]) for row in rows} - {"NULL"} for column in range(len(targets))]
     texts = []
     for row in rows:
-        cells = zip(map(text_of, row), targets, kinds, strict=True)
-        texts.append(", ".join(_cast_alone(cell, t) if len(of_column) > 1 else cell for cell, t, of_column in cells))
+        cells = zip(row, targets, kinds, strict=True)
+        alone = (
+            _cast_alone(text_of(cell), t, _kind(cell)) if len(of_column) > 1 else text_of(cell) for cell, t, of_column in cells
+        )
+        texts.append(", ".join(alone))
     return f"VALUES {', '.join(f'({text})' for text in texts)}"
 
 
@@ -155,8 +161,8 @@ def _kind(value: Words) -> str:
     return "TEXT" if tokens[0].token_type == TokenType.STRING else tokens[0].text.upper()
 
 
-def _cast_alone(value: str, t: DataType) -> str:
-    if t.root not in INTEGER_ROOTS:
-        return assigned(value, t)
+def _cast_alone(value: str, t: DataType, kind: str) -> str:
+    if t.root not in INTEGER_ROOTS or kind == "TEXT":
+        return assigned(value, t, "VARCHAR")
     cast = f"CAST(({value}) AS {_integer_type(t)})"
     return f"CASE WHEN ({value}) IS NOT DISTINCT FROM {cast} THEN {cast} ELSE {_refused(value)} END"

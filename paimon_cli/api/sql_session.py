@@ -30,6 +30,10 @@ NOT_RUN = {
         "snapshots expire by a command",
         "the command `expire` removes old snapshots for good; it shows them with --dry-run",
     ),
+    "RESTORE": (
+        "tables are set back by a command",
+        "the command `rollback`; or INSERT OVERWRITE t FROM t AT (VERSION => 3)",
+    ),
     "CHECKPOINT": ("each commit is durable", ""),
     "OPTIMIZE": ("tables are compacted by a command", "the command `compact`"),
     "ANALYZE": ("statistics are not stored", "the command `describe` tells what a table holds"),
@@ -119,6 +123,7 @@ class SqlSession:
     def execute(self, statement: Statement) -> SqlResult:
         """Run one statement."""
         words = statement.words()
+        self.context.written = statement.text
         run = self._change(words)
         if run is not None:
             return run

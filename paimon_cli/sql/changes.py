@@ -91,6 +91,8 @@ def read_insert(words: Words, preamble: Words | None) -> Insert:
     words.accept("TABLE")
     table = words.path("the name of a table")
     partition = _partition(words) if words.accept("PARTITION") else {}
+    if words.peeks("REPLACE", "WHERE"):
+        raise NotSupported("INSERT ... REPLACE WHERE", "an overwrite replaces partitions", "DELETE FROM ... WHERE, then INSERT")
     words.alias(*_QUERIES, "BY", "DEFAULT", "IF")
     columns: tuple[str, ...] | None = None
     if words.peeks("(") and not _is_query_in_brackets(words):
@@ -200,6 +202,8 @@ def _assignments(words: Words, names: tuple[str, ...]) -> tuple[tuple[str, Words
 
 def read_merge(words: Words, preamble: Words | None) -> MergeInto:
     """Read what follows MERGE."""
+    if words.peeks("WITH", "SCHEMA", "EVOLUTION"):
+        raise NotSupported("MERGE WITH SCHEMA EVOLUTION", "a MERGE adds no columns", "ALTER TABLE ... ADD COLUMN before it")
     words.expect("INTO")
     table, names = _named(words, "USING")
     words.expect("USING")
@@ -248,7 +252,7 @@ def _when(words: Words, names: tuple[str, ...]) -> WhenClause:
         clause = WhenClause(when, "update", condition, _set_values(body, names))
     else:
         body.expect("INSERT")
-        clause = WhenClause(when, "insert", condition, _inserted_values(body))
+        clause = WhenClause(when, "insert", condition, _inserted_values(body, names))
     body.expect_end("WHEN or the end of the statement")
     if (clause.action == "insert") != (when == "not_matched") and clause.action != "nothing":
         raise UsageError(
@@ -269,11 +273,20 @@ def _set_values(body: Words, names: tuple[str, ...]) -> tuple[tuple[str, Words],
     return values
 
 
-def _inserted_values(body: Words) -> tuple[tuple[str | None, Words], ...] | None:
+def _own_column(part: Words, names: tuple[str, ...]) -> str:
+    """A column of the table, which may be qualified."""
+    *qualifier, name = part.path("a column")
+    part.expect_end("a comma")
+    if qualifier and qualifier[-1].lower() != names[0].lower():
+        raise UsageError(f"INSERT of the column {'.'.join([*qualifier, name])}", f"rows are inserted into {names[0]}")
+    return name
+
+
+def _inserted_values(body: Words, names: tuple[str, ...]) -> tuple[tuple[str | None, Words], ...] | None:
     """The columns and expressions of an INSERT; None for all columns: `*`, `BY NAME` or nothing."""
     if body.accept("*") or body.accept("BY", "NAME") or body.is_at_end:
         return None
-    columns = body.in_brackets().names("a column") if body.peeks("(") else None
+    columns = [_own_column(part, names) for part in body.in_brackets().parts()] if body.peeks("(") else None
     body.expect("VALUES")
     values = body.in_brackets().parts()
     if columns is None:

@@ -659,6 +659,8 @@ def test_values_of_a_column_may_differ_in_kind(catalog: Catalog) -> None:
     "cells, error, message",
     [
         ("('7'), (9007199254740993.5)", UsageError, "cannot take 9007199254740993.5: it is not a whole number"),
+        ("('2.5')", UsageError, "cannot take 2.5: it is not a whole number"),
+        ("(1), ('25e-1')", UsageError, "cannot take 25e-1: it is not a whole number"),
         ("(7), ('x')", UsageError, "Could not convert string 'x' to INT64"),
         ("(7), (DEFAULT)", NotSupported, "DEFAULT as a value"),
     ],
@@ -667,3 +669,83 @@ def test_values_that_do_not_fit(catalog: Catalog, cells: str, error: type[Paimon
     with pytest.raises(error, match=message):
         catalog.sql(f"INSERT INTO shop.orders (id) VALUES {cells}")
     assert len(orders(catalog)) == 3
+
+
+MERGE_ONE = "MERGE INTO shop.orders AS o USING (VALUES (1, 'a')) AS q(id, w) ON o.id = q.id WHEN"
+
+
+@pytest.mark.parametrize(
+    "statement, shown",
+    [
+        ("INSERT INTO shop.orders (id, n) VALUES (4, 5), (5, 'x')", "Could not convert string 'x' to INT32"),
+        ("INSERT INTO shop.log\nSELECT id,\n  s::INT FROM shop.orders", "string 'a' to INT32\nLINE 3:   s::INT FROM shop.orders"),
+        ("SELECT s\nFROM shop.orders WHERE s = (1", 'at or near "1"'),
+        ("SELECT id + 'x' FROM shop.orders AT (VERSION => 1)", "Could not convert string 'x'"),
+        ("UPDATE shop.orders SET p = s WHERE n / 2 < 6", 'Could not convert string "a" to DECIMAL(10,2)'),
+        ("DELETE FROM shop.orders WHERE s::INT > 1", "Could not convert string 'a' to INT32"),
+        (f"{MERGE_ONE} MATCHED THEN UPDATE SET p = q.w", 'Could not convert string "a" to DECIMAL(10,2)'),
+        (f"{MERGE_ONE} MATCHED AND o.p / q.id > 'x' THEN DELETE", "Could not convert string 'x' to DOUBLE"),
+        (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.s > 5 THEN DELETE", "cannot compare o.s (STRING) with 5\nin: o.s > 5"),
+        (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.z > 5 THEN DELETE", "no field 'z' in o"),
+    ],
+)
+def test_errors_show_only_what_was_written(catalog: Catalog, statement: str, shown: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        catalog.sql(statement).to_arrow()
+    text = raised.value.message
+    assert shown.replace("\n", ": ", 1) in text or shown in text
+    for internal in ("CAST(", "__", "c0", "c1", "computed", "getvariable", "target", "source", "SELECT CASE"):
+        assert internal not in text
+
+
+def test_hints_fit_the_error(catalog: Catalog) -> None:
+    for query, hint in (
+        ("SELECT lenth(s) FROM shop.orders", ""),
+        ("SELECT s / 2 FROM shop.orders", ""),
+        ("VALUES (1, 'a'), (2, 3)", "give the values of a column one type: CAST(5 AS VARCHAR)"),
+        ('SELECT "tea"', "write strings in single quotes: 'tea'"),
+    ):
+        with pytest.raises(PaimonError) as raised:
+            catalog.sql(query).to_arrow()
+        assert raised.value.hint == hint, query
+
+
+@pytest.mark.parametrize(
+    "statement, what",
+    [
+        ("DESCRIBE HISTORY shop.orders", "DESCRIBE HISTORY"),
+        ("DESCRIBE DETAIL shop.orders", "DESCRIBE DETAIL"),
+        ("RESTORE TABLE shop.orders TO VERSION AS OF 1", "the statement RESTORE"),
+        ("INSERT INTO shop.log REPLACE WHERE id = 1 SELECT 1, 'a'", "INSERT ... REPLACE WHERE"),
+        (
+            "MERGE WITH SCHEMA EVOLUTION INTO shop.orders o USING shop.log l ON o.id = l.id WHEN MATCHED THEN UPDATE SET *",
+            "MERGE WITH",
+        ),
+    ],
+)
+def test_statements_of_delta_that_are_not_run(catalog: Catalog, statement: str, what: str) -> None:
+    with pytest.raises(NotSupported) as raised:
+        catalog.sql(statement)
+    assert raised.value.what.startswith(what) and raised.value.hint
+
+
+def test_inserted_columns_of_a_merge_may_be_qualified(catalog: Catalog) -> None:
+    merge = "MERGE INTO shop.orders AS t USING (VALUES (4, 'd')) AS q(id, s) ON t.id = q.id WHEN NOT MATCHED THEN INSERT"
+    catalog.sql(f"{merge} (t.id, T.s) VALUES (q.id, q.s)")
+    assert orders(catalog)[-1] == (4, "d", None)
+    with pytest.raises(UsageError, match="rows are inserted into t"):
+        catalog.sql(f"{merge} (q.id) VALUES (q.id)")
+
+
+def test_options_and_defaults_are_single_literals(catalog: Catalog) -> None:
+    catalog.sql("ALTER TABLE shop.orders ALTER COLUMN n SET DEFAULT -7; INSERT INTO shop.orders (id) VALUES (9)")
+    assert orders(catalog, "n")[-1] == (-7,)
+    catalog.sql("ALTER TABLE shop.orders SET ('snapshot.num-retained.max' = 20)")
+    assert catalog.table("shop.orders").context.schema.options["snapshot.num-retained.max"] == "20"
+    for statement in (
+        "ALTER COLUMN n SET DEFAULT 1 + 2",
+        "ALTER COLUMN n SET DEFAULT",
+        "SET ('snapshot.num-retained.max' = 2 0)",
+    ):
+        with pytest.raises(UsageError, match="a single text or number is expected"):
+            catalog.sql(f"ALTER TABLE shop.orders {statement}")
