@@ -37,7 +37,7 @@ from paimon_cli.metadata.staged_commit import StagedCommit
 from paimon_cli.metadata.table_layout import partition_path
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OPTIONS, find_option
-from paimon_cli.options.option_text import parse_duration, parse_size
+from paimon_cli.options.option_text import parse_size
 from paimon_cli.options.own_options import DATA_CONFLICT_CHECKS
 from paimon_cli.storage.lock_table import LockTable
 from tests.datatypes.one_row_hash import row_hash
@@ -306,10 +306,10 @@ def test_options_are_honoured_with_that_default(number: str, key: str, default: 
 
 def same_default(known: str | None, documented: str) -> bool:
     """No default on the page means that it is unset, or described in another section; some depend on other options."""
+    if known == "" and documented == "{}":  # a mapping without entries
+        return True
     if known is None or not documented or known == documented:
         return not documented or known == documented or "trigger" in documented or documented.startswith("128 mb")
-    if known.startswith("PT"):
-        return f"PT{parse_duration(documented) / 1000:g}S" == known or f"PT{parse_duration(documented) // 3_600_000}H" == known
     return known[:1].isdigit() and parse_size(known) == parse_size(documented)
 
 

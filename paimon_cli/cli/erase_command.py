@@ -37,7 +37,7 @@ def erase(
 
     paimon-cli erase ./wh/shop.db/orders -w "id = 7" --dry-run
 
-    paimon-cli erase ./wh/shop.db/orders --keys ids.csv --certificate erased.json --yes
+    paimon-cli erase ./wh/shop.db/orders --keys cancelled.csv --certificate erased.json --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     planned = opened.plan_erase(**options)

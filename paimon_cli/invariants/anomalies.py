@@ -19,7 +19,7 @@ from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import BucketId, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 
-PROVEN, LIKELY, UNKNOWN = "proven", "likely", "cannot be told"
+PROVEN, LIKELY, CANNOT_BE_TOLD = "proven", "likely", "cannot be told"
 """Certainties: the files show it; they show most of it; what would show it has expired."""
 
 
@@ -227,4 +227,4 @@ def _expired(first: int, wants: Callable[[str], bool]) -> Iterator[Anomaly]:
         if rule.name != "tag-lost-files" and wants(rule.name):
             what = f"the snapshots before {first} have expired"
             kept = "a larger snapshot.num-retained.min and snapshot.time-retained, or changelog.time-retained"
-            yield Anomaly(rule.name, UNKNOWN, None, (), (), (), what, kept)
+            yield Anomaly(rule.name, CANNOT_BE_TOLD, None, (), (), (), what, kept)

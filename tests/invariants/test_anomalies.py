@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.anomalies import ANOMALY_RULES, PROVEN, UNKNOWN, anomalies
+from paimon_cli.invariants.anomalies import ANOMALY_RULES, CANNOT_BE_TOLD, PROVEN, anomalies
 from tests.commit.commit_tables import data_file, make_table
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.invariants.damaged_tables import SOUND, Bench
@@ -21,7 +21,7 @@ RULE_OF_CODE = {code: rule.name for rule in ANOMALY_RULES for code in rule.codes
 
 
 def rules(context: TableContext) -> set[str]:
-    return {anomaly.rule for anomaly in anomalies(context) if anomaly.certainty != UNKNOWN}
+    return {anomaly.rule for anomaly in anomalies(context) if anomaly.certainty != CANNOT_BE_TOLD}
 
 
 def test_commits_from_one_version(tmp_path: Path) -> None:
