@@ -29,12 +29,12 @@ def check_history(
 
     paimon-cli history check ./wh/shop.db/orders --since "7 d" --rule lost-update -o json
     """
-    from paimon_cli.invariants.anomalies import BY_NAME, CANNOT_BE_TOLD, PROVEN, Anomaly
+    from paimon_cli.invariants.anomalies import BY_NAME, PROVEN, UNTOLD, Anomaly
 
     check_form(report)
     opened = call.open(table)
     found = opened.history_check(**options)
-    told = [anomaly for anomaly in found if anomaly.certainty != CANNOT_BE_TOLD]
+    told = [anomaly for anomaly in found if anomaly.certainty != UNTOLD]
     call.show(Listing("AnomalyList", opened.name, Anomaly, found, footer=counted(len(told), "finding")))
     if report is not None:
         from paimon_cli.cli.findings_file import ReportedFinding, write_report
@@ -48,7 +48,7 @@ def check_history(
             )
             for a in told
         ]
-        unknown = {(name, a.rule): a.message for a in found if a.certainty == CANNOT_BE_TOLD}
+        unknown = {(name, a.rule): a.message for a in found if a.certainty == UNTOLD}
         write_report(report, "history check", [name], rules, listed, failing=("error", "warning"), not_run=unknown)
     if told:
         raise typer.Exit(FINDINGS_EXIT_CODE)

@@ -17,9 +17,9 @@ from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import BucketId, EntryKind, ManifestEntry
-from paimon_cli.metadata.snapshot import APPEND, Snapshot
+from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 
-PROVEN, LIKELY, CANNOT_BE_TOLD = "proven", "likely", "cannot be told"
+PROVEN, LIKELY, UNTOLD = "proven", "likely", "cannot be told"
 """Certainties: the files show it; they show most of it; what would show it has expired."""
 
 
@@ -177,6 +177,11 @@ def _repeated(snapshot: Snapshot, seen: dict[tuple[str, int, str], Snapshot]) ->
 def _beside(version: WalkedVersion, lasts: dict[BucketId, _Wrote]) -> Iterator[Anomaly]:
     """Commits whose sequence numbers overlap those of the commit before in their bucket: both began from the same version."""
     context, snapshot = version.context, version.snapshot
+    if version.before is None:
+        lasts.clear()
+    if snapshot.commit_kind == OVERWRITE:  # its sequence numbers may begin anew
+        for entry in version.delta:
+            lasts.pop(entry.bucket_id, None)
     if snapshot.commit_kind != APPEND or not context.schema.primary_keys or context.options.sequence_snapshot_ordering:
         return
     written: dict[BucketId, list[ManifestEntry]] = {}
@@ -188,8 +193,8 @@ def _beside(version: WalkedVersion, lasts: dict[BucketId, _Wrote]) -> Iterator[A
         lasts[bucket_id] = now
         if before is None or before.snapshot.commit_user == snapshot.commit_user:
             continue
-        if now.sequences[0] > before.sequences[1]:
-            continue
+        if version.before is None or now.sequences[0] > min(before.sequences[1], version.before.highest_sequence(bucket_id)):
+            continue  # numbers also begin anew in a bucket that had become empty
         names = tuple(e.file.file_name for e in (*before.files, *files))
         where = context.bucket_path(*bucket_id)
         what = f"both commits began from one version of {where}: sequence numbers {before.sequences} and {now.sequences}"
@@ -227,4 +232,4 @@ def _expired(first: int, wants: Callable[[str], bool]) -> Iterator[Anomaly]:
         if rule.name != "tag-lost-files" and wants(rule.name):
             what = f"the snapshots before {first} have expired"
             kept = "a larger snapshot.num-retained.min and snapshot.time-retained, or changelog.time-retained"
-            yield Anomaly(rule.name, CANNOT_BE_TOLD, None, (), (), (), what, kept)
+            yield Anomaly(rule.name, UNTOLD, None, (), (), (), what, kept)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.anomalies import ANOMALY_RULES, CANNOT_BE_TOLD, PROVEN, anomalies
+from paimon_cli.invariants.anomalies import ANOMALY_RULES, PROVEN, UNTOLD, anomalies
+from paimon_cli.metadata.data_file import EntryKind
+from paimon_cli.metadata.snapshot import COMPACT, OVERWRITE
 from tests.commit.commit_tables import data_file, make_table
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.invariants.damaged_tables import SOUND, Bench
@@ -21,7 +23,7 @@ RULE_OF_CODE = {code: rule.name for rule in ANOMALY_RULES for code in rule.codes
 
 
 def rules(context: TableContext) -> set[str]:
-    return {anomaly.rule for anomaly in anomalies(context) if anomaly.certainty != CANNOT_BE_TOLD}
+    return {anomaly.rule for anomaly in anomalies(context) if anomaly.certainty != UNTOLD}
 
 
 def test_commits_from_one_version(tmp_path: Path) -> None:
@@ -40,6 +42,26 @@ def test_commits_after_each_other(tmp_path: Path) -> None:
     after = replace(data_file("b", low=0, high=9), min_sequence_number=10, max_sequence_number=19)
     forge(context, 1, [], [entry(A)])
     forge(context, 2, [entry(A)], [entry(after)])
+    assert rules(context) == set()
+
+
+@pytest.mark.parametrize("kind", [COMPACT, OVERWRITE])
+def test_numbers_that_begin_anew(tmp_path: Path, kind: str) -> None:
+    """In a bucket that was emptied the next writer begins at 0, which is no sign of a commit beside it."""
+    context = make_table(tmp_path / "t")
+    forge(context, 1, [], [entry(A)])
+    forge(context, 2, [entry(A)], [entry(A, EntryKind.DELETE)], commit_kind=kind)
+    forge(context, 3, [], [entry(replace(A, file_name="c"))])
+    assert rules(context) == set()
+
+
+def test_an_overwrite_begins_anew(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    new = replace(data_file("n", low=0, high=9), max_sequence_number=2)
+    after = replace(data_file("c", low=0, high=9), min_sequence_number=3, max_sequence_number=12)
+    forge(context, 1, [], [entry(A)])
+    forge(context, 2, [entry(A)], [entry(A, EntryKind.DELETE), entry(new)], commit_kind=OVERWRITE)
+    forge(context, 3, [entry(new)], [entry(after)])
     assert rules(context) == set()
 
 
