@@ -33,6 +33,7 @@ PLANNED = {
     "compact": ["compact", "T", "--strategy", "full", "--engine", "local"],
     "db drop": ["db", "drop", "empty", "--warehouse", "W"],
     "trash empty": ["trash", "empty", "--warehouse", "W"],
+    "erase": ["erase", "T", "-w", "id = 1", "--engine", "local"],
 }
 
 ENDS_WITH_FINDINGS = {"health"}
