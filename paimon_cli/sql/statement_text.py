@@ -171,8 +171,10 @@ def _versions(words: Words) -> dict[int, str]:
     replaced: dict[int, str] = {}
     for number, token in enumerate(words.tokens):
         unit = next((unit for unit, spellings in _AS_OF.items() if any(is_word(token, one) for one in spellings)), None)
+        if unit is None:
+            continue
         rest = words.after_tokens(number + 1)
-        if unit is None or not rest.accept("AS", "OF"):
+        if not rest.accept("AS", "OF"):
             continue
         rest.accept("TIMESTAMP")
         literal = rest.rest.first(1).tokens
