@@ -25,6 +25,7 @@ from typing import Any
 from paimon_cli.datatypes.canonical_form import canonical_rows, compact_json
 from paimon_cli.errors import UsageError, of_system
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, key_fields
+from paimon_cli.options.option_text import counted
 
 _SECRET_SUFFIX, _TEXT_SUFFIX = ".secret", ".txt"
 _SECRET_BYTES = 32
@@ -40,12 +41,20 @@ class Certificate:
     secret: bytes
 
     @staticmethod
-    def begin(path: str) -> Certificate:
-        """Write the secret, or read that of a command that was killed, before anything is erased. Raises `UsageError` if there is
-        a certificate, `StorageUnavailable` if the file cannot be written.
+    def check_new(path: str, *, may_exist: bool) -> None:
+        """Raise `UsageError` if there is a certificate. `may_exist`: it may be that of an erasure that is to be finished, whose
+        secret is beside it.
         """
-        if os.path.exists(path):
-            raise UsageError(f"{path} exists", "a certificate is never replaced", "name another file")
+        if os.path.exists(path) and not (may_exist and os.path.exists(path + _SECRET_SUFFIX)):
+            raise UsageError(
+                f"{path} exists", "a certificate is never replaced; it is written when its erasure is done", "name another file"
+            )
+
+    @staticmethod
+    def begin(path: str) -> Certificate:
+        """Write the secret, or read that of a command that was killed, before anything is erased. Raises `StorageUnavailable` if
+        the file cannot be written.
+        """
         try:
             file = os.open(path + _SECRET_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -79,8 +88,9 @@ class Certificate:
 
     def _put(self, path: str, text: str) -> None:
         try:
-            with open(path, "w", encoding="utf-8") as sink:
+            with open(f"{path}.new", "w", encoding="utf-8") as sink:
                 sink.write(text)
+            os.replace(f"{path}.new", path)
         except OSError as error:
             raise of_system(error) from error
 
@@ -99,24 +109,24 @@ def _read_secret(path: str) -> bytes:
 def _text(found: Mapping[str, Any]) -> str:
     """The certificate to read."""
     proof, keys = found["proof"], found["keys"]
-    verdict = "nothing was found" if not proof["found"] else f"FOUND in {len(proof['found'])} files"
-    metadata = f"{proof['manifests']:,} manifests and lists, {proof['index_files']:,} index files"
+    verdict = "nothing was found" if not proof["found"] else f"FOUND in {counted(len(proof['found']), 'file')}"
+    metadata = f"{proof['manifests']:,} manifests and lists, {counted(proof['index_files'], 'index file')}"
     lines = [
         f"Certificate of an erasure from {found['table']}",
         "",
         f"finished         {found['time']}",
-        f"rows             {found['rows']:,}" + (f" of {len(keys):,} keys" if keys else ""),
-        f"data files       {len(found['files']):,} written again without these rows",
+        f"rows             {found['rows']:,}" + (f" of {counted(len(keys), 'key')}" if keys else ""),
+        f"data files       {len(found['files']):,} written again without them",
         f"versions         {len(found['versions']):,} replaced",
         f"proof            {verdict}",
-        f"                 read: {proof['data_files']:,} data files with {proof['rows']:,} rows, {metadata},",
-        f"                 {proof['unnamed_files']:,} files that no version names",
+        f"                 read: {counted(proof['data_files'], 'data file')} with {counted(proof['rows'], 'row')}, {metadata},",
+        f"                 {counted(proof['unnamed_files'], 'file')} that no version names",
         "",
         "Not part of the table, and not erased from:",
         *(f"  - {line}" for line in found["outside"]),
         "",
         "Files that were replaced:",
-        *(f"  {file['old']} -> {file['new'] or 'nothing is left'} ({file['rows']:,} rows erased)" for file in found["files"]),
+        *(_replaced(file) for file in found["files"]),
         "",
         "Keys (HMAC-SHA256 with the secret of the certificate):",
         *(f"  {key}" for key in keys),
@@ -125,6 +135,10 @@ def _text(found: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _replaced(file: Mapping[str, Any]) -> str:
+    return f"  {file['old']} -> {file['new'] or 'nothing is left'} ({counted(file['rows'], 'row')} erased)"
 
 
 def as_record(value: Any) -> dict[str, Any]:

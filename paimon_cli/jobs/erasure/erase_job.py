@@ -8,7 +8,7 @@ nothing that exists is changed. Then the versions are replaced, one atomic step 
    built on N loses the race, reads N + 1, and builds on the new files. If the other job wins, all is planned again on top of it.
 2. From then on no commit can build on N or an older snapshot, and their files are replaced, with tags and changelogs.
 3. All versions are listed again. If one still names an old file, such as a tag that was made meanwhile, the steps are repeated.
-4. The old files are deleted, and at last the record of what was to be done (`erasure_record`).
+4. The old files are deleted, and, after the proof, the record of what was to be done (`erasure_record`).
 
 A command that is killed leaves old and new versions side by side, all readable, because the old files go last.
 """
@@ -45,14 +45,18 @@ from paimon_cli.metadata.snapshot import COMPACT, SEQUENCE_PROPERTY, Snapshot, r
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.storage.storage import PublishesSnapshots, ServesVersions, remove_empty_directory
+from paimon_cli.storage.storage import PublishesSnapshots, ServesVersions, delete_all, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
 _LEASE = "compaction"
 """The lease of services that maintain the table: they leave it alone meanwhile."""
 MOST_KEYS = 10_000_000
-_ROUNDS = 20
+_ROUNDS = 40
 _USER = "paimon-cli-erase"
+
+
+_Change = tuple[StoredVersion, Mapping[str, Any]]
+"""A version, and the fields of it that change."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,6 @@ class Erasure:
     replaced: set[str] = field(default_factory=set)
     """Labels of the versions whose files were replaced."""
     unfinished: list[ErasureRecord] = field(default_factory=list)
-    metadata_files: int = 0
     index_files: IndexFiles = field(default_factory=dict)
     _seen: set[FileKey] = field(default_factory=set)
 
@@ -220,7 +223,7 @@ class Erasure:
     # ---- the work -----------------------------------------------------------------------------------------------------------
 
     def run(self, unnamed: Sequence[str] = ()) -> None:
-        """Carry out the plan, under the lease of the table. Nothing of it is left to do after that, or an error is raised.
+        """Carry out the plan, under the lease of the table. Only `finish` is left to do after that, or an error is raised.
 
         `unnamed`: paths of files that no version names, to be deleted as well.
         """
@@ -229,7 +232,7 @@ class Erasure:
         with lease_of(leases, context.storage, context.layout, "another job that maintains"):
             record = ErasureRecord.new(context, self.rows.encoded.to_pylist() if isinstance(self.rows, ErasedKeys) else ())
             for _ in range(_ROUNDS):
-                self.inventory = Inventory.take(context)
+                self.inventory = Inventory.take(context, self.inventory)
                 self._look_for_rows()
                 if not self._round(record, leases):
                     break
@@ -237,7 +240,14 @@ class Erasure:
                 why = f"in each of {_ROUNDS} attempts another job committed first"
                 raise Conflict(f"{context.address} was not erased", why, "run this again when fewer jobs commit")
             record.files |= self._below(unnamed)
-            self._delete_old(record)
+            self.unfinished.append(record)
+            self._delete_old()
+
+    def finish(self) -> None:
+        """Delete the records of what was to be done. Until then a repeated command knows the keys, for the certificate."""
+        for record in self.unfinished:
+            record.delete(self.context)
+        self.unfinished.clear()
 
     def _round(self, record: ErasureRecord, leases: Leases) -> bool:
         """Write what is missing, and replace the versions. Returns whether to look again: something was replaced."""
@@ -246,24 +256,32 @@ class Erasure:
         writer = MetadataWriter(self.context)
         hashes = self.erased_hashes if isinstance(self.rows, ErasedKeys) else None
         rewrite = MetadataRewrite(self.context, self.inventory, files, hashes, writer, self.index_files)
-        any_erased = bool(files)
-        changes = [(v, values) for v in self.inventory.versions if (values := _new_values(v, rewrite, any_erased))]
+        newest = [v for branch in self.inventory.branches if (v := self.inventory.newest(branch)) is not None]
+        # The newest first: the sooner their numbers are taken, the rarer is a commit of another job before that.
+        fenced = _changes(newest, rewrite, any_erased=bool(files))
+        if fenced:
+            self._note(record, rewrite, leases)
+            if not self._fence(fenced, rewrite):
+                return True
+        changes = [*fenced, *_changes([v for v in self.inventory.versions if v not in newest], rewrite, any_erased=bool(files))]
         if not changes:
             return False
-        layout = self.context.layout
+        self._note(record, rewrite, leases)
+        for version, values in changes:
+            self._replace(version, values)
+        return True
+
+    def _note(self, record: ErasureRecord, rewrite: MetadataRewrite, leases: Leases) -> None:
+        """Record what was written, so that a repeated command goes on with it, and make sure of the lease."""
+        layout, writer = self.context.layout, rewrite.writer
         statistics = {f"{layout.statistics_directory}/{name}" for name in self.inventory.statistics}
         record.files |= self._below({*rewrite.replaced, *statistics, *writer.written, *rewrite.written_indexes})
         record.rewritten = tuple(map(RecordedFile.of, self.rewritten.values()))
         record.index_files = tuple(RecordedIndex(*key[0], key[1], new) for key, new in self.index_files.items() if new != key[1])
         record.write(self.context)
-        self.metadata_files += len(writer.written)
         if not leases.held:
             why = "this one was suspended for too long, or the storage did not answer"
             raise StorageUnavailable(f"another job has begun to maintain {self.context.address}", why, "run this again")
-        if self._fence(changes, rewrite):
-            for version, values in changes:
-                self._replace(version, values)
-        return True
 
     def _below(self, paths: Iterable[str]) -> set[str]:
         return {path.removeprefix(f"{self.context.layout.root}/") for path in paths}
@@ -309,17 +327,14 @@ class Erasure:
                 kept.append(np.intersect1d(others, gone))
         return np.setdiff1d(gone, np.concatenate(kept))
 
-    def _fence(self, changes: Sequence[tuple[StoredVersion, Mapping[str, Any]]], rewrite: MetadataRewrite) -> bool:
+    def _fence(self, changes: Sequence[_Change], rewrite: MetadataRewrite) -> bool:
         """Take the next number of each branch whose newest snapshot is to be replaced. False if another commit was faster."""
-        by_path = {version.stored.path: (version, values) for version, values in changes}
-        for branch in self.inventory.branches:
-            newest = self.inventory.newest(branch)
-            if newest is None or newest.stored.path not in by_path:
-                continue
-            version, values = by_path[newest.stored.path]
+        for version, values in changes:
             base, history = version.stored.snapshot, version.history
             following = _following(history, base, values, rewrite)
             if not publish(history, following, base):
+                lists = (following.base_manifest_list, following.delta_manifest_list)
+                delete_all(history.storage, [history.layout.manifest(name) for name in lists])
                 return False
             write_latest_hint(history, following)
             self.snapshots.append(following)
@@ -338,11 +353,10 @@ class Erasure:
         if done:
             self.replaced.add(version.label)
 
-    def _delete_old(self, record: ErasureRecord) -> None:
+    def _delete_old(self) -> None:
         context = self.context
         named = self._below(self.inventory.paths(context))
-        records = [record, *self.unfinished]
-        old = sorted({path for one in records for path in one.files} - named)
+        old = sorted({path for record in self.unfinished for path in record.files} - named)
         paths = [f"{context.layout.root}/{path}" for path in old]
         data = [path for path in paths if path.rpartition("/")[0].rpartition("/")[2].startswith("bucket-")]
         for some in (data, [path for path in paths if path not in set(data)]):
@@ -351,8 +365,6 @@ class Erasure:
         for directory in sorted({path.rpartition("/")[0] for path in data}):
             while directory != context.layout.root and remove_empty_directory(context.storage, directory):
                 directory = directory.rpartition("/")[0]
-        for one in records:
-            one.delete(context)
 
 
 def _is_still(context: TableContext, path: str, content: bytes) -> bool:
@@ -372,6 +384,11 @@ def _check_supported(context: TableContext) -> None:
     ):
         why = "its directory metadata/ holds Iceberg metadata, which remembers the bounds of old files and names them"
         raise NotSupported(f"erase from {context.address}", why, "delete that directory, and export again afterwards")
+
+
+def _changes(versions: Iterable[StoredVersion], rewrite: MetadataRewrite, *, any_erased: bool) -> list[_Change]:
+    """The versions that are to be replaced, each with its new values."""
+    return [(version, values) for version in versions if (values := _new_values(version, rewrite, any_erased))]
 
 
 def _new_values(version: StoredVersion, rewrite: MetadataRewrite, any_erased: bool) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.jobs.engine import phase
 from paimon_cli.jobs.erasure.certificate import Certificate, as_record
 from paimon_cli.jobs.erasure.erase_job import Erasure
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys
+from paimon_cli.jobs.erasure.erasure_record import unfinished_erasures
 from paimon_cli.jobs.erasure.inventory import CHANGELOG, SNAPSHOT, TAG, Inventory
 from paimon_cli.jobs.erasure.proof import Proof, search
-from paimon_cli.jobs.erasure.unnamed_files import UnnamedFiles, unnamed_files
+from paimon_cli.jobs.erasure.unnamed_files import holding, lasting, unnamed_files
 from paimon_cli.jobs.table_change import Summary, ran_on
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
@@ -105,6 +105,8 @@ class TableErasure:
         writing; nothing is changed.
         """
         erasure, context = self.erasure, self._context
+        if self.certificate is not None:
+            Certificate.check_new(self.certificate, may_exist=bool(unfinished_erasures(context)))
         erasure.plan()
         self._look_at_unnamed()
         inventory, held = erasure.inventory, erasure.held
@@ -134,20 +136,18 @@ class TableErasure:
         assert erasure.rows is not None
         ours = {f"{context.layout.root}/{path}" for record in erasure.unfinished for path in record.files}
         others = [file for file in unnamed_files(context, erasure.inventory) if file.path not in ours]
-        look = UnnamedFiles(context, erasure.rows)
-        with phase(erasure.progress, "Looking at files that no version names", len(others)) as on_done:
-            held = erasure.engine.run_tasks(look.holds, others, on_done, [file.size for file in others])
-        found = [file for file, holds in zip(others, held, strict=True) if holds]
-        if young := [file for file in found if file.modified_millis >= self.before]:
+        found = holding(context, erasure.rows, others, erasure.engine, erasure.progress)
+        young = [file for file in found if file.modified_millis >= self.before]
+        if young := lasting(context, young):
             names = ", ".join(file.path.removeprefix(f"{context.layout.root}/") for file in young[:_SHOWN])
             more = f" and {len(young) - _SHOWN} more" if len(young) > _SHOWN else ""
             raise Refused(
                 f"{len(young)} files that no version names hold such rows, and are too young to be deleted",
                 f"they may be staged, or belong to a job that is writing: {names}{more}",
-                "commit or abort what is staged; while no job writes: the same command with --older-than 0s",
+                "commit or abort what is staged, or wait for the job; only if none writes: the same command with --older-than 0s",
                 files=[file.path for file in young[:_SHOWN]],
             )
-        self.unnamed = found
+        self.unnamed = [file for file in found if file.modified_millis < self.before]
 
     def run(self) -> EraseSummary:
         """Erase, and prove it. Raises what `Erasure.run` does; a repeated call continues what was killed."""
@@ -165,6 +165,7 @@ class TableErasure:
         if certificate is not None:
             condition = None if isinstance(erasure.rows, ErasedKeys) else erasure.request.where
             certificate.write(erasure.rows, condition, self._content(proof, outside))
+        erasure.finish()
         return EraseSummary(
             table=context.name,
             keys=len(erasure.rows) if isinstance(erasure.rows, ErasedKeys) else None,

@@ -6,7 +6,7 @@ Versions share most of their files, so manifests are read once. A data file is k
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -70,13 +70,15 @@ class Inventory:
     statistics: set[str] = field(default_factory=set)
 
     @staticmethod
-    def take(context: TableContext) -> Inventory:
+    def take(context: TableContext, known: Inventory | None = None) -> Inventory:
         """Read all versions of the table on all branches. Starts again if one of them expires meanwhile.
+
+        `known`: an earlier inventory, whose lists and manifests are not read again, as such files never change.
 
         Raises `DamagedFile` if something that an existing version names cannot be read, `NotSupported` for files outside of the
         table and for rows that have ids of their own.
         """
-        return undisturbed(context, lambda: _taken(context))
+        return undisturbed(context, lambda: _taken(context, known or Inventory({})))
 
     def newest(self, branch: str) -> StoredVersion | None:
         """The newest snapshot of a branch."""
@@ -100,7 +102,7 @@ def paths_of(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
         yield context.data_file_path_of(entry.partition, entry.bucket, name)
 
 
-def _taken(context: TableContext) -> Inventory:
+def _taken(context: TableContext, known: Inventory) -> Inventory:
     main = context.seen_from(MAIN_BRANCH)
     branches = {MAIN_BRANCH: main}
     for name in context.branches.directories():
@@ -113,7 +115,7 @@ def _taken(context: TableContext) -> Inventory:
             if version is None:
                 continue
             try:
-                _take_version(found, branch, kind, version)
+                _take_version(found, known, branch, kind, version)
             except (DamagedFile, SnapshotGone) as error:
                 if branch.storage.exists(path):
                     raise
@@ -128,7 +130,7 @@ def _version_files(branch: TableContext) -> Iterator[tuple[str, str]]:
     yield from ((CHANGELOG, layout.changelog(number)) for number in ChangelogHistory(branch.storage, layout).ids())
 
 
-def _take_version(found: Inventory, branch: TableContext, kind: str, version: CopiedVersion) -> None:
+def _take_version(found: Inventory, known: Inventory, branch: TableContext, kind: str, version: CopiedVersion) -> None:
     snapshot, storage, layout = version.snapshot, branch.storage, branch.layout
     lists: dict[str, str] = {}
     for field_name in LIST_FIELDS:
@@ -140,14 +142,18 @@ def _take_version(found: Inventory, branch: TableContext, kind: str, version: Co
             continue
         lists[field_name] = name
         if name not in found.lists:
-            metas = branch.manifests.manifest_list(name, getattr(snapshot, f"{field_name}_size"))
-            _take_manifests(found, branch, metas, may_be_gone, is_changelog=field_name == "changelog_manifest_list")
+            metas = known.lists.get(name)
+            if metas is None:
+                metas = branch.manifests.manifest_list(name, getattr(snapshot, f"{field_name}_size"))
+            _take_manifests(found, known, branch, metas, may_be_gone, is_changelog=field_name == "changelog_manifest_list")
             found.lists[name] = metas
     index = snapshot.index_manifest
     if index is not None and kind == CHANGELOG and index not in found.indexes and not storage.exists(layout.manifest(index)):
         index = None
     if index is not None and index not in found.indexes:
-        entries = branch.manifests.index_manifest(index)
+        entries = known.indexes.get(index)
+        if entries is None:
+            entries = branch.manifests.index_manifest(index)
         for entry in entries:
             if entry.index_file.external_path is not None:
                 raise _outside(branch, f"index file {entry.index_file.file_name}")
@@ -158,8 +164,19 @@ def _take_version(found: Inventory, branch: TableContext, kind: str, version: Co
 
 
 def _take_manifests(
-    found: Inventory, branch: TableContext, metas: list[ManifestFileMeta], may_be_gone: bool, *, is_changelog: bool
+    found: Inventory,
+    known: Inventory,
+    branch: TableContext,
+    metas: list[ManifestFileMeta],
+    may_be_gone: bool,
+    *,
+    is_changelog: bool,
 ) -> None:
+    for meta in metas:
+        if meta.file_name not in found.manifests and meta.file_name in known.manifests:
+            found.manifests[meta.file_name] = keys = known.manifests[meta.file_name]
+            for key in keys:
+                _take_file(found, key, known.files[key])
     missing = [meta for meta in metas if meta.file_name not in found.manifests]
     if may_be_gone:
         missing = [meta for meta in missing if branch.storage.exists(branch.layout.manifest(meta.file_name))]
@@ -170,12 +187,15 @@ def _take_manifests(
     for name, entries in in_parallel(read, missing, branch.read_threads):
         for entry in entries:
             _check(branch, entry)
-            key = key_of_file(entry)
-            known = found.files.get(key)
-            if known is None or (known.entry.kind != EntryKind.ADD and entry.kind == EntryKind.ADD):
-                in_order = not entry.is_postponed and not is_changelog and (known is None or known.in_order)
-                found.files[key] = StoredFile(branch.branch, entry, in_order)
+            _take_file(found, key_of_file(entry), StoredFile(branch.branch, entry, not entry.is_postponed and not is_changelog))
         found.manifests[name] = frozenset(map(key_of_file, entries))
+
+
+def _take_file(found: Inventory, key: FileKey, file: StoredFile) -> None:
+    """Remember a file, by an entry that added it if there is one."""
+    other = found.files.get(key)
+    if other is None or (other.entry.kind != EntryKind.ADD and file.entry.kind == EntryKind.ADD):
+        found.files[key] = replace(file, in_order=file.in_order and (other is None or other.in_order))
 
 
 def _check(branch: TableContext, entry: ManifestEntry) -> None:

@@ -15,9 +15,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows
 from paimon_cli.jobs.erasure.file_rewrite import Histories
-from paimon_cli.jobs.erasure.inventory import Inventory
+from paimon_cli.jobs.erasure.inventory import Inventory, StoredFile
 from paimon_cli.jobs.erasure.metadata_rewrite import ErasedHashes
-from paimon_cli.jobs.erasure.unnamed_files import UnnamedFiles, unnamed_files
+from paimon_cli.jobs.erasure.unnamed_files import holding, lasting, unnamed_files
 from paimon_cli.metadata.data_file import HASH
 
 
@@ -38,19 +38,23 @@ class Proof:
 def search(
     context: TableContext, inventory: Inventory, rows: ErasedRows, hashes: ErasedHashes, engine: Engine, progress: Progress
 ) -> Proof:
-    """Read all files of the table, and search them. Raises `DamagedFile` for one that cannot be read."""
+    """Read all files of the table, and search them. Raises `DamagedFile` for one that cannot be read.
+
+    `inventory`: what the erasure knew; versions that others have made since are searched, too.
+    """
+    inventory = Inventory.take(context, inventory)
     files = list(inventory.files.values())
-    histories = Histories(inventory.branches, rows)
-    engine.prepare(Work.of(file.entry.file for file in files), progress)
-    with phase(progress, "Looking again", len(files)) as on_done:
-        counts = engine.run_tasks(histories.count_if_there, files, on_done, [file.entry.file.file_size for file in files])
-    found = [context.data_file_path_of(*file.key) for file, count in zip(files, counts, strict=True) if count]
+    found = _with_rows(context, inventory, files, rows, engine, progress)
     others = unnamed_files(context, inventory)
-    if others:
-        look = UnnamedFiles(context, rows)
-        with phase(progress, "Looking at files that no version names", len(others)) as on_done:
-            held = engine.run_tasks(look.holds, others, on_done, [file.size for file in others])
-        found += [file.path for file, holds in zip(others, held, strict=True) if holds]
+    held = holding(context, rows, others, engine, progress)
+    # A compaction that had read an old file is refused by the check of its commit, and deletes what it has written.
+    left = lasting(context, held)
+    found += [file.path for file in left]
+    if len(left) < len(held):
+        later = Inventory.take(context, inventory)
+        new = [file for key, file in later.files.items() if key not in inventory.files]
+        found += _with_rows(context, later, new, rows, engine, progress)
+        inventory, files = later, [*files, *new]
     if isinstance(rows, ErasedKeys):
         found += _in_metadata(context, inventory, rows, hashes)
     indexes = {entry.index_file.file_name for entries in inventory.indexes.values() for entry in entries}
@@ -62,6 +66,17 @@ def search(
         unnamed_files=len(others),
         found=tuple(sorted({path.removeprefix(f"{context.layout.root}/") for path in found})),
     )
+
+
+def _with_rows(
+    context: TableContext, inventory: Inventory, files: list[StoredFile], rows: ErasedRows, engine: Engine, progress: Progress
+) -> list[str]:
+    """The paths of the data files that hold erased rows."""
+    histories = Histories(inventory.branches, rows)
+    engine.prepare(Work.of(file.entry.file for file in files), progress)
+    with phase(progress, "Looking again", len(files)) as on_done:
+        counts = engine.run_tasks(histories.count_if_there, files, on_done, [file.entry.file.file_size for file in files])
+    return [context.data_file_path_of(*file.key) for file, count in zip(files, counts, strict=True) if count]
 
 
 def _in_metadata(context: TableContext, inventory: Inventory, keys: ErasedKeys, hashes: ErasedHashes) -> Iterator[str]:

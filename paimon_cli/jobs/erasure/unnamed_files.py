@@ -7,7 +7,7 @@ be read counts as holding them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -24,6 +24,7 @@ from paimon_cli.bucket.schema_evolution import as_declared
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows
 from paimon_cli.jobs.erasure.inventory import Inventory
 from paimon_cli.maintain.orphans import DATA, INDEX, MANIFEST, STATISTICS, Candidate, list_candidates
@@ -33,6 +34,8 @@ from paimon_cli.metadata.manifests import decode_manifest
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.pieces import PIECES
 
+_PAUSES = (0.2, 0.8, 2.0, 4.0)
+"""The seconds between the looks at a file that a job may be committing."""
 _UNREADABLE: tuple[type[BaseException], ...] = (PaimonError, *DECODE_ERRORS)
 
 
@@ -40,6 +43,32 @@ def unnamed_files(context: TableContext, inventory: Inventory) -> list[Candidate
     """All files below the directories of data, indexes, metadata and statistics that no version names."""
     named = inventory.paths(context)
     return [file for file in list_candidates(context, sys.maxsize).files if file.path not in named]
+
+
+def holding(
+    context: TableContext, rows: ErasedRows, files: Sequence[Candidate], engine: Engine, progress: Progress
+) -> list[Candidate]:
+    """Those of the files that hold erased rows, or may hold them."""
+    if not files:
+        return []
+    look = UnnamedFiles(context, rows)
+    with phase(progress, "Looking at files that no version names", len(files)) as on_done:
+        held = engine.run_tasks(look.holds, files, on_done, [file.size for file in files])
+    return [file for file, holds in zip(files, held, strict=True) if holds]
+
+
+def lasting(context: TableContext, files: Sequence[Candidate]) -> list[Candidate]:
+    """Those of the files that are still there, and that no version names, after some seconds if need be: a job may be about to
+    commit or to discard the others.
+    """
+    left = list(files)
+    for pause in _PAUSES if left else ():
+        named = Inventory.take(context).paths(context)
+        left = [file for file in left if file.path not in named and context.storage.exists(file.path)]
+        if not left:
+            break
+        context.clock.sleep(pause)
+    return left
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,10 @@ import pytest
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.erasure.certificate import Certificate
+from paimon_cli.jobs.erasure.erase_job import Erasure
+from paimon_cli.jobs.staging.stage_job import StageFile
+from paimon_cli.storage.injected import SystemClock
 from tests.goldens import golden_table
 from tests.jobs.erasure.plain_scan import files_with
 from tests.tables import Row, commit_stage, compact, make_table, rows, write
@@ -176,7 +180,8 @@ def test_keys_of_a_file(tmp_path: Path) -> None:
     assert files_with(tmp_path / "t", "user-0007")  # of another partition, which is another key
 
 
-def test_files_that_no_version_names(tmp_path: Path) -> None:
+def test_files_that_no_version_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SystemClock, "sleep", lambda clock, seconds: None)
     context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
     write(context, [row(number) for number in range(40)])
     staged = tmp_path / "w.stage"
@@ -188,6 +193,71 @@ def test_files_that_no_version_names(tmp_path: Path) -> None:
     done = Table.open(context.url).erase("k = 'user-0007'", older_than="0s")
     assert done.unnamed == 1 and done.found == ()
     check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
+
+
+def test_files_that_are_committed_meanwhile_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the versions and that at the files a writer or a compaction may commit."""
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(40)])
+    staged = tmp_path / "w.stage"
+    Table.open(context.url).write([row(7, 5)], stage=str(staged))
+    waits = list[float]()
+
+    def wait(clock: object, seconds: float) -> None:
+        if not waits:
+            commit_stage(context, StageFile(str(staged)))
+        waits.append(seconds)
+
+    monkeypatch.setattr(SystemClock, "sleep", wait)
+    before = States.of(context.url)
+    done = Table.open(context.url).erase("k = 'user-0007'")
+    assert len(waits) == 1 and done.unnamed == 0 and done.rows == 2 and done.found == ()
+    check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
+
+
+def test_what_others_commit_after_the_erasure_is_searched_and_not_suspected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proof reads versions that the erasure has not seen: their Bloom filters and manifests are no findings."""
+    monkeypatch.setattr(SystemClock, "sleep", lambda clock, seconds: None)
+    context = make_table(tmp_path / "t", PLAIN, [], (), -1, {"file-index.bloom-filter.columns": "k"})
+    write(context, [row(number) for number in range(9)])
+    erase, others = Erasure.run, [[row(1, 1)], [row(7, 1)]]
+
+    def run(erasure: Erasure, unnamed: Sequence[str]) -> None:
+        erase(erasure, unnamed)
+        write(context, others.pop(0))
+
+    monkeypatch.setattr(Erasure, "run", run)
+    assert Table.open(context.url).erase("k = 'user-0007'").found == ()
+    (again,) = Table.open(context.url).erase("k = 'user-0007'").found
+    assert again.startswith("bucket-0/data-")
+
+
+def test_a_certificate_is_written_before_the_erasure_counts_as_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated command finds no rows any more, but the record says which keys they were."""
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(40)])
+    path = tmp_path / "erased.json"
+    with monkeypatch.context() as patched:
+        patched.setattr(Certificate, "write", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            Table.open(context.url).erase("k = 'user-0007'", certificate=str(path))
+    assert files_with(tmp_path / "t" / "bucket-0", "user-0007") == {} and not path.exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(Erasure, "finish", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            Table.open(context.url).erase("k = 'user-0007'", certificate=str(path))
+    first = json.loads(path.read_text())
+    done = Table.open(context.url).erase("k = 'user-0007'", certificate=str(path))
+    assert done.keys == 1 and json.loads(path.read_text())["keys"] == first["keys"] and len(first["keys"]) == 1
+    assert files_with(tmp_path / "t", "user-0007") == {} and not (tmp_path / "t/removal").exists()
+    with pytest.raises(UsageError, match="never replaced"):
+        Table.open(context.url).plan_erase("k = 'user-0008'", certificate=str(path))
+
+
+def _killed(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_older_snapshots_can_go_instead(tmp_path: Path) -> None:
@@ -232,7 +302,6 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
 def test_a_stage_whose_files_were_deleted_is_refused(tmp_path: Path) -> None:
     """The commit of what was staged finds its files gone: no snapshot names what is not there."""
     from paimon_cli.errors import DamagedFile
-    from paimon_cli.jobs.staging.stage_job import StageFile
 
     context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
     write(context, [row(number) for number in range(9)])
