@@ -211,10 +211,10 @@ def test_a_request_has_a_time_and_a_size(served: tuple[str, int], monkeypatch: p
     with socket.create_connection(("127.0.0.1", port), 5) as slow:
         begin = time.monotonic()
         with contextlib.suppress(ConnectionError):
-            for _ in range(50):
+            for _ in range(300):
                 slow.sendall(b"G")
                 time.sleep(0.1)
-        assert 0.4 < time.monotonic() - begin < 3, "a byte at a time does not hold a thread"
+        assert 0.4 < time.monotonic() - begin < 20, "a byte at a time does not hold a thread"
     with socket.create_connection(("127.0.0.1", port), 5) as large, contextlib.suppress(ConnectionError):
         large.sendall(b"GET / HTTP/1.1\r\n" + b"X-Y: " + b"x" * 60000 + b"\r\nX-Z: " + b"x" * 60000)
         assert large.recv(100) == b""

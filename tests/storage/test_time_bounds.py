@@ -56,9 +56,9 @@ def looked(look: Callable[[str], str], names: list[str], seconds: float, at_once
 def test_what_hangs_costs_its_own_time(at_once: int) -> None:
     begin = time.monotonic()
     with hanging() as hang:
-        found = looked(hang, ["a", "slow 1", "slow 2", "b", "gone", "slow 3", "c"], 0.3, at_once)
+        found = looked(hang, ["a", "slow 1", "slow 2", "b", "gone", "slow 3", "c"], 1.0, at_once)
     assert found == ["A", "TookTooLong", "TookTooLong", "B", "NotFound", "TookTooLong", "C"]
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_no_thread_is_left_where_nothing_hangs() -> None:

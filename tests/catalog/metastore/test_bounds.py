@@ -43,7 +43,7 @@ REST: Sent = {
 }
 
 
-def bounded(call: Callable[[], object], seconds: float = 4.0) -> Exception:
+def bounded(call: Callable[[], object], seconds: float = 30.0) -> Exception:
     """The error of a call that must end in time, and without much memory."""
     tracemalloc.start()
     begin = time.monotonic()
@@ -349,7 +349,7 @@ def test_answers_to_a_report(kind: str) -> None:
         begin = time.monotonic()
         with pytest.raises(NoAnswer):
             client.send("POST", address.path, b"{}", {})
-        assert time.monotonic() - begin < 4
+        assert time.monotonic() - begin < 30
 
 
 def test_a_report_goes_to_the_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
