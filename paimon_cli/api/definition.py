@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_cli.catalog.alter_table import AlteredTable
-    from paimon_cli.catalog.column_changes import ColumnPosition, SchemaChange
+    from paimon_cli.catalog.column_changes import AddColumn, ColumnPosition, SchemaChange
     from paimon_cli.catalog.table_definition import TableDefinition
     from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.ingest.inference import InferredColumns
@@ -224,24 +224,25 @@ class Alter:
     @takes(AddedColumn)
     def add_column(self, added: AddedColumn) -> AlteredTable:
         """Add a `column`, such as `price DECIMAL(10, 2) DEFAULT 0`; it is null in existing rows."""
-        from paimon_cli.catalog.column_changes import AddColumn
-        from paimon_cli.sql.column_definitions import parse_nested_column
+        return self._change([_addition(added)])
 
-        path, declared = parse_nested_column(added.column)
-        if declared.is_key:
-            raise UsageError(
-                f"new column '{declared.field.name}' cannot be a primary key", "the primary key of a table cannot be changed"
-            )
-        field = declared.field
-        text = field.description if added.comment is None else added.comment or None
-        return self._change([AddColumn(path, field.type, text, field.default_value, _position(added))])
+    def add_columns(self, columns: str) -> AlteredTable:
+        """Add several columns in one new schema, such as `a INT FIRST, tags MAP<STRING, INT> AFTER a`; see `add_column`."""
+        from paimon_cli.sql.column_definitions import split_placed_columns
+
+        placed = split_placed_columns(columns)
+        return self._change([_addition(AddedColumn(each.declared, first=each.first, after=each.after)) for each in placed])
 
     def drop_column(self, column: str) -> AlteredTable:
         """Drop a column. Adding a column with the same name later does not restore its values."""
+        return self.drop_columns(column)
+
+    def drop_columns(self, *columns: str) -> AlteredTable:
+        """Drop several columns in one new schema; see `drop_column`."""
         from paimon_cli.catalog.column_changes import DropColumn
         from paimon_cli.sql.column_definitions import parse_path
 
-        return self._change([DropColumn(parse_path(column))])
+        return self._change([DropColumn(parse_path(column)) for column in columns])
 
     def rename_column(self, column: str, name: str) -> AlteredTable:
         """Rename a column, including in options that name it."""
@@ -286,6 +287,20 @@ class Alter:
             self._table.runtime.warn(warning)
         self._table.refresh()
         return altered
+
+
+def _addition(added: AddedColumn) -> AddColumn:
+    from paimon_cli.catalog.column_changes import AddColumn
+    from paimon_cli.sql.column_definitions import parse_nested_column
+
+    path, declared = parse_nested_column(added.column)
+    if declared.is_key:
+        raise UsageError(
+            f"new column '{declared.field.name}' cannot be a primary key", "the primary key of a table cannot be changed"
+        )
+    field = declared.field
+    text = field.description if added.comment is None else added.comment or None
+    return AddColumn(path, field.type, text, field.default_value, _position(added))
 
 
 def _position(place: ColumnPlace) -> ColumnPosition | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,9 @@ class Reading(OpenedTable):
         self._expect_existing()
         return self.context.snapshots.latest_id()
 
-    def count(self) -> int:
-        """The number of rows; reads as little as possible, often only metadata."""
-        return self.scan().count()
+    def count(self, where: str | None = None, *, params: Mapping[str, Any] | None = None) -> int:
+        """The number of rows, or of those that match; reads as little as possible, often only metadata. See `scan`."""
+        return self.scan(where=where, params=params).count()
 
     def head(self, rows: int = 10) -> pa.Table:
         """The first rows, in the order of a scan."""

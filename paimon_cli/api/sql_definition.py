@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.sql_context import SqlContext
@@ -249,7 +250,9 @@ def alter(context: SqlContext, words: Words) -> SqlResult:
     table.check_commit()
     if words.accept("DROP", "IF", "EXISTS", "PARTITION") or words.accept("DROP", "PARTITION"):
         return _drop_partition(context, table, words)
-    summary = _alteration(table.alter, words)
+    change = _alteration(table.alter, words)
+    words.expect_end(_END)
+    summary = change()
     return changed("altered" if summary.changed else "unchanged", table.name, summary)
 
 
@@ -267,27 +270,30 @@ def _drop_partition(context: SqlContext, table: Any, words: Words) -> SqlResult:
     return changed("partition dropped", table.name, planned.run())
 
 
-def _alteration(alter: Alter, words: Words) -> AlteredTable:
+def _alteration(alter: Alter, words: Words) -> Callable[[], AlteredTable]:
+    """The change that is meant; it is made once nothing unknown is left of the statement."""
     if words.accept("SET", "TBLPROPERTIES") or words.peeks("SET", "("):
         words.accept("SET")
-        return alter.set(_pairs(words))
+        return partial(alter.set, _pairs(words))
     if words.accept("UNSET", "TBLPROPERTIES") or words.accept("RESET"):
         words.accept("IF", "EXISTS")
         keys = [part.path("an option")[0] for part in words.in_brackets().parts()]
-        return alter.unset(*keys)
+        return partial(alter.unset, *keys)
     if words.accept("ADD"):
-        return _added_column(alter, words)
+        return _added_columns(alter, words)
     if words.accept("DROP"):
         words.accept("COLUMNS") or words.accept("COLUMN")
-        inner = words.in_brackets() if words.peeks("(") else words
-        column = _column(inner)
-        inner.expect_end("one column")
-        return alter.drop_column(column)
+        inner = words.in_brackets() if words.peeks("(") else words.until()
+        columns = []
+        for part in inner.parts():
+            columns.append(_column(part))
+            part.expect_end("a comma")
+        return partial(alter.drop_columns, *columns)
     if words.accept("RENAME"):
         words.accept("COLUMN")
         column = _column(words)
         words.expect("TO")
-        return alter.rename_column(column, words.name("the new name"))
+        return partial(alter.rename_column, column, words.name("the new name"))
     if words.accept("ALTER") or words.accept("MODIFY"):
         words.accept("COLUMN")
         return _changed_column(alter, words)
@@ -314,43 +320,35 @@ def _literal(words: Words) -> str:
 
 
 def _column(words: Words) -> str:
+    """The column that is named next, as the methods of `Table` take it."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in words.path("a column"))
 
 
-def _added_column(alter: Alter, words: Words) -> AlteredTable:
+def _added_columns(alter: Alter, words: Words) -> Callable[[], AlteredTable]:
     words.accept("COLUMNS") or words.accept("COLUMN")
     if words.peeks("IF"):
         raise NotSupported("ADD COLUMN IF NOT EXISTS", "an ALTER TABLE changes something, or fails", "leave it out")
-    inner = words.in_brackets() if words.peeks("(") else words
-    declared = inner.until(("FIRST",), ("AFTER",), (",",))
-    first = inner.accept("FIRST")
-    after = inner.name("a column") if inner.accept("AFTER") else None
-    if inner.peeks(","):
-        raise NotSupported(
-            "several columns in one ALTER TABLE", "each change is a schema of its own", "a statement for each column"
-        )
-    inner.expect_end(_END)
-    return alter.add_column(declared.text, first=first, after=after)
+    return partial(alter.add_columns, words.until().text)
 
 
-def _changed_column(alter: Alter, words: Words) -> AlteredTable:
+def _changed_column(alter: Alter, words: Words) -> Callable[[], AlteredTable]:
     column = _column(words)
     if words.accept("SET", "NOT", "NULL"):
-        return alter.alter_column(column, nullable=False)
+        return partial(alter.alter_column, column, nullable=False)
     if words.accept("DROP", "NOT", "NULL"):
-        return alter.alter_column(column, nullable=True)
+        return partial(alter.alter_column, column, nullable=True)
     if words.accept("DROP", "DEFAULT"):
-        return alter.alter_column(column, drop_default=True)
+        return partial(alter.alter_column, column, drop_default=True)
     if words.accept("SET", "DEFAULT"):
-        return alter.alter_column(column, default=_literal(words))
+        return partial(alter.alter_column, column, default=_literal(words.until()))
     if words.accept("COMMENT"):
-        return alter.alter_column(column, comment=words.path("a text")[0])
+        return partial(alter.alter_column, column, comment=words.path("a text")[0])
     if words.accept("FIRST"):
-        return alter.alter_column(column, first=True)
+        return partial(alter.alter_column, column, first=True)
     if words.accept("AFTER"):
-        return alter.alter_column(column, after=words.name("a column"))
+        return partial(alter.alter_column, column, after=words.name("a column"))
     words.accept("SET", "DATA")
     words.accept("TYPE")
     if words.is_at_end:
         raise UsageError("nothing to change", f"ALTER COLUMN {column} names no type", "ALTER COLUMN c TYPE BIGINT")
-    return alter.alter_column(column, words.rest.text)
+    return partial(alter.alter_column, column, words.until().text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -141,9 +142,9 @@ class Transaction:
         """Plan a read of the rows, as `Table.scan` does, with the changes of this transaction."""
         return open_scan(self._current(), call)
 
-    def count(self) -> int:
-        """The number of rows, with the changes of this transaction."""
-        return open_scan(self._current(), ScanCall()).count()
+    def count(self, where: str | None = None, *, params: Mapping[str, Any] | None = None) -> int:
+        """The number of rows, or of those that match, with the changes of this transaction."""
+        return self.scan(where=where, params=params).count()
 
     def head(self, rows: int = 10) -> pa.Table:
         """The first rows, with the changes of this transaction."""

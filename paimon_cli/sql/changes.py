@@ -170,6 +170,10 @@ def _where(words: Words) -> Words | None:
     where = words.until((_RETURNING,)) if words.accept("WHERE") else None
     if where is not None and not where.tokens:
         raise words.unexpected("a condition")
+    if where is not None and len(where.until(("LIMIT",), ("ORDER", "BY")).tokens) < len(where.tokens):
+        raise NotSupported(
+            "UPDATE or DELETE with LIMIT or ORDER BY", "all rows that meet the condition change", "narrow the WHERE"
+        )
     _refuse_returning(words)
     return where
 

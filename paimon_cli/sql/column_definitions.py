@@ -139,7 +139,7 @@ def _matches(token: Token, word: str) -> bool:
     return token.is_word(word) or token.is_sign(word)
 
 
-_AFTER_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATED", "DEFAULT")
+_AFTER_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATED", "DEFAULT", "FIRST", "AFTER")
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,36 @@ def parse_nested_column(text: str) -> tuple[tuple[str, ...], SqlColumn]:
     column = read_declaration(tokens, path[-1])
     _expect_end(tokens)
     return path, column
+
+
+@dataclass(frozen=True)
+class PlacedColumn:
+    """One column of ALTER TABLE ... ADD COLUMNS: its declaration as text, and where it goes."""
+
+    declared: str
+    first: bool = False
+    after: str | None = None
+
+
+def split_placed_columns(text: str) -> list[PlacedColumn]:
+    """Split `a INT FIRST, b MAP<STRING, INT> AFTER a`, with or without brackets around it all."""
+    tokens = SqlTokens(text, "the columns to add")
+    in_brackets = tokens.accept("(")
+    found = [_placed_column(tokens)]
+    while tokens.accept(","):
+        found.append(_placed_column(tokens))
+    if in_brackets:
+        tokens.expect(")")
+    _expect_end(tokens)
+    return found
+
+
+def _placed_column(tokens: SqlTokens) -> PlacedColumn:
+    start = tokens.peek.start
+    read_declaration(tokens, _path(tokens)[-1])
+    declared = tokens.source[start : tokens.peek.start].rstrip()
+    first = tokens.accept("FIRST")
+    return PlacedColumn(declared, first, tokens.name("a column") if tokens.accept("AFTER") else None)
 
 
 def parse_declaration(text: str, name: str) -> SqlColumn:

@@ -96,6 +96,18 @@ def test_rows_in_memory(tmp_path: Path, data: Any) -> None:
     ]
 
 
+def test_counts_take_a_condition(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.write(ROWS)
+    condition = "id = :one"
+    with table.transaction() as t:
+        t.delete(condition, params={"one": 1})
+        assert (t.count(condition, params={"one": 1}), table.count(condition, params={"one": 1})) == (0, 1)
+    assert table.count("id > 0") == table.count() == table.scan().count()
+    with pytest.raises(UsageError, match="no column 'nope'"):
+        table.count("nope = 1")
+
+
 @pytest.mark.parametrize("as_list", [False, True])
 def test_files(tmp_path: Path, as_list: bool) -> None:
     table, file = example_table(tmp_path), tmp_path / "rows.parquet"

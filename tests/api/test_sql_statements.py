@@ -373,6 +373,47 @@ def test_a_new_table_stays_if_its_rows_may_be_committed(
     assert (("shop", "more") in rows(catalog, "SHOW TABLES")) == stays
 
 
+def test_several_columns_are_one_schema(catalog: Catalog) -> None:
+    before = catalog.table("shop.orders").context.schema
+    changes = (
+        "ADD COLUMNS (a INT FIRST, m MAP<STRING, INT> AFTER a, r ROW<x INT, y DECIMAL(9, 2)> COMMENT 'it, is', c INT DEFAULT -5)"
+    )
+    assert catalog.sql(f"ALTER TABLE shop.orders {changes}").verb == "altered"
+    after = catalog.table("shop.orders").context.schema
+    assert after.id == before.id + 1
+    names = [*before.field_names]
+    assert list(after.field_names) == ["a", "m", *names, "r", "c"]
+    assert (after.field("r").description, after.field("c").default_value) == ("it, is", "-5")
+    catalog.sql("ALTER TABLE shop.orders ADD e INT, f INT; ALTER TABLE shop.orders DROP COLUMNS (a, m); ")
+    catalog.sql("ALTER TABLE shop.orders DROP COLUMNS r, c, e, f")
+    assert list(catalog.table("shop.orders").context.schema.field_names) == names
+    with pytest.raises(UsageError, match="no column 'nope'"):
+        catalog.sql("ALTER TABLE shop.orders DROP COLUMNS (n, nope)")
+    assert list(catalog.table("shop.orders").context.schema.field_names) == names
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "RENAME COLUMN n TO k CASCADE",
+        "ALTER COLUMN n DROP NOT NULL junk",
+        "ALTER COLUMN n COMMENT 'a' 'b'",
+        "ALTER COLUMN n FIRST junk",
+        "ALTER COLUMN n AFTER id junk",
+        "ALTER COLUMN n SET DEFAULT 5 junk",
+        "SET ('snapshot.num-retained.max' = '20') junk",
+        "DROP COLUMN n m",
+        "DROP COLUMNS (n) CASCADE",
+        "ADD COLUMN k INT junk",
+    ],
+)
+def test_nothing_of_a_change_is_ignored(catalog: Catalog, change: str) -> None:
+    before = catalog.table("shop.orders").context.schema
+    with pytest.raises(UsageError, match=r"expected|cannot read the type"):
+        catalog.sql(f"ALTER TABLE shop.orders {change}")
+    assert catalog.table("shop.orders").context.schema == before
+
+
 def test_hints_about_a_new_table_name_clauses(catalog: Catalog) -> None:
     with pytest.raises(AlreadyExists) as caught:
         catalog.sql("CREATE TABLE shop.orders (id INT)")
@@ -418,6 +459,8 @@ def test_definitions(catalog: Catalog) -> None:
         ("INSERT OR REPLACE INTO shop.orders VALUES (1)", NotSupported, "OR REPLACE"),
         ("INSERT INTO shop.orders (id) VALUES (1) ON CONFLICT DO NOTHING", NotSupported, "ON CONFLICT"),
         ("DELETE FROM shop.orders WHERE id = 1 RETURNING id", NotSupported, "RETURNING"),
+        ("DELETE FROM shop.orders WHERE id = 1 LIMIT 1", NotSupported, "LIMIT"),
+        ("UPDATE shop.orders SET n = 1 WHERE id > 1 ORDER BY id", NotSupported, "ORDER BY"),
         ("INSERT INTO shop.orders SELECT 1", UsageError, "the query has 1 column, and 5 columns are to be written"),
         ("INSERT INTO shop.orders (id, nope) SELECT 1, 2", UsageError, "no column 'nope'"),
         ("INSERT INTO shop.orders BY NAME SELECT 1 AS nope", UsageError, "no column 'nope'"),
