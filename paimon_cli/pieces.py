@@ -26,6 +26,8 @@ class Pieces:
     """Rows of a block of an Avro data file."""
     row_group_bytes: int = 32 << 20
     """Arrow bytes of a row group: what a writer holds in memory."""
+    least_group_bytes: int = 2 << 20
+    """The same for a writer that shares its memory with others, which write at the same time."""
     orc_stripe_bytes: int = 16 << 20
     """Bytes that pyarrow's ORC writer holds back; until they reach the file, rolling by file size does not count them."""
     dictionary_sample_rows: int = 32_768

@@ -147,6 +147,7 @@ CUTS_NOTHING = {
         "ingest/faults": "MAX_SHOWN_FAULTS SHOWN_LENGTH",
         "inspect/bucket_report": "MAX_MARKS",
         "inspect/charts": "LABELS LONGEST_LABEL LONGEST_TEXT _MAX_COLUMNS MAX_POINTS NOTES WIDTH _BOTTOM axis height row",
+        "inspect/bucket_plan": "LOOK_BACK_COMPACTIONS",
         "inspect/compaction_report": "LOOK_BACK",
         "inspect/findings/bucket_rules": "HUGE_BUCKET MANY_BUCKETS",
         "inspect/findings/examined_table": "RECENT",
@@ -177,6 +178,7 @@ CUTS_NOTHING = {
     },
     "memory, estimates and defaults of what is simulated": {
         "datatypes/key_order": "MEASURED_ROWS ROWS_PER_RUN",
+        "inspect/bucket_plan": "LEAST_MEASURED_BYTES USUAL_BYTES_PER_SECOND",
         "inspect/findings/history_rules": "MANY_CHANGELOGS MERGED_BY_DEFAULT",
         "bucket/hash_index": "_DENSE_RATIO _LINEAR_STEPS",
         "history/manifest_cache": "_ENTRY_BYTES",
@@ -196,6 +198,7 @@ CUTS_NOTHING = {
         "storage/catalog_options": "acquire_timeout max_sleep",
     },
     "which of several ways is taken": {
+        "compact/bucket_counts": "MOST_WAYS",
         "jobs/engine_choice": "files size",
         "spark/native_files": "FEW_FILES MAX_MERGED_ROWS MAX_WORD_BYTES SMALL_FILE",
         "spark/reading": "MAX_LITERAL_ROWS",

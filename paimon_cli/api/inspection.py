@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from paimon_cli.history.partition_spec import PartitionSpec
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.inspect.bucket_plan import BucketPlanRow
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow, RowGroupRow
@@ -123,6 +124,19 @@ class Inspection(OpenedTable):
             self._warn_of_buckets(in_rows=True)
             return found
         return rows(self.context, bucket_files(self.context, shown, wanted).values())
+
+    def bucket_plan(self, *, partition: Partitions | None = None, argument: str | None = None) -> list[BucketPlanRow]:
+        """The bucket count that each partition should have, and what the change costs (`buckets plan`); changes nothing.
+
+        `argument`: the name of the table in commands.
+        """
+        from paimon_cli.inspect.bucket_plan import bucket_plan
+        from paimon_cli.inspect.findings.examined_table import ExaminedTable
+        from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
+
+        spec = _partitions(self.context, partition)
+        wanted = ALL_FILES if spec is None else FileFilter(spec.matches)
+        return bucket_plan(ExaminedTable(self.supported, argument or self.context.layout.argument, wanted))
 
     def lsm(
         self, *, snapshot: Point | None = None, partition: Partitions | None = None, bucket: Buckets | None = None

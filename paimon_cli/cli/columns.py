@@ -59,7 +59,7 @@ NAMES_OF_KIND = {
     "delete_requests "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "changelogs different expired expiring files_searched keys unfinished unnamed  only_here only_there rows_here rows_there "
-    "stale_files unseen_records vectors visible_rows waiting_records writers",
+    "biggest_bucket_rows stale_files target_rows unseen_records vectors visible_rows waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
@@ -68,7 +68,7 @@ NAMES_OF_KIND = {
     "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
     "bytes_before bytes_read bytes_written kept "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
-    "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
+    "read_bytes rewritten_bytes size spilled_size target_bytes uncompressed_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
     "is_continued is_new is_unfinished option_changed overwrite",
     NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
@@ -235,6 +235,14 @@ TITLES: dict[str, str | None] = {
     "waiting_records": "Waiting",
     "write_amplification": "Write amp",
     "BranchRow.name": "Branch",
+    "BucketPlanRow.biggest_bucket_bytes": "Largest",
+    "BucketPlanRow.biggest_bucket_rows": None,
+    "BucketPlanRow.bucket_size_after": "Largest after",
+    "BucketPlanRow.command": None,
+    "BucketPlanRow.rewritten_bytes": "To rewrite",
+    "BucketPlanRow.seconds": "Takes (s)",
+    "BucketPlanRow.target_bytes": "Target",
+    "BucketPlanRow.target_rows": "Target rows",
     "BucketRow.advice": None,
     "BucketRow.code": None,
     "BucketRow.findings": None,

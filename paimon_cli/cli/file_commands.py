@@ -202,6 +202,31 @@ def list_buckets(
     call.show(Listing("BucketList", opened.name, IndexedBucketRow if index_stats else BucketRow, rows, footer=footer))
 
 
+@command(buckets, "plan")
+def plan_buckets(call: Call, table: TableName, partition: Partitions = None) -> None:
+    """Show which bucket count each partition should have, why, and the bytes and the time that the change would take.
+
+    With postponed buckets each partition has its own count, and one whose largest bucket is above twice the target
+    (postpone.target-size-per-bucket, or postpone.target-row-num-per-bucket) should be split, by powers of two. With fixed
+    buckets one count holds for all partitions. Nothing is changed.
+
+    paimon-cli buckets plan ./wh/shop.db/orders
+
+    paimon-cli buckets plan ./wh/shop.db/orders --partition dt=2026-11-21 -o json
+    """
+    from paimon_cli.inspect.bucket_plan import KEEP, BucketPlanRow
+
+    opened = call.open(table)
+    rows = opened.bucket_plan(partition=split_partitions(partition), argument=call.pasted(table))
+    changed = [row for row in rows if row.action != KEEP]
+    commands = dict.fromkeys(row.command for row in rows if row.command)
+    size, seconds = sum(row.rewritten_bytes for row in changed), sum(row.seconds for row in changed)
+    total = f": {human_size(size)} to rewrite, about {seconds:,.0f} s on one core" if changed else ""
+    mode = "" if rows else f"; the table has {opened.context.mode.bucket_mode.text}"
+    footer = f"{counted(len(rows), 'partition')}, {len(changed):,} to change{total}{mode}"
+    call.show(Listing("BucketPlanList", opened.name, BucketPlanRow, rows, footer="\n".join([footer, *map(str, commands)])))
+
+
 def _chosen_columns(names: str | None) -> Sequence[Column]:
     from paimon_cli.inspect.file_report import FileRow
 

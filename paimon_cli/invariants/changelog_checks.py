@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -74,19 +74,20 @@ _MEANINGS = {
 class Replay:
     """The changelog files of one bucket between two snapshots, and its files before and after them. Picklable.
 
-    With the producer `input`, `before` is None and `after` holds the files that the commit added.
+    If the bucket count of its partition has changed in between, these are all buckets of the partition. With the producer
+    `input`, `before` is None and `after` holds the files that the commit added.
     """
 
     first: int
     last: int
     schema_id: int
-    before: BucketFiles | None
-    after: BucketFiles
-    changes: tuple[DataFileMeta, ...]
+    before: tuple[BucketFiles, ...] | None
+    after: tuple[BucketFiles, ...]
+    changes: tuple[BucketFiles, ...]
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:
-        return (*(self.before.files if self.before else ()), *self.changes, *self.after.files)
+        return tuple(file for bucket in (*(self.before or ()), *self.changes, *self.after) for file in bucket.files)
 
 
 def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
@@ -145,11 +146,31 @@ def _between(
     else:
         least = producer.lowest_level(context.options.num_levels)
         old, new = _at_least(context, before, least), _at_least(context, after, least)
+    for together in _compared_together(old, new, changes):
+        begun, ended, shown = (tuple(map(found.get, together)) for found in (old, new, changes))
+        there = [(bucket and (bucket.files, bucket.index_files)) for bucket in begun]
+        if any(shown) or there != [(bucket and (bucket.files, bucket.index_files)) for bucket in ended]:
+            yield Replay(
+                first, after.id, after.schema_id, None if producer.records_input else _found(begun), _found(ended), _found(shown)
+            )
+
+
+def _found(buckets: Iterable[BucketFiles | None]) -> tuple[BucketFiles, ...]:
+    return tuple(bucket for bucket in buckets if bucket is not None)
+
+
+def _compared_together(
+    old: Mapping[BucketId, BucketFiles], new: Mapping[BucketId, BucketFiles], changes: Mapping[BucketId, BucketFiles]
+) -> Iterator[list[BucketId]]:
+    """The buckets, each by itself, or all of a partition together if its bucket count has changed."""
+    counts: dict[bytes, set[int]] = {}
+    for bucket_id, bucket in (*old.items(), *new.items()):
+        counts.setdefault(bucket_id.partition, set()).add(bucket.total_buckets)
+    together: dict[BucketId, list[BucketId]] = {}
     for bucket_id in sorted(old.keys() | new.keys() | changes.keys()):
-        nothing = BucketFiles(*bucket_id, 1, ())
-        begun, ended, shown = old.get(bucket_id, nothing), new.get(bucket_id, nothing), changes.get(bucket_id, nothing).files
-        if shown or (begun.files, begun.index_files) != (ended.files, ended.index_files):
-            yield Replay(first, after.id, after.schema_id, None if producer.records_input else begun, ended, shown)
+        has_changed = len(counts.get(bucket_id.partition, ())) > 1
+        together.setdefault(BucketId(bucket_id.partition, 0) if has_changed else bucket_id, []).append(bucket_id)
+    yield from together.values()
 
 
 def _producer(context: TableContext, snapshot: Snapshot) -> ChangelogProducer:
@@ -179,7 +200,7 @@ def _at_least(context: TableContext, snapshot: Snapshot | None, level: int) -> d
 
 def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
     """PV058, once for each kind of mismatch; PV031 for a file that cannot be read."""
-    where = context.bucket_directory(*replay.after.bucket_id)
+    where = context.bucket_directory(*(*replay.after, *replay.changes, *(replay.before or ()))[0].bucket_id)
     try:
         found = _wrong(context.at_schema(replay.schema_id), replay)
     except (DamagedFile, NotFound) as error:
@@ -207,9 +228,12 @@ def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
 
 def _sections(context: TableContext, replay: Replay) -> Iterator[set[str]]:
     """Groups of files, by name, that may share keys; without groups that are the same in both snapshots and have no changes."""
-    before = {file.file_name for file in replay.before.files} if replay.before else set()
-    after, changes = ({file.file_name for file in files} for files in (replay.after.files, replay.changes))
-    same_vectors = replay.before is not None and replay.before.index_files == replay.after.index_files
+    before, after, changes = (
+        {file.file_name for bucket in buckets for file in bucket.files}
+        for buckets in (replay.before or (), replay.after, replay.changes)
+    )
+    vectors = [{bucket.bucket_id: bucket.index_files for bucket in buckets} for buckets in (replay.before or (), replay.after)]
+    same_vectors = replay.before is not None and vectors[0] == vectors[1]
     for section in key_sections({file.file_name: file for file in replay.files}.values(), context.key_of):
         names = {file.file_name for run in section for file in run.files}
         if names & changes or not (same_vectors and names <= before and names <= after):
@@ -218,26 +242,29 @@ def _sections(context: TableContext, replay: Replay) -> Iterator[set[str]]:
 
 def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> Rows:
     keys, columns = context.schema.trimmed_primary_keys, context.schema.field_names
-    after = replace(replay.after, files=tuple(file for file in replay.after.files if file.file_name in names))
-    changes = [file for file in replay.changes if file.file_name in names]
+    after, changes = _among(replay.after, names), _among(replay.changes, names)
     memory = PIECES.merge_bytes // 3
     if replay.before is None:
         whole = replace(context, shows_level_0=True)
         written = functools.partial(_written, whole, after, memory)
-        shown = functools.partial(_shown_at_once, whole, replay.after.bucket_id, changes, memory)
+        shown = functools.partial(_shown_at_once, whole, changes, memory)
         yield from merge_in_passes(
             [written, shown], keys, ChangelogComparison(columns=columns, all_values=_keeps_last_row(context)), 2, keys_repeat=True
         )
         return
-    before = replace(replay.before, files=tuple(file for file in replay.before.files if file.file_name in names))
     runs: list[OpenRun] = [
-        functools.partial(_numbered, context, before, _BEFORE, memory),
-        *_opened(context, replay.after.bucket_id, changes, memory),
-        functools.partial(_numbered, context, after, _AFTER, memory),
+        *(functools.partial(_numbered, context, bucket, _BEFORE, memory) for bucket in _among(replay.before, names)),
+        *_opened(context, changes, memory),
+        *(functools.partial(_numbered, context, bucket, _AFTER, memory) for bucket in after),
     ]
     compared = ChangedKeys.of(context.schema, context.options).compared or tuple(columns)
     replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine.oldest_wins)
     yield from merge_in_passes(runs, keys, replayed, max_merged_runs(context, PIECES.merge_bytes), keys_repeat=True)
+
+
+def _among(buckets: Iterable[BucketFiles], names: Collection[str]) -> list[BucketFiles]:
+    """The buckets with those of their files that have one of these names."""
+    return [replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names)) for bucket in buckets]
 
 
 def _keeps_last_row(context: TableContext) -> bool:
@@ -254,9 +281,10 @@ def _with_number(batch: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
     return batch.add_column(0, pa.field(SEQUENCE_NUMBER, pa.int64()), pa.array(numbers, pa.int64()))
 
 
-def _opened(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Iterator[OpenRun]:
-    rows = batch_rows([SortedRun(file.level, (file,)) for file in files], memory) if files else PIECES.smallest_batch_rows
-    for index, file in enumerate(files):
+def _opened(context: TableContext, buckets: Sequence[BucketFiles], memory: int) -> Iterator[OpenRun]:
+    files = [(bucket.bucket_id, file) for bucket in buckets for file in bucket.files]
+    rows = batch_rows([SortedRun(file.level, (file,)) for _, file in files], memory) if files else PIECES.smallest_batch_rows
+    for index, (bucket_id, file) in enumerate(files):
         yield functools.partial(_file_of_changes, context, bucket_id, file, index, rows)
 
 
@@ -275,16 +303,17 @@ def _file_of_changes(context: TableContext, bucket_id: BucketId, file: DataFileM
     yield from waiting
 
 
-def _written(context: TableContext, bucket: BucketFiles, memory: int) -> Rows:
-    """The rows that a commit wrote, merged to one row per key."""
-    for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], keep_kinds=True, memory=memory):
-        yield _with_number(batch, np.full(batch.num_rows, _BEFORE))
+def _written(context: TableContext, buckets: Sequence[BucketFiles], memory: int) -> Rows:
+    """The rows that a commit wrote to a bucket, merged to one row per key."""
+    for bucket in buckets:
+        for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], keep_kinds=True, memory=memory):
+            yield _with_number(batch, np.full(batch.num_rows, _BEFORE))
 
 
-def _shown_at_once(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Rows:
+def _shown_at_once(context: TableContext, buckets: Sequence[BucketFiles], memory: int) -> Rows:
     """The rows of changelog files, merged to one row per key as the commit does."""
     engine = merge_engine(context.schema, context.options) if _keeps_last_row(context) else LastRow()
-    runs = [*_opened(context, bucket_id, files, memory)]
+    runs = [*_opened(context, buckets, memory)]
     keys = context.schema.trimmed_primary_keys
     for batch in merge_in_passes(runs, keys, engine, max_merged_runs(context, memory), keys_repeat=True):
         at = batch.schema.get_field_index(SEQUENCE_NUMBER)

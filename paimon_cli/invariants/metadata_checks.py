@@ -182,8 +182,10 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
             continue
         if before.highest_sequence(bucket_id) < entry.file.min_sequence_number:
             continue
-        overlapping = [
-            older for older in before.at(bucket_id) if older.file.max_sequence_number >= entry.file.min_sequence_number
+        overlapping = [  # another bucket count: files that were split or merged with their numbers
+            older
+            for older in before.at(bucket_id)
+            if older.file.max_sequence_number >= entry.file.min_sequence_number and older.total_buckets == entry.total_buckets
         ]
         if not overlapping:
             continue

@@ -1,4 +1,8 @@
-"""`rescale`: rewrites partitions with another bucket count in one OVERWRITE commit, then changes the table's `bucket` option."""
+"""`rescale`: rewrites partitions with another bucket count in one commit, then changes the table's `bucket` option.
+
+Where one count divides the other, each bucket is split, or merged with others, by itself (`bucket_regroup`): a COMPACT commit, in
+which rows keep their runs. Otherwise all rows take the write path, and an OVERWRITE replaces them.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,22 @@ from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.data_conflict import check_of_partitions
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-from paimon_cli.errors import Conflict, PaimonError, Refused, UsageError
+from paimon_cli.errors import Conflict, FilesConflict, PaimonError, Refused, SnapshotExpired, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.bucket_regroup import can_regroup, regroup
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.stored_rows import RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
     Summary,
+    again_on_conflict,
     check_writable_table,
     expiry_noticed,
     in_one_half,
@@ -85,7 +92,8 @@ class RescalePlan:
 
 @dataclass(frozen=True, repr=False)
 class RescaleSummary(Summary):
-    """The result. `rows`: rows visible to readers, the same before and after; `files`, `size` (bytes): the new files.
+    """The result. `rows`: how many the new files hold, which are all visible unless buckets were split or merged by themselves;
+    `files`, `size` (bytes): the new files.
 
     `stale_files`: files that other engines' writers have committed since with an older bucket count; `repair` moves their rows.
     """
@@ -166,7 +174,7 @@ def _forecast(context: TableContext, buckets: int, partition: bytes, held: Seque
 
 
 def run_rescale(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
-    """Carry out the plan. Raises `DataConflict` if another job wrote to these partitions; no new file remains then."""
+    """Carry out the plan. Raises `Conflict` if another job wrote to these partitions; no new file remains then."""
     started = context.clock.now_millis()
     summary = RescaleSummary(plan.buckets)
     if plan.partitions:
@@ -183,6 +191,8 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
     snapshot = plan.snapshot
     if snapshot is None:
         raise ValueError("a table without snapshots has no partitions to rescale")
+    if all(can_regroup(context, partition.buckets, plan.buckets) for partition in plan.partitions):
+        return _regroup_partitions(context, plan, snapshot, engine, progress)
     chosen = {partition.key for partition in plan.partitions}
     compaction = _compaction(context, snapshot.id, stamp := new_stamp(context))
     context = context.with_level_0()
@@ -211,6 +221,31 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
         messages = in_one_half(scaled, written, reports_rows=False)
     snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
     return RescaleSummary(plan.buckets, len(chosen), rows, **written_files(messages), snapshots=snapshots)
+
+
+def _regroup_partitions(
+    context: TableContext, plan: RescalePlan, snapshot: Snapshot, engine: Engine, progress: Progress
+) -> RescaleSummary:
+    """Split or merge each bucket by itself, and again if only compactions were committed in the meantime."""
+    counts = {partition.key: plan.buckets for partition in plan.partitions}
+
+    def attempt() -> RescaleSummary:
+        latest, identity = context.snapshots.latest_to_plan(), fresh_identity(context)
+        check_of_partitions(context, identity, counts.__contains__, snapshot.id, keeps_postponed=True)(latest)
+        if latest is None:
+            raise ValueError("the check refuses a history that has begun again")
+        new_files = NewFiles(context, new_stamp(context))
+        with expiry_noticed(context, latest.id):
+            found = regroup(new_files, latest, counts, engine, progress)
+        messages = [message for of_partition in found.values() for message in of_partition]
+        publish = functools.partial(Committer(context).commit, messages, identity)
+        snapshots = new_files.commit(messages, publish).snapshots
+        files = [file for message in messages for file in message.compact.added]
+        rows, size = sum(file.row_count for file in files), sum(file.file_size for file in files)
+        return RescaleSummary(plan.buckets, len(counts), rows, len(files), size, snapshots)
+
+    hint = "stop the writers of these partitions, or run the command again"
+    return again_on_conflict(context, attempt, hint, conflicts=(FilesConflict, SnapshotExpired))[0]
 
 
 def _compaction(context: TableContext, read_snapshot_id: int, stamp: str) -> CompactionWhileWriting | None:

@@ -94,6 +94,7 @@ READING = (
     "compactions show {t}",
     "partitions ls {t}",
     "buckets ls {t}",
+    "buckets plan {t}",
     "indexes ls {t}",
     "dv ls {t}",
     "dv ls {t} --dangling",

@@ -201,19 +201,21 @@ def test_without_a_history_the_user_decides(tmp_path: Path) -> None:
     assert [step.kind for step in plan.steps] == [RepairKind.BY_HAND] and plan.changes == 0
 
 
-def test_a_rescale_reports_what_came_before_it_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("buckets", "publishes"), [(3, "overwrite"), (4, "commit")])
+def test_a_rescale_reports_what_came_before_it_ended(buckets: int, publishes: str, tmp_path: Path) -> None:
     context = made(tmp_path)
     late = prepared(context, [row(k, "late") for k in range(10, 50)])
     table = open_table(locate_table(context.url))
-    plan = plan_rescale(table, RescaleOptions(4))
-    real = Committer.overwrite
+    plan = plan_rescale(table, RescaleOptions(buckets))
+    real = getattr(Committer, publishes)
 
     def beside(self: Committer, *arguments: Any, **named: Any) -> Any:
         done = real(self, *arguments, **named)
-        late()
+        with patch.object(Committer, publishes, real):
+            late()
         return done
 
-    with patch.object(Committer, "overwrite", beside):
+    with patch.object(Committer, publishes, beside):
         done = run_rescale(table, plan, LocalEngine(), NoProgress())
     assert (done.stale_files, done.option_changed) == (2, True)
     assert found(mended(context)) == expected({k: "late" for k in range(10, 50)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from paimon_cli.commit import committer
+from paimon_cli.commit import committer, files_conflict
 from paimon_cli.history.manifest_reader import ManifestReader
 from tests.simulation.mutation import Patch, nothing, planted_in
 
@@ -40,5 +40,6 @@ def files_beside_a_rescale_overlooked() -> Patch:
 
 
 @planted_in("fixed-deleter-rescaler")
-def deletes_beside_a_rescale_overlooked() -> Patch:
-    return patch.object(committer, "check_of_partitions", lambda *arguments: nothing)
+def files_beside_a_split_overlooked() -> Patch:
+    """A split replaces all files of the partition that it has read; others have another bucket count."""
+    return patch.object(files_conflict, "check_bucket_counts", nothing)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
+from paimon_cli.compact.bucket_counts import FillTarget
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.inspect.findings.examined_table import RECENT, ExaminedTable
 from paimon_cli.inspect.findings.finding import ADVICE, ERROR, OK, WARNING, Code, Figure, Finding, Topic, rule, well
+from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.options.table_options import MB
 
@@ -23,6 +27,8 @@ Below, a small partition gets no advice: with any count its work takes seconds, 
 buckets are the parallelism that its owner chose for what is still to come.
 """
 SIZES = TOO_BIG, BIG, SMALL = "PD020", "PA001", "PA002"
+TOO_EMPTY = "PA006"
+"""The code of the finding that a partition has far more buckets than it needs."""
 
 
 @rule(Topic.BUCKETS, TOO_BIG, BIG, SMALL)
@@ -51,7 +57,7 @@ def buckets_have_a_good_size(table: ExaminedTable) -> Iterator[Finding]:
         "biggest_good_bytes": BIGGEST_BUCKET,
         "suggested_buckets": max(good, 2 * total) if huge else good,
     }
-    command = f"paimon-cli rescale {table.argument} --buckets {figures['suggested_buckets']} --yes"
+    command = rescaled(table, max(good, 2 * total) if huge else good)
     if huge:
         message = f"{counted(len(huge), 'bucket')} over 5 GB, the largest {max(huge) >> 30} GB; each is compacted by one task"
         yield Finding(TOO_BIG, WARNING, "buckets", message, command, figures=figures, threshold=human_size(HUGE_BUCKET))
@@ -99,6 +105,40 @@ def _count_is_new(table: ExaminedTable) -> bool:
     return False
 
 
+@rule(Topic.BUCKETS, Code.TOO_FULL, TOO_EMPTY)
+def postponed_buckets_have_a_good_size(table: ExaminedTable) -> Iterator[Finding]:
+    """Partitions of a table with postponed buckets that have too few buckets for their rows, or far too many."""
+    splits = [decision for decision in table.count_decisions if decision.is_split]
+    merges = [decision for decision in table.count_decisions if decision.is_merge]
+    target = FillTarget.of(table.context.options)
+    unit = "rows" if target.is_rows else "bytes"
+    for code, severity, found in ((Code.TOO_FULL, WARNING, splits), (TOO_EMPTY, ADVICE, merges)):
+        if not found:
+            continue
+        worst = (max if code == Code.TOO_FULL else min)(found, key=lambda decision: decision.largest)
+        figures: dict[str, Figure] = {
+            "partitions": len(found),
+            "buckets": worst.buckets,
+            "suggested_buckets": worst.new_buckets,
+            f"biggest_bucket_{unit}": worst.largest,
+            f"target_{unit}": target.amount,
+        }
+        where = partition_text(table.context, worst.partition)
+        more = f"; {len(found) - 1:,} more like it" if len(found) > 1 else ""
+        named = f"{where}: " if where else ""
+        message = f"{named}{worst.reason}; {counted(worst.new_buckets, 'bucket')} instead of {worst.buckets} would do{more}"
+        command = rescaled(table, worst.new_buckets, worst.partition)
+        yield Finding(code, severity, "buckets", message, command, figures=figures, threshold=target.shown(target.amount))
+
+
+def rescaled(table: ExaminedTable, buckets: int, partition: bytes = EMPTY_ROW) -> str:
+    """The command that gives the table, or one of its partitions, another bucket count."""
+    if partition == EMPTY_ROW:
+        return f"paimon-cli rescale {table.argument} --buckets {buckets} --yes"
+    chosen = shlex.quote(partition_text(table.context, partition, ","))
+    return f"paimon-cli rescale {table.argument} --partition {chosen} --buckets {buckets} --yes"
+
+
 @rule(Topic.BUCKETS, Code.OTHER_COUNT)
 def bucket_counts_agree(table: ExaminedTable) -> Iterator[Finding]:
     """Partitions with another bucket count than the option, which writers refuse."""
@@ -108,7 +148,7 @@ def bucket_counts_agree(table: ExaminedTable) -> Iterator[Finding]:
         total = len({bucket.partition for bucket in table.buckets})
         message = f"another bucket count than bucket={option} in {len(others)} of {counted(total, 'partition')}"
         message = f"{message}; writers refuse {'it' if len(others) == 1 else 'them'}"
-        command = f"paimon-cli rescale {table.argument} --buckets {option} --yes"
+        command = rescaled(table, option)
         figures = {"bucket": option, "partitions": total, "partitions_with_another_count": len(others)}
         yield Finding(Code.OTHER_COUNT, ERROR, "buckets", message, command, figures=figures, threshold=f"bucket={option}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 
+from paimon_cli.compact.bucket_counts import CountDecision, countable_partitions, decide_counts
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, plan_bucket, why_not_compactable
 from paimon_cli.compact.compaction_task import Decision, SkippedBucket
 from paimon_cli.errors import DamagedFile, PaimonError, UsageError
@@ -156,6 +157,13 @@ class ExaminedTable:
         return [bucket for bucket in others if bucket.partition not in mixed]
 
     @cached_property
+    def count_decisions(self) -> list[CountDecision]:
+        """The bucket count that each partition should have; empty if its buckets are not postponed, or cannot be compacted."""
+        if not self.context.mode.bucket_mode.postpones or self.why_not_compactable is not None:
+            return []
+        return decide_counts(self.context, countable_partitions(self.state))
+
+    @cached_property
     def partition_sizes(self) -> dict[bytes, int]:
         sizes: dict[bytes, int] = {}
         for bucket in self.buckets:
@@ -236,4 +244,7 @@ class ExaminedTable:
             return self.other_counts
         if code == Code.MIXED_COUNTS:
             return [bucket for bucket in self.buckets if bucket.partition in self.mixed_partitions]
+        if code == Code.TOO_FULL:
+            full = {decision.partition for decision in self.count_decisions if decision.is_split}
+            return [bucket for bucket in self.buckets if bucket.partition in full]
         return self.in_need(code)

@@ -22,8 +22,8 @@ class Code:
     """Codes of findings that several modules name.
 
     First those that call for a compaction: rows wait for their buckets, or at level 0; writers wait; triggers fire. Then others
-    about buckets: many small files, another bucket count than the option, several counts. Then those about tables that cannot be
-    examined: dropped, unreadable, no answer in time; a rule has failed.
+    about buckets: many small files, another bucket count than the option, several counts, too few buckets. Then those about
+    tables that cannot be examined: dropped, unreadable, no answer in time; a rule has failed.
     """
 
     POSTPONED = "PD023"
@@ -33,6 +33,7 @@ class Code:
     CROWDED = "PD011"
     OTHER_COUNT = "PD024"
     MIXED_COUNTS = "PD026"
+    TOO_FULL = "PD034"
     DROPPED = "PD028"
     UNREADABLE = "PD030"
     NO_ANSWER = "PD031"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -490,3 +490,26 @@ def compactions_by_two_users(folder: Path) -> TableContext:
 @odd
 def written_by_java(folder: Path) -> TableContext:
     return TableContext.open(str(golden_table("java-0.9", "dynamic_bucket", folder)))
+
+
+def postponed(folder: Path, batches: Sequence[int], **options: str) -> TableContext:
+    """A table with postponed buckets, which a compaction distributes after each batch of so many keys."""
+    own = {
+        "postpone.batch-write-fixed-bucket": "false",
+        **{f"postpone.{name.replace('_', '-')}": v for name, v in options.items()},
+    }
+    context = make_table(folder, COLUMNS, ["id"], bucket=-2, options=own)
+    for keys in batches:
+        write(context, [{"id": key, "v": str(key)} for key in range(keys)])
+        compact(context, strategy="full")
+    return context
+
+
+@odd
+def a_postponed_bucket_that_has_grown(folder: Path) -> TableContext:
+    return postponed(folder, (10, 90), target_row_num_per_bucket="20")
+
+
+@odd
+def a_postponed_table_with_good_buckets(folder: Path) -> TableContext:
+    return postponed(folder, (40,), target_row_num_per_bucket="20")

@@ -31,7 +31,7 @@ OF_COMPACTIONS = {Code.DUE, Code.HIDDEN, Code.POSTPONED, Code.STALLED}
 OF_LISTINGS = {code for rule in RULES if rule.cost == LISTING for code in rule.codes}
 SOUND = {
     *("tiny", "no_snapshot", "writers_compact", "vectors", "emptied", "after_rescale", "compacted_after_all", "cross_partition"),
-    *("at_a_stop_trigger_where_nothing_is_picked", "written_by_java"),
+    *("at_a_stop_trigger_where_nothing_is_picked", "written_by_java", "a_postponed_table_with_good_buckets"),
 }
 """Tables of which nothing is to be done."""
 

@@ -39,7 +39,7 @@ ALL = (METADATA, LISTING, REPLAY, TOPOLOGY)
 OF_THE_MACHINE = {f"PD{number:03}" for number in (1, 2, 3, 4, 5, 6, 7, 10, 33)}
 """Codes of `jobs/doctor_job`."""
 OF_SEVERAL_RULES = {"PD018", "PD021"}
-NEXT_CODE = "PD034"
+NEXT_CODE = "PD035"
 """What the next rule takes: adding one means to write its function, and to raise this number."""
 
 
