@@ -92,6 +92,7 @@ CUTS_NOTHING = {
         "write/bucket_assigner": "capacity",
     },
     "bounds of what others send or store": {
+        "invariants/past_commits": "REMEMBERED_COMMITS",
         "bucket/parquet_bloom": "_MAX_BYTES",
         "bucket/parquet_pages": "MEMORY_PER_FOOTER_BYTE",
         "bucket/postponed_files": "_MAX_USER_LENGTH",

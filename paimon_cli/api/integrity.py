@@ -168,16 +168,15 @@ class Integrity(OpenedTable):
     def history_check(self, options: HistoryCheckOptions) -> list[Anomaly]:
         """What went wrong in the retained history, with the snapshots, users and files that show it (`history check`).
 
-        Only metadata is read. Raises `UsageError` for an unknown rule.
+        Data files are only read where metadata leaves a doubt. Raises `UsageError` for an unknown rule or key column.
         """
         from paimon_cli.history.points_in_time import past_millis
-        from paimon_cli.invariants.anomalies import BY_NAME, anomalies
+        from paimon_cli.jobs.history_check_job import run_history_check
 
-        context, wanted = self.supported, options.rule or ()
-        if unknown := [name for name in wanted if name not in BY_NAME]:
-            raise UsageError(f"there is no rule '{unknown[0]}'", f"choose among {', '.join(BY_NAME)}")
+        context = self.supported
         since = None if options.since is None else past_millis(context, options.since)
-        return list(anomalies(context, wanted, since))
+        with self.runtime.engine_running() as engine:
+            return run_history_check(context, options, since, engine, self.runtime.new_progress())
 
     @takes(RepairOptions)
     def plan_repair(self, options: RepairOptions) -> Planned[RepairPlan, RepairSummary]:

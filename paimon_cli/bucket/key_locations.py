@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.bucket.key_blocks import key_bounds
 from paimon_cli.bucket.key_lookup import holds_only_adds, positions_in_file, rows_at
-from paimon_cli.bucket.merged_rows import max_merged_runs, merge_columns, read_bucket
+from paimon_cli.bucket.merged_rows import RowFilter, max_merged_runs, merge_columns, read_bucket
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -82,7 +82,7 @@ class KeyLocations:
     def _in_two_buckets(self, keys: pa.RecordBatch, row: int, locations: Locations, number: int) -> DamagedFile:
         first, second = (self.context.bucket_path(*self.buckets[each].bucket_id) for each in (int(locations[row]), number))
         return DamagedFile(
-            f"the key {_key_text(keys, row)} lives in two buckets, {first} and {second}",
+            f"the key {key_text(keys, row)} lives in two buckets, {first} and {second}",
             "two jobs of another engine wrote it; delete the row that is wrong, with its partition in the condition",
             f"paimon-cli verify {self.context.layout.argument} --level full --only PV060",
             path=second,
@@ -107,13 +107,18 @@ class _RepeatedKeyRows(WholeRowEngine):
         return rows.taken(ends.ravel())
 
 
-def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> RepeatedKeys | None:
-    """Keys that several of the buckets show; None if there are none. Merges the keys of all buckets, in the memory of a merge."""
+def repeated_keys(
+    context: TableContext, buckets: Sequence[BucketFiles], row_filter: RowFilter | None = None
+) -> RepeatedKeys | None:
+    """Keys that several of the buckets show; None if there are none. Merges the keys of all buckets, in the memory of a merge.
+
+    `row_filter`: only these keys.
+    """
     names, context = whole_key(context.schema), context.with_level_0()
     memory = max(PIECES.min_run_bytes, PIECES.merge_bytes // max(1, len(buckets)))
 
     def keys_of(number: int) -> Iterator[pa.RecordBatch]:
-        for batch in read_bucket(context, buckets[number], names, memory=memory):
+        for batch in read_bucket(context, buckets[number], names, row_filter=row_filter, memory=memory):
             bucket_number = pa.array(np.full(batch.num_rows, number, np.int64))
             kind = pa.array(np.zeros(batch.num_rows, np.int8))
             yield pa.RecordBatch.from_arrays([*batch.columns, bucket_number, kind], names=[*names, SEQUENCE_NUMBER, VALUE_KIND])
@@ -127,10 +132,11 @@ def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> Repe
     if first is None:
         return None
     one, other = first.column(SEQUENCE_NUMBER).to_pylist()
-    return RepeatedKeys(count, _key_text(first.select(list(names)), 0), (buckets[one].bucket_id, buckets[other].bucket_id))
+    return RepeatedKeys(count, key_text(first.select(list(names)), 0), (buckets[one].bucket_id, buckets[other].bucket_id))
 
 
-def _key_text(keys: pa.RecordBatch, row: int) -> str:
+def key_text(keys: pa.RecordBatch, row: int) -> str:
+    """The key in a row of columns, for messages: `id = 7, day = NULL`."""
     cells = ((name, keys.column(name)[row]) for name in keys.schema.names)
     return ", ".join(f"{name} = {cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)
 

@@ -23,11 +23,12 @@ def check_history(
 ) -> None:
     """Tell what went wrong in the history that is still retained. Exits with 4 on findings.
 
-    Only metadata is read, and nothing is changed. What has expired cannot be told any more; that is said, but is no finding.
+    Nothing is changed. Data files are read where metadata leaves a doubt. What has expired cannot be told any more; that is said,
+    but is no finding.
 
     paimon-cli history check ./wh/shop.db/orders
 
-    paimon-cli history check ./wh/shop.db/orders --since "7 d" --rule lost-update -o json
+    paimon-cli history check ./wh/shop.db/orders --since "7 d" --key id=7 -o json
     """
     from paimon_cli.invariants.anomalies import BY_NAME, PROVEN, UNTOLD, Anomaly
 

@@ -124,20 +124,10 @@ class _RowsOfFile:
             self._unequal_keys += int(np.count_nonzero(_differ(batch, self._keys)))
             self._retractions += int(np.count_nonzero(batch.column(VALUE_KIND).to_numpy() & 1))
         self._first, self._last = self._first or batch.slice(0, 1), batch.slice(batch.num_rows - 1)
-        self._wrong_bucket += self._in_other_buckets(batch)
+        self._wrong_bucket += int(np.count_nonzero(rows_of_other_buckets(self._context, self._entry, batch)))
         self._wrong_partition += self._in_other_partitions(batch)
         self._ranges.add(batch)
         self._skipped.add(batch)
-
-    def _in_other_buckets(self, batch: pa.RecordBatch) -> int:
-        """The number of rows in the wrong bucket; checked only if the hash of a row's own columns decides its bucket."""
-        schema, options, total = self._context.schema, self._context.options, self._entry.total_buckets
-        names = schema.bucket_key_names
-        types, function = schema.types_of(names), options.bucket_function
-        if total < 1 or options.bucket < 1 or not names or bucket_key_limit(function, types) is not None:
-            return 0
-        buckets = row_buckets([batch.column(name) for name in names], types, total, function)
-        return int(np.count_nonzero(buckets != self._entry.bucket))
 
     def _in_other_partitions(self, batch: pa.RecordBatch) -> int:
         schema, context = self._context.schema, self._context
@@ -179,6 +169,20 @@ class _RowsOfFile:
             recorded = f"{file.min_sequence_number} to {file.max_sequence_number}"
             found = f"{self._sequences[0]} to {self._sequences[1]}"
             yield self._of("PV032", f"its sequence numbers are {found}, but its metadata says {recorded}")
+
+
+def rows_of_other_buckets(context: TableContext, entry: ManifestEntry, batch: pa.RecordBatch) -> np.ndarray:
+    """Whether each row is in the wrong bucket; false where something else than the hash of its own columns decides its bucket.
+
+    `batch`: with the columns of the bucket key.
+    """
+    schema, options, total = context.schema, context.options, entry.total_buckets
+    names = schema.bucket_key_names
+    types, function = schema.types_of(names), options.bucket_function
+    if total < 1 or options.bucket < 1 or not names or bucket_key_limit(function, types) is not None:
+        return np.zeros(batch.num_rows, bool)
+    buckets = row_buckets([batch.column(name) for name in names], types, total, function)
+    return np.asarray(buckets != entry.bucket)
 
 
 def _differ(batch: pa.RecordBatch, keys: list[str]) -> np.ndarray:

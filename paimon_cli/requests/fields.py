@@ -215,6 +215,22 @@ class Partitions(
         return split_partitions(written)
 
 
+class Key(Parsed[Mapping[str, Any] | None, Mapping[str, str | None] | None]):
+    """A primary key, or a part of one, by column."""
+
+    metavar, written, unit = "COLUMN=VALUE[,...]", list[str] | None, 'such as `{"id": 7}`'
+
+    def parse(self, given: Mapping[str, Any] | None) -> Mapping[str, str | None] | None:
+        return None if given is None else {name: None if value is None else str(value) for name, value in given.items()}
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        keys = split_partitions(written, "--key") or []
+        if len(keys) > 1:
+            raise UsageError("one key at a time", "a column is given twice")
+        return keys[0] if keys else None
+
+
 class Buckets(Parsed[int | range | Sequence[int | range] | None, tuple[int | range, ...] | None]):
     """Chosen buckets by number; None for all."""
 

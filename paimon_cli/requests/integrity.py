@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import plain_number
-from paimon_cli.requests.fields import Names, Option, Parsed, Point, Request, Texts, VersionName, point_text
+from paimon_cli.requests.fields import Key, Names, Option, Parsed, Point, Request, Texts, VersionName, point_text
 
 
 class VerifyOptions(Request):
@@ -61,7 +61,12 @@ class HistoryCheckOptions(Request):
     """Which part of the history to look at, and for what."""
 
     _: KW_ONLY
-    since: Annotated[Age | None, Option("Only commits since then.")] = None
+    since: Annotated[Age, Option("Only commits since then.")] = Age()
+    key: Annotated[Key, Option("Only what concerns this key, or a part of it; NULL for null if keys may be null.")] = Key()
+    level: Annotated[
+        Literal["meta", "rows"],
+        Option("rows: read the data files in question, so that findings are proven; meta: metadata only."),
+    ] = "rows"
     rule: Annotated[
         Texts,
         Option("Only this rule; repeatable for several.", metavar="RULE", flags=("--rule",), library="The rules; default all"),
