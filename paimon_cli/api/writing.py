@@ -268,7 +268,7 @@ class Writing(OpenedTable):
 
         checked = self._checked_for_changes(call)
         where = call.where or ""
-        for warning in parse_predicate(where, checked.context.schema, call.params).warnings:
+        for warning in parse_predicate(where, checked.context.readable_schema, call.params).warnings:
             self.runtime.warn(warning)
         request = UpdateRequest.of(call, assignments=assignments)
         with self.runtime.engine_running() as engine:

@@ -29,7 +29,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.avro_reader import damage_errors, record_batches
 from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, TRACKING_FIELDS, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
 
@@ -131,7 +131,7 @@ _RECORD = "org.apache.paimon.avro.generated.record"
 
 def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches with these columns of the file, in the Arrow types that the file's schema declares."""
-    types = {field.name: arrow_type(field.type) for field in FileLayout.of(file_schema).fields}
+    types = {field.name: arrow_type(field.type) for field in (*TRACKING_FIELDS, *FileLayout.of(file_schema).fields)}
     targets = {name: types[name] for name in columns}
     pending: list[Any] = []
     for records in _blocks(source):

@@ -108,6 +108,7 @@ def read_part(
         for position, batch, kind in stored:
             rows += batch.num_rows
             check_decoded(batch)
+            batch = read.tracked(batch, position)
             if part.deleted is not None:
                 batch = live_rows(batch, packed(part.deleted.live_rows(batch.num_rows, position)))
             yield position, read.of(batch, kind, part.omits_kinds)

@@ -19,7 +19,7 @@ from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import FileLayout
+from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS, FileLayout
 from paimon_cli.metadata.encoded_footer import FooterFrame, StoredGroup
 from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
@@ -45,7 +45,7 @@ class DataFileWriter:
     """Writes batches in `merge_schema` into files of about `target-file-size` and of at most `target-file-row-num` rows.
 
     Rows come sorted by primary key, one per key, or in the order of arrival if there is no key. `frame`: the files are Parquet,
-    and row groups of other files with that frame can be copied into them.
+    and row groups of other files with that frame can be copied into them. `tracks_rows`: batches are `tracked_rows`.
 
     `close` returns the metadata of all files, which are durable then; `abort` removes them.
     """
@@ -59,9 +59,10 @@ class DataFileWriter:
         source: int,
         names: DataFileNames,
         frame: FooterFrame | None = None,
+        tracks_rows: bool = False,
     ) -> None:
         self._context = context
-        self._layout = context.file_layout
+        self._layout = replace(context.file_layout, tracks_rows=tracks_rows)
         self.frame = frame
         self._bucket_id = bucket_id
         self._level = level
@@ -301,6 +302,8 @@ class _OpenDataFile:
         full = self._encoder.statistics([*self._layout.fields[: len(keys)], *schema.fields])
         min_key, max_key = [self._layout.keys_of(end)[0] for end in self._ends] if keys else (EMPTY_ROW, EMPTY_ROW)
         columns = [truncated(statistics, mode) for statistics, mode in zip(full, modes, strict=True)]
+        low, high = self._layout.recorded(self._sequences)
+        names = tuple(schema.field_names) if self._layout.tracks_rows else None
         return DataFileMeta(
             file_name=self._name,
             file_size=size,
@@ -309,11 +312,13 @@ class _OpenDataFile:
             max_key=max_key,
             key_stats=simple_stats(columns[: len(keys)], [f.type for f in keys]),
             value_stats=simple_stats(columns[len(keys) :], [f.type for f in schema.fields]),
-            min_sequence_number=self._sequences[0],
-            max_sequence_number=self._sequences[1],
+            min_sequence_number=low,
+            max_sequence_number=high,
             schema_id=schema.id,
             level=level,
             creation_time_millis=local_wall_clock(self._context.clock.now_millis()),
             delete_row_count=self._deletes,
             file_source=source,
+            value_stats_cols=names,
+            write_cols=None if names is None else (*names, *TRACKING_COLUMNS),
         )

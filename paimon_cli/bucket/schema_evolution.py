@@ -11,18 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
 from paimon_cli.datatypes.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from paimon_cli.metadata.data_file import ROW_ID, SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, TRACKING_COLUMNS, VALUE_KIND, RowKind
 from paimon_cli.storage.threads import cached_property
 
-SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
+SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8(), ROW_ID: pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,11 @@ class ReadColumns:
         self._columns = list(columns)
         self._has_kinds = bool(context.file_layout.keys)
         self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]
+        self._tracked = [name for name in columns if name in TRACKING_COLUMNS] if context.mode.tracks_rows else []
+        # Writers before 1.3.2 do not list the columns of compacted files, which store them all the same.
+        stores = file.stores_row_ids or (file.first_row_id is None and file.file_source == SOURCE_COMPACT)
+        self._stored_tracking = self._tracked if stores else []
+        self._file = file
         self._keys = [name for name in columns if name.startswith(KEY_PREFIX)]
         names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]
         orders_by_snapshot = context.options.sequence_snapshot_ordering and file.file_source == SOURCE_APPEND
@@ -138,7 +144,33 @@ class ReadColumns:
     @property
     def physical(self) -> list[str]:
         """The names of the file's columns that must be read."""
-        return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
+        return [
+            *self._system,
+            *self._stored_tracking,
+            *self._keys,
+            *(s.file_field.name for s in self._sources if s.file_field is not None),
+        ]
+
+    def tracked(self, stored: pa.RecordBatch, position: int) -> pa.RecordBatch:
+        """The batch with the ids and sequence numbers of its rows, if they are read (Java DataFileRecordReader).
+
+        `position`: that of its first row in the file. What the file does not store follows from its metadata.
+        """
+        if not self._tracked:
+            return stored
+        file, rows = self._file, stored.num_rows
+        columns = dict(zip(stored.schema.names, stored.columns, strict=True))
+        first = file.first_row_id
+        for name in self._tracked:
+            known = as_declared(columns[name], pa.int64()) if name in columns else pa.nulls(rows, pa.int64())
+            if known.null_count and name == SEQUENCE_NUMBER:
+                known = pc.fill_null(known, file.max_sequence_number)
+            elif known.null_count and first is not None:
+                known = pc.coalesce(known, pa.array(np.arange(first + position, first + position + rows)))
+            elif known.null_count:
+                raise DamagedFile(f"data file {file.file_name} is damaged", "it has rows without an id")
+            columns[name] = known
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def of(self, stored: pa.RecordBatch, kind: int | None = None, omits_kinds: bool = False) -> pa.RecordBatch:
         """Convert rows with the `physical` columns to the read schema.
@@ -158,6 +190,7 @@ class ReadColumns:
             arrays[SEQUENCE_NUMBER] = pa.array(np.full(stored.num_rows, self._number, np.int64))
         if kind is not None and VALUE_KIND in wanted:
             arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, kind, np.int8))
+        arrays |= {name: stored.column(name) for name in self._tracked}
         for name in self._keys:
             own = name.removeprefix(KEY_PREFIX)
             declared = arrow_type(self.file_schema.field(own).type)

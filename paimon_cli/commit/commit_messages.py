@@ -40,7 +40,8 @@ class SnapshotChanges:
     all live files of the changed partitions, so that their bucket count may change. `read_snapshot_id`: the oldest snapshot that
     a writer has read, None if unknown. What the changes are based on: `read_vectors`, by bucket the index files of deletion
     vectors; `read_upper_files`, by bucket the data files above level 0 in which older rows were looked up; `read_hash_indexes`,
-    by partition the state of the hash indexes that assigned rows to buckets.
+    by partition the state of the hash indexes that assigned rows to buckets. `next_row_id`: the id of the next row after the
+    changes, if they give rows their ids.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class SnapshotChanges:
     read_vectors: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
     read_upper_files: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
     read_hash_indexes: frozenset[tuple[bytes, str]] = frozenset()
+    next_row_id: int | None = None
 
     @cached_property
     def is_empty(self) -> bool:
@@ -63,6 +65,24 @@ class SnapshotChanges:
         """The changes, with the id of the snapshot as the sequence number of all rows in new files."""
         entries = (replace(e, file=e.file.numbered(snapshot_id)) if e.kind == EntryKind.ADD else e for e in self.entries)
         return replace(self, entries=tuple(entries))
+
+    def with_row_ids(self, snapshot_id: int, next_row_id: int) -> SnapshotChanges:
+        """The changes, in which new rows have ids from `next_row_id` on, and new or changed rows the id of the snapshot as their
+        sequence number (FORMAT.md, section 7.5; Java RowTrackingCommitUtils).
+
+        The files of a partition get neighbouring ids. Files that store the ids of their rows, or had ids before, keep them.
+        """
+        added: dict[bytes, list[ManifestEntry]] = {}
+        for entry in self.entries:
+            if entry.kind == EntryKind.ADD:
+                added.setdefault(entry.partition, []).append(entry)
+        entries = [entry for entry in self.entries if entry.kind != EntryKind.ADD]
+        for entry in (entry for partition in added.values() for entry in partition):
+            file = entry.file.tracked(snapshot_id, next_row_id)
+            next_row_id += file.row_count if file.first_row_id != entry.file.first_row_id else 0
+            entries.append(replace(entry, file=file))
+        changed = tuple(entries) != self.entries
+        return replace(self, entries=tuple(entries), next_row_id=next_row_id) if changed else self
 
 
 ChangesOn = Callable[[Snapshot | None], SnapshotChanges]

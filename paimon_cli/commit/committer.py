@@ -182,11 +182,16 @@ class Committer:
         return Deduplication(self._context, identity).already_committed()
 
     def _changes(self, step: CommitStep, latest: Snapshot | None) -> SnapshotChanges:
-        """The changes, in which new files get the id of their snapshot if the table has `sequence.snapshot-ordering`."""
+        """The changes, in which new files get the id of their snapshot if the table has `sequence.snapshot-ordering`, and new
+        rows get their ids if it tracks rows.
+        """
         changes = step.changes_on(latest)
+        snapshot_id, next_row_id = (1, None) if latest is None else (latest.id + 1, latest.next_row_id)
+        if self._context.mode.tracks_rows:
+            return changes.with_row_ids(snapshot_id, next_row_id or 0)
         if not (step.is_numbered and self._context.options.sequence_snapshot_ordering):
             return changes
-        return changes.numbered_by_snapshot(1 if latest is None else latest.id + 1)
+        return changes.numbered_by_snapshot(snapshot_id)
 
     def _commit(
         self,

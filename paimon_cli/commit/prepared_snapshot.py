@@ -280,6 +280,7 @@ def prepare_snapshot(
         watermark=_latest_watermark(facts.watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
         properties={**facts.statistics(now), **users, **sequence, **lists},
+        next_row_id=changes.next_row_id if changes.next_row_id is not None or latest is None else latest.next_row_id,
         uuid=uuid,
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[before:]))

@@ -28,7 +28,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
-from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
+from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS, RowKind, merge_rows, tracked_rows
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
@@ -52,7 +52,7 @@ class AppendRewriter(Rewriter):
     def _frame(self, step: Rewrite) -> FooterFrame | None:
         """The frame of files that this version writes, or the frame of another writer if all files of the step share it."""
         options, level = self._context.options, self._task.output_level
-        if options.format_at(level) != PARQUET:
+        if options.format_at(level) != PARQUET or self._context.mode.tracks_rows:  # new columns are to be added to the rows
             return None
         own = own_frame(self._layout, options, level)
         with self._stored(step.files[0]) as first:
@@ -91,11 +91,12 @@ class AppendRewriter(Rewriter):
 
     def _decode(self, writer: DataFileWriter, file: DataFileMeta, number: int) -> int:
         """Write the rows of the file that no deletion vector marks. Returns their number."""
-        schema, count = self._context.schema, 0
-        for batch in unmarked_rows(self._context, self._task.bucket_id, file, schema.field_names, self._vectors):
+        schema, count, tracks = self._context.schema, 0, self._context.mode.tracks_rows
+        names = [*schema.field_names, *(TRACKING_COLUMNS if tracks else ())]
+        for batch in unmarked_rows(self._context, self._task.bucket_id, file, names, self._vectors):
             self._check_given_up()
-            columns = dict(zip(schema.field_names, batch.columns, strict=True))
-            writer.write(merge_rows(schema, columns, RowKind.INSERT, number + count))
+            columns = dict(zip(names, batch.columns, strict=True))
+            writer.write(tracked_rows(schema, columns) if tracks else merge_rows(schema, columns, RowKind.INSERT, number + count))
             count += batch.num_rows
         return count
 

@@ -60,6 +60,7 @@ class Rewriter(ABC):
                 source=SOURCE_COMPACT,
                 names=self._names,
                 frame=self._frame(step),
+                tracks_rows=self._context.mode.tracks_rows,
             )
             self._writers.append(writer)
             result |= self._fill(writer, step)

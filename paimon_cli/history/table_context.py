@@ -199,6 +199,15 @@ class TableContext:
         return self._defined.schema
 
     @cached_property
+    def readable_schema(self) -> TableSchema:
+        """The schema as queries may use it: with the columns of row tracking, if the table has it."""
+        if not self.mode.tracks_rows:
+            return self.schema
+        from paimon_cli.metadata.data_file_schema import with_tracking_columns  # loads Arrow
+
+        return with_tracking_columns(self.schema)
+
+    @cached_property
     def options(self) -> TableOptions:
         """The options of the schema, overridden by those of the call."""
         return self._defined.options

@@ -11,7 +11,7 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import FILES, CheckGroup, Invariant, Violation, declare
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.data_file import ROW_ID, ManifestEntry
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -29,7 +29,7 @@ declare(
     Invariant("PV067", CheckGroup.SCHEMAS, FILES, "a data file holds no column that its schema lacks"),
 )
 
-ROW_ID, STORAGE_LAYOUT = "_ROW_ID", "storage-layout"
+STORAGE_LAYOUT = "storage-layout"
 _MAX_SHOWN = 5
 
 

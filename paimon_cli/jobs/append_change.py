@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_part
 from paimon_cli.bucket.data_file_writer import DataFileWriter
@@ -36,7 +37,14 @@ from paimon_cli.metadata.data_file import (
     FileFilter,
     file_facts,
 )
-from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
+from paimon_cli.metadata.data_file_schema import (
+    SEQUENCE_NUMBER,
+    TRACKING_COLUMNS,
+    UNNUMBERED,
+    RowKind,
+    merge_rows,
+    tracked_rows,
+)
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
@@ -255,8 +263,8 @@ class _Changing:
         if in_place and self._keeps_order:
             self._close()
             self._number = file.min_sequence_number
-        schema = self._context.schema
-        for positions, batch in self._live(file, schema.field_names, WHOLE if keeps_others else self._may_match(file)):
+        names = [*self._context.schema.field_names, *(TRACKING_COLUMNS if self._context.mode.tracks_rows else ())]
+        for positions, batch in self._live(file, names, WHOLE if keeps_others else self._may_match(file)):
             if not len(positions):
                 continue
             matches = matched.marks(positions)
@@ -271,6 +279,8 @@ class _Changing:
     def _edited(self, file: DataFileMeta, positions: np.ndarray, batch: pa.RecordBatch, matches: np.ndarray) -> EditedRows:
         """The rows of the batch, changed where `matches` (bool) is set."""
         columns, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), np.flatnonzero(matches)
+        if self._context.mode.tracks_rows:
+            columns[SEQUENCE_NUMBER] = pc.if_else(pa.array(matches), UNNUMBERED, columns[SEQUENCE_NUMBER])
         is_deleted = matches if self._change.drops_all else np.zeros(batch.num_rows, bool)
         if self._change.drops_all or not len(rows):
             return EditedRows(columns, is_deleted)
@@ -288,12 +298,15 @@ class _Changing:
         return EditedRows(columns, is_deleted)
 
     def _write(self, columns: Mapping[str, pa.Array]) -> None:
-        rows = merge_rows(self._context.schema, columns, RowKind.INSERT, self._number)
+        schema, tracks = self._context.schema, self._context.mode.tracks_rows
+        rows = tracked_rows(schema, columns) if tracks else merge_rows(schema, columns, RowKind.INSERT, self._number)
         if not rows.num_rows:
             return
         if self._writer is None:
             bucket_id = self._task.bucket.bucket_id
-            self._writer = DataFileWriter(self._context, bucket_id, level=0, source=SOURCE_APPEND, names=self._names)
+            self._writer = DataFileWriter(
+                self._context, bucket_id, level=0, source=SOURCE_APPEND, names=self._names, tracks_rows=tracks
+            )
         self._writer.write(rows)
         self._number += rows.num_rows
 

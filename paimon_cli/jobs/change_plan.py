@@ -57,7 +57,7 @@ def plan_update(context: TableContext, request: UpdateRequest) -> ChangePlan:
     context.check(CHANGE_ROWS)
     check_writable_table(context)
     seen = context.with_level_0()
-    edit = edit_of(request, seen.schema)
+    edit = edit_of(request, seen)
     check_moves(seen, edit)
     snapshot = _latest(seen)
     if snapshot is None:

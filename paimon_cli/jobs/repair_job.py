@@ -134,8 +134,16 @@ def _restored(before: Version, after: Version, number: int, writer: MetadataWrit
         total_record_count=before.snapshot.total_record_count + rows,
         delta_record_count=rows,
         watermark=before.snapshot.watermark,
+        next_row_id=_next_row_id(before.snapshot, delta),
         uuid=before.context.random.uuid(),
     )
+
+
+def _next_row_id(before: Snapshot, delta: Sequence[ManifestEntry]) -> int | None:
+    """The id of the next row after these changes; None if the table tracks no rows."""
+    files = [entry.file for entry in delta if entry.kind == EntryKind.ADD]
+    ends = [file.first_row_id + file.row_count for file in files if file.first_row_id is not None]
+    return max([*ends, *(() if before.next_row_id is None else (before.next_row_id,))], default=None)
 
 
 def _restored_indexes(before: Version, after: Version) -> list[IndexManifestEntry]:

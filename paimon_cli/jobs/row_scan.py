@@ -214,11 +214,12 @@ def plan_rows(table: TableContext, request: ReadRequest, parsed: Predicate | Non
     else:
         changes, mode = _range_and_mode(table, increment)
         context = increment_context(table, mode)
-    selection = selected(context.schema, request.columns)
-    order = None if request.order_by is None else parse_order(request.order_by, context.schema)
+    readable = context.readable_schema
+    selection = selected(context.schema if request.columns is None else readable, request.columns)
+    order = None if request.order_by is None else parse_order(request.order_by, readable)
     predicate = parsed
-    if parsed is None or parsed.schema != context.schema:
-        predicate = None if request.where is None else parse_predicate(request.where, context.schema, request.params)
+    if parsed is None or parsed.schema not in (context.schema, readable):
+        predicate = None if request.where is None else parse_predicate(request.where, readable, request.params)
     check_all_used(request.params, () if predicate is None else predicate.parameters)
     if increment is None:
         context, plan = _plan_snapshot(table, context, snapshot, predicate)

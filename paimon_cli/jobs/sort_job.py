@@ -42,6 +42,12 @@ def check_sortable(context: TableContext, order: SortOrder) -> None:
             f"a table with {feature} has its own order",
             f"compact it without --order-by: paimon-cli compact {context.layout.argument}",
         )
+    if context.mode.tracks_rows:
+        raise NotSupported(
+            f"cannot sort the rows of {context.address}",
+            "its rows have ids (row-tracking.enabled), which a sort does not carry along yet",
+            f"compact it without --order-by: paimon-cli compact {context.layout.argument}",
+        )
     order.check(context.schema)
     magnification = context.options.sort_sample_magnification
     if magnification < MIN_MAGNIFICATION:

@@ -45,7 +45,6 @@ from paimon_cli.jobs.write_request import strategy_of
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
-from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -123,7 +122,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):
         return UpdateSummary(**finished_earlier(context, request.compaction, engine, progress))
-    change = edit_of(request, seen.schema)
+    change = edit_of(request, seen)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     strategy = strategy_of(context, request.commit_id)
     inline = strategy if request.compaction == CompactionMode.INLINE and compacts_while_changing(context) else None
@@ -133,13 +132,13 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
-def edit_of(request: UpdateRequest, schema: TableSchema) -> RowEdit:
+def edit_of(request: UpdateRequest, context: TableContext) -> RowEdit:
     """What the request does to a row. Raises `UsageError` for invalid SQL, `BadInput` for a value that a column cannot hold."""
-    new_values = None
+    schema, new_values = context.schema, None
     if request.assignments or request.values:
         given = values_of_columns(request.values or {}, schema)
         new_values = parse_set_clause(request.assignments, schema, request.params, given)
-    where = parse_predicate(request.where, schema, request.params)
+    where = parse_predicate(request.where, context.readable_schema, request.params)
     check_all_used(request.params, where.parameters | (new_values.parameters if new_values else frozenset()))
     return RowEdit(where, new_values)
 

@@ -21,6 +21,8 @@ class EntryKind:
 
 
 SOURCE_APPEND, SOURCE_COMPACT = 0, 1
+ROW_ID = "_ROW_ID"
+"""The column with the ids of rows, which files store whose rows are not new."""
 DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
 """Types of index files."""
 
@@ -78,6 +80,26 @@ class DataFileMeta:
     def numbered(self, snapshot_id: int) -> DataFileMeta:
         """The file with `snapshot_id` as its sequence numbers, so that files are ordered by snapshot."""
         return replace(self, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
+
+    @property
+    def stores_row_ids(self) -> bool:
+        """Whether the file has a column with the ids of its rows (FORMAT.md, section 7.5); else `first_row_id` is that of the
+        first one, unless the table has no row tracking.
+        """
+        return ROW_ID in (self.write_cols or ())
+
+    def tracked(self, snapshot_id: int, next_row_id: int) -> DataFileMeta:
+        """The file as a commit of a table with row tracking records it: new rows have ids from `next_row_id` on, and
+        `snapshot_id` is the sequence number of rows without one, which are new or changed.
+        """
+        low, high = self.min_sequence_number, self.max_sequence_number
+        if self.stores_row_ids or self.file_source == SOURCE_COMPACT:
+            if low and high:
+                return self
+            return replace(self, min_sequence_number=low or snapshot_id, max_sequence_number=snapshot_id)
+        if self.first_row_id is not None:
+            return self
+        return replace(self.numbered(snapshot_id), first_row_id=next_row_id)
 
     def upgraded(self, level: int) -> DataFileMeta:
         """The file at another level: an upgrade, which does not rewrite it."""

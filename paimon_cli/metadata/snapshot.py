@@ -68,6 +68,8 @@ class Snapshot:
     watermark: int | None = None
     statistics: str | None = field(default=None, repr=False)
     properties: Mapping[str, str] | None = field(default=None, hash=False, repr=False)
+    next_row_id: int | None = None
+    """The id of the next row of a table with row tracking; None for other tables."""
     uuid: str | None = field(default=None, repr=False)
     version: int = field(default=CURRENT_VERSION, repr=False)
 
@@ -153,6 +155,7 @@ _KEYS = {
     "watermark": ("watermark", _INTEGER),
     "statistics": ("statistics", _NAME),
     "properties": ("properties", _TEXTS),
+    "nextRowId": ("next_row_id", _COUNT),
 }
 """JSON key -> (attribute, expected value), in Java's order."""
 _LEAST = {_INTEGER: -(2**63), _COUNT: 0, _ID: 1}

@@ -18,7 +18,7 @@ from paimon_cli.options import option_catalog
 from paimon_cli.options.changelog_producers import ChangelogProducer
 from paimon_cli.options.merge_engines import MergeRules
 from paimon_cli.options.option_catalog import Operation
-from paimon_cli.options.table_options import SNAPSHOT_ORDERING, TableOptions
+from paimon_cli.options.table_options import ROW_TRACKING, SNAPSHOT_ORDERING, TableOptions
 
 RESCALE = "rescale"
 """The operation that moves rows into another number of buckets."""
@@ -60,6 +60,8 @@ class TableMode:
     batches_have_buckets: bool = False
     """Whether buckets are postponed, but batch writes assign them at once, after counting the rows of a new partition."""
     postpone_merge_on_read: bool = False
+    tracks_rows: bool = False
+    """Whether each row keeps an id and the number of the snapshot that last changed it (FORMAT.md, section 7.5)."""
     keeps_deleted_rows: bool = False
     """Whether the newest row of a key wins, but deletes are ignored."""
 
@@ -81,6 +83,7 @@ class TableMode:
             options.looks_up_keys,
             options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
             options.postpone_merge_on_read,
+            options.row_tracking_enabled and not schema.primary_keys,
             options.merge_engine.newest_wins and options.ignore_delete,
         )
 
@@ -157,7 +160,12 @@ class TableMode:
         return next((limit.hint for limit in self._limits(work)), "")
 
     def _limits(self, work: str) -> Iterator[Limit]:
-        if not self.bucket_mode.has_buckets and work == RESCALE:
+        if self.raw_options.get(ROW_TRACKING, "").lower() == "true" and (self.has_keys or self.bucket_mode.has_buckets):
+            kind = "a primary key" if self.has_keys else f"bucket={self.bucket}"
+            yield Limit(
+                f"with {ROW_TRACKING} and {kind}", f"{ROW_TRACKING} is for append tables without buckets", "use bucket=-1"
+            )
+        elif not self.bucket_mode.has_buckets and work == RESCALE:
             hint = "use `paimon-cli compact` to combine small files"
             yield Limit("without buckets", "its rows belong to partitions alone", hint)
         elif self.bucket_mode.postpones and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":

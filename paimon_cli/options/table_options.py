@@ -23,6 +23,7 @@ BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
 NULLABLE_KEYS = "primary-key.nullable"
 VECTORS_ENABLED = "deletion-vectors.enabled"
 SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
+ROW_TRACKING = "row-tracking.enabled"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
 MAX_BUCKETS = 2**31 - 1
 _STATS_MODE = re.compile(r"none|counts|full|truncate\(([1-9][0-9]*)\)")
@@ -204,6 +205,7 @@ class TableOptions(OwnOptions):
     streaming_read_append_overwrite = TypedOption("streaming-read-append-overwrite", False, read.boolean)
     full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.integer(1))
     deletion_vectors_enabled = TypedOption(VECTORS_ENABLED, False, read.boolean)
+    row_tracking_enabled = TypedOption(ROW_TRACKING, False, read.boolean)
     deletion_vectors_merge_on_read = TypedOption("deletion-vectors.merge-on-read", False, read.boolean)
     deletion_vectors_bitmap64 = TypedOption("deletion-vectors.bitmap64", False, read.boolean)
     deletion_vector_index_file_target_size = TypedOption("deletion-vector.index-file.target-size", 2 * MB, _positive_size)

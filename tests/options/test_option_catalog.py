@@ -129,7 +129,6 @@ def test_the_nearest_key_is_one_that_can_be_typed() -> None:
         ("scan", {"scan.bucket": "0"}, "scan.bucket"),
         ("scan", {"scan.fallback-branch": "b"}, "scan.fallback-branch"),
         ("write", {"record-level.time-field-type": "millis-long"}, "record-level.time-field-type"),
-        ("compact", {"row-tracking.enabled": "true"}, "row-tracking.enabled"),
         ("commit", {"metadata.iceberg.storage": "hadoop-catalog"}, "metadata.iceberg.storage"),
         ("commit", {"tag.automatic-creation": "process-time"}, "tag.automatic-creation"),
         ("tag", {"tag.callbacks": "a.B"}, "tag.callbacks"),

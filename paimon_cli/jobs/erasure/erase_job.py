@@ -439,5 +439,6 @@ def _following(history: TableContext, base: Snapshot, values: Mapping[str, Any],
         delta_record_count=0,
         watermark=base.watermark,
         properties={**user_properties(history, base, identity), **({} if number is None else {SEQUENCE_PROPERTY: number})},
+        next_row_id=base.next_row_id,
         uuid=history.random.uuid(),
     )
