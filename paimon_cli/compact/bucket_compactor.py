@@ -24,6 +24,8 @@ from paimon_cli.compact.compaction_task import CompactionTask, task_steps
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.compact.rewriter import Rewriter
 from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups, can_copy, parts_without
+from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -135,6 +137,29 @@ class MergeRewriter(Rewriter):
             files = writer.close()
             facts |= file_facts("", files)
         return replace(message, compact=replace(message.compact, changelog=files))
+
+
+class CutRewriter(MergeRewriter):
+    """Merges runs into files that end at the cuts of the task. Retractions and sequence numbers stay."""
+
+    def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
+        schema, context = self._context.schema, self._context
+        keys, done = schema.trimmed_primary_keys, 0
+        rows = zip(*(deserialize_row(cut, context.key_types) for cut in self._task.cuts), strict=True)
+        columns = [values_to_arrow(list(values), t) for values, t in zip(rows, context.key_types, strict=True)]
+        cuts = SortedKeys.of(pa.record_batch(columns, list(keys)), keys)
+        for section in step.sections:
+            for batch in self._merged(list(section)):
+                self._check_given_up()
+                start = 0
+                for at in SortedKeys.of(batch, keys).below(cuts.slice(done, len(cuts))).tolist():
+                    if at == batch.num_rows:
+                        break
+                    writer.write(batch.slice(start, at - start))
+                    writer.end_file()
+                    start, done = at, done + 1
+                writer.write(batch.slice(start))
+        return {"cuts": done}
 
 
 class PartialRewriter(MergeRewriter):
@@ -283,6 +308,8 @@ def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callab
         return LookupRewriter(context, task, is_given_up)
     if context.mode.changelog_producer.compares_top_levels and task.output_level == task.max_level:
         return FullChangelogRewriter(context, task, is_given_up)
+    if task.cuts:
+        return CutRewriter(context, task, is_given_up)
     if can_copy(context, task):
         return PartialRewriter(context, task, is_given_up)
     return MergeRewriter(context, task, is_given_up)

@@ -24,7 +24,7 @@ class CompactionTask:
 
     `rewrite_all`: files are rewritten even if they need not be merged; `rewrite_marked`: only those with a deletion vector are.
     `one_by_one`: files are rewritten without being combined. `packs`: in append tables, groups of files that become one file;
-    each file counts as a run there.
+    each file counts as a run there. `cuts`: serialised keys, in ascending order, with which new files begin.
 
     For reports: `reason` and its `arithmetic`, the number of runs before and after, `bucket_size` and `oldest_size`: bytes of the
     bucket and of its oldest run.
@@ -53,6 +53,7 @@ class CompactionTask:
     bucket_size: int = 0
     oldest_size: int = 0
     packs: tuple[Pack, ...] = ()
+    cuts: tuple[bytes, ...] = ()
 
     @property
     def bucket_id(self) -> BucketId:

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, left_to_expiry
+from paimon_cli.compact.key_ranges import KeyRanges, can_divide, key_ranges
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -19,6 +20,7 @@ from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.option_text import human_size
 from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import CompactOptions
 from paimon_cli.storage.injected import moment_of_wall_clock
@@ -50,6 +52,25 @@ class CompactRequest(CompactOptions):
     def order(self) -> SortOrder | None:
         """How to sort the rows of whole partitions, which replaces the strategy."""
         return None if self.order_by is None else SortOrder(self.order_by, self.order_strategy or ORDER)
+
+    def cuts_runs(self, context: TableContext) -> bool:
+        """Whether runs of large buckets may be cut into ranges of keys before they are compacted."""
+        return self.ranges_over is not None and self.if_snapshot is None and self.order is None and context.mode.has_keys
+
+    def ranges_of(self, context: TableContext, task: CompactionTask) -> KeyRanges | None:
+        """How the task is divided; None if it is carried out as a whole. A given plan is, since its files would be replaced."""
+        if not self.cuts_runs(context) or self.ranges_over is None or not can_divide(context, task, self.ranges_over):
+            return None
+        found = key_ranges(context, task)
+        return found if found.count > 1 else None
+
+    def noting_ranges(self, context: TableContext, decision: Decision) -> Decision:
+        """The decision, which says in how many ranges of keys it is carried out."""
+        found = self.ranges_of(context, decision) if isinstance(decision, CompactionTask) else None
+        if found is None or not isinstance(decision, CompactionTask):
+            return decision
+        cut = f" after the upper runs are cut ({human_size(found.cut.size)})" if found.cut is not None else ""
+        return replace(decision, arithmetic=f"{decision.arithmetic}; {found.count} ranges of keys{cut}")
 
     def after(self, messages: Sequence[CommitMessage]) -> CompactRequest:
         """The request for the rest of a round in which postponed rows were distributed."""
@@ -190,7 +211,8 @@ def plan_compaction(
             elif strategy == FULL_STRATEGY:
                 return SkippedBucket(*bucket.bucket_id, runs, f"new data {age / 1000:.0f} s ago, not idle yet")
         state = (states or {}).get(bucket.bucket_id, NEVER_PICKED)
-        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
+        decision = plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
+        return request.noting_ranges(context, decision)
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
     waiting = [moment + (request.idle_time or 0) for moment in newest.values()]

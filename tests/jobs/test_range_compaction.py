@@ -1,0 +1,210 @@
+"""Large buckets compacted in key ranges: the same rows at every snapshot, progress that stays, and whatever happens between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.lsm.sorted_runs import key_sections, sorted_runs
+from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.pieces import PIECES
+from tests.tables import Row, compact, make_table, rows, write
+
+OPTIONS = {"write-only": "true", "target-file-size": "4kb", "parquet.enable.dictionary": "false"}
+RANGE = 6000
+KEYS: dict[str, tuple[dict[str, str], Callable[[int], Row]]] = {
+    "int": ({"k": "INT NOT NULL"}, lambda n: {"k": n}),
+    "text": ({"k": "STRING NOT NULL"}, lambda n: {"k": f"{'x' * 40}{n:06}"}),
+    "two": ({"a": "STRING NOT NULL", "b": "INT NOT NULL"}, lambda n: {"a": f"{n // 700}", "b": n % 700 - 350}),
+    "decimal": ({"k": "DECIMAL(20, 2) NOT NULL"}, lambda n: {"k": f"{n}.25"}),
+}
+
+
+class Killed(BaseException):
+    """The process dies: nothing of it runs any more."""
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "key_range_bytes", RANGE)
+    monkeypatch.setattr(PIECES, "row_group_bytes", 4000)
+    monkeypatch.setattr(PIECES, "batch_rows", 300)
+
+
+def loaded(folder: Path, key: str = "int", **options: str) -> TableContext:
+    """A table with files at the top level, and level 0 with changes of keys everywhere, newer keys, and deletes."""
+    columns, key_of = KEYS[key]
+    context = make_table(folder, {**columns, "v": "INT", "t": "STRING"}, list(columns), options={**OPTIONS, **options})
+
+    def row(n: int, op: str, v: int) -> Row:
+        return {
+            **key_of(n),
+            "v": None if n % 5 == 0 else v,
+            "t": None if n % 3 == 0 else f"text {n * 7919 % 10007} {v}",
+            "_op": op,
+        }
+
+    write(context, [row(n, "+I", 1) for n in range(0, 3000, 2)])
+    compact(context, ranges_over=None)
+    write(context, [row(n, "+U", 2) for n in range(0, 3000, 90)])
+    write(context, [row(n, "+I", 3) for n in range(1, 3400, 101)])
+    write(context, [row(n, "-D", 4) for n in range(0, 3000, 70)])
+    return context
+
+
+def files(context: TableContext) -> tuple[DataFileMeta, ...]:
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    return bucket.files
+
+
+def newest(context: TableContext) -> int:
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    return snapshot.id
+
+
+def is_compacted(context: TableContext) -> bool:
+    return {file.level for file in files(context)} == {context.options.num_levels - 1}
+
+
+def check_versions(context: TableContext, before: int, expected: list[Row]) -> None:
+    """Each later snapshot has the same rows and valid runs; the whole table is in order."""
+    for number in range(before, newest(context) + 1):
+        assert rows(context, snapshot_id=number) == expected, number
+        snapshot = context.snapshots.get(number)
+        assert number == before or snapshot.commit_kind == "COMPACT"
+        (bucket,) = bucket_files(context, snapshot).values()
+        for run in sorted_runs(bucket.files, context.key_of):
+            assert all(len(section) == 1 for section in key_sections(run.files, context.key_of))
+    assert list(check_table(context, rows=True)) == []
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_ranges_hold_the_same_rows_at_each_snapshot(tmp_path: Path, key: str) -> None:
+    context = loaded(tmp_path / "t", key)
+    expected, before = rows(context), newest(context)
+    (task,) = plan_compaction(context, CompactRequest(ranges_over=1)).tasks
+    done = compact(context, ranges_over=1)
+    count = len(done.snapshots) - 1
+    assert f"; {count} ranges of keys after the upper runs are cut (" in task.arithmetic
+    assert count > 2 and done.buckets == 1
+    assert is_compacted(context)
+    check_versions(context, before, expected)
+    assert compact(context, ranges_over=1).snapshots == ()
+
+
+def test_killed_between_any_two_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = loaded(tmp_path / "t")
+    expected, before = rows(context), newest(context)
+    real, kills, left = Committer.commit, 0, 1
+
+    def dies_at_second(self: Committer, *given: Any, **named: Any) -> Any:
+        nonlocal left
+        if not left:
+            raise Killed
+        left -= 1
+        return real(self, *given, **named)
+
+    while True:
+        left = 1
+        first = newest(context)
+        with monkeypatch.context() as patch:
+            patch.setattr(Committer, "commit", dies_at_second)
+            try:
+                compact(context, ranges_over=1)
+                break
+            except Killed:
+                kills += 1
+        assert newest(context) == first + 1, "finished parts stay"
+        assert kills < 50
+    assert kills >= 3 and is_compacted(context)
+    check_versions(context, before, expected)
+
+
+def test_a_writer_between_the_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = loaded(tmp_path / "t")
+    real, written = Committer.commit, 0
+
+    def after_a_writer(self: Committer, *given: Any, **named: Any) -> Any:
+        nonlocal written
+        written += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(Committer, "commit", real)
+            write(context, [{"k": n, "v": 1000 + written, "t": None} for n in range(written, 3000, 500)])
+        return real(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Committer, "commit", after_a_writer)
+        done = compact(context, ranges_over=1)
+    assert written == len(done.snapshots) > 3
+    found = {row["k"]: row["v"] for row in rows(context)}
+    for number in range(1, written + 1):
+        for key in range(number, 3000, 500):
+            assert found[key] == 1000 + number
+    assert list(check_table(context, rows=True)) == []
+
+
+def test_two_compactors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = loaded(tmp_path / "t")
+    expected, before = rows(context), newest(context)
+    real, calls = Committer.commit, 0
+
+    def after_the_other(self: Committer, *given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            with monkeypatch.context() as patch:
+                patch.setattr(Committer, "commit", real)
+                compact(context, ranges_over=None)
+        return real(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Committer, "commit", after_the_other)
+        compact(context, ranges_over=1)
+    assert is_compacted(context)
+    check_versions(context, before, expected)
+
+
+def test_a_failed_range_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = loaded(tmp_path / "t")
+    real, calls = Committer.commit, 0
+
+    def interrupted(self: Committer, *given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return real(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Committer, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compact(context, ranges_over=1)
+    assert list(check_table(context, rows=True)) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"changelog-producer": "full-compaction"},
+        {"changelog-producer": "lookup"},
+        {"deletion-vectors.enabled": "true"},
+        {"merge-engine": "first-row"},
+        {"sequence.snapshot-ordering": "true"},
+    ],
+)
+def test_whole_buckets(tmp_path: Path, options: dict[str, str]) -> None:
+    columns = {"k": "INT NOT NULL", "v": "INT"}
+    context = make_table(tmp_path / "t", columns, ["k"], options={**OPTIONS, **options})
+    write(context, [{"k": n, "v": n} for n in range(3000)])
+    compact(context, ranges_over=None)
+    write(context, [{"k": n, "v": -1} for n in range(0, 3000, 100)])
+    assert len(compact(context, ranges_over=1).snapshots) == 1
