@@ -409,11 +409,12 @@ def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactS
     errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:
         return
-    done = len(total.committed)
-    if not done and (request.on_conflict != OnConflict.SKIP or total.failures):
+    unfinished = {*total.failures, *total.conflicts}
+    done = len({message.bucket_id for message in total.committed} - unfinished)
+    if not total.committed and (request.on_conflict != OnConflict.SKIP or total.failures):
         raise errors[0]
-    what, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"
-    details = {"buckets_committed": done, "buckets_skipped": len(errors), "snapshots": [s.id for s in summary.snapshots]}
+    what, hint = f"{len(unfinished)} of {done + len(unfinished)} buckets", "run the command again for the remaining buckets"
+    details = {"buckets_committed": done, "buckets_skipped": len(unfinished), "snapshots": [s.id for s in summary.snapshots]}
     if total.failures:
         raise PartialSuccess(f"{what} failed", str(errors[0]), errors[0].hint or hint, **details)
     raise PartialSuccess(f"{what} were skipped", "another job compacted them meanwhile", hint, **details)

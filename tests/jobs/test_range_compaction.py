@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit.committer import Committer
+from paimon_cli.compact.compaction_task import CompactionTask
+from paimon_cli.errors import PartialSuccess, StorageUnavailable
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import compact_job
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.lsm.sorted_runs import key_sections, sorted_runs
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
 from paimon_cli.pieces import PIECES
 from tests.tables import Row, compact, make_table, rows, write
 
@@ -189,6 +192,29 @@ def test_a_failed_range_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(KeyboardInterrupt):
             compact(context, ranges_over=1)
     assert list(check_table(context, rows=True)) == []
+
+
+def test_a_failed_range_leaves_the_others_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = loaded(tmp_path / "t")
+    expected, before = rows(context), newest(context)
+    real, calls = compact_job.run_compaction, 0
+
+    def fails_once(context: TableContext, task: CompactionTask) -> CommitMessage:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise StorageUnavailable("the disk is full")
+        return real(context, task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compact_job, "run_compaction", fails_once)
+        with pytest.raises(PartialSuccess, match="1 of 1 buckets failed") as raised:
+            compact(context, ranges_over=1)
+    assert calls > 3 and len(raised.value.details["snapshots"]) == calls - 1 == newest(context) - before
+    assert raised.value.details["buckets_committed"] == 0
+    assert compact(context, ranges_over=1).buckets == 1
+    assert is_compacted(context)
+    check_versions(context, before, expected)
 
 
 @pytest.mark.parametrize(
