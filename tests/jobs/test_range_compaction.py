@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit.committer import Committer
+from paimon_cli.compact import bucket_compactor
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import PartialSuccess, StorageUnavailable
 from paimon_cli.history.live_files import bucket_files
@@ -197,7 +198,7 @@ def test_a_failed_range_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_failed_range_leaves_the_others_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = loaded(tmp_path / "t")
     expected, before = rows(context), newest(context)
-    real, calls = compact_job.run_compaction, 0
+    real, calls = bucket_compactor.run_compaction, 0
 
     def fails_once(context: TableContext, task: CompactionTask) -> CommitMessage:
         nonlocal calls
