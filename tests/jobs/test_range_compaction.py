@@ -11,12 +11,14 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.compact import bucket_compactor
 from paimon_cli.compact.compaction_task import CompactionTask
-from paimon_cli.errors import PartialSuccess, StorageUnavailable
+from paimon_cli.errors import PartialSuccess, StorageUnavailable, Unpublished
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import compact_job
+from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.lsm.sorted_runs import key_sections, sorted_runs
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
 from paimon_cli.pieces import PIECES
@@ -177,7 +179,7 @@ def test_two_compactors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     check_versions(context, before, expected)
 
 
-def test_a_failed_range_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_compaction_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = loaded(tmp_path / "t")
     real, calls = Committer.commit, 0
 
@@ -185,14 +187,22 @@ def test_a_failed_range_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monk
         nonlocal calls
         calls += 1
         if calls == 3:
-            raise KeyboardInterrupt
+            raise Unpublished
         return real(self, *given, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(Committer, "commit", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            compact(context, ranges_over=1)
+        with pytest.raises(Unpublished):
+            run_compact(context, CompactRequest(ranges_over=1), LocalEngine(2), NoProgress())
     assert list(check_table(context, rows=True)) == []
+    assert calls == 3
+    named = {
+        file.file_name
+        for number in context.snapshots.ids()
+        for bucket in bucket_files(context, context.snapshots.get(number)).values()
+        for file in bucket.files
+    }
+    assert {path.name for path in (tmp_path / "t").rglob("data-*")} == named
 
 
 def test_a_failed_range_leaves_the_others_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
