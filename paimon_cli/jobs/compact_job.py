@@ -293,7 +293,9 @@ def _compact_buckets(
                         others.append(finished[1])
                     advance(finished)
 
-                run_traced(engine, new_files.context, _compact_part, tasks, done, [task.size for task in tasks])
+                sizes = [task.size for task in tasks]
+                run_traced(engine, new_files.context, _compact_part, tasks, done, sizes, computes=True)
+            ranges.delete_repeated()
             results = _per_bucket(others)
         appended = {task.bucket_id: task for task in plan.tasks if task.packs}
         return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
