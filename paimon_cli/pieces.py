@@ -211,6 +211,12 @@ class Pieces:
     """Orphans that are deleted and reported at a time."""
     needed_entries_kept: int = 200_000
     """Manifest entries that an expiry keeps for the next snapshot."""
+    least_process_bytes: int = 128 << 20
+    """Bytes of tasks that compute for which a process of its own is started."""
+    key_range_bytes: int = 256 << 20
+    """Bytes of a range of keys that a task compacts, in a bucket that is compacted in ranges."""
+    least_key_ranges: int = 8
+    """Ranges of a bucket that is so small that it would have fewer of `key_range_bytes`."""
     turn_bytes: int = 1 << 30
     """Bytes that one table may compact in a round while other tables wait for their turn."""
     max_planned_files: int = 50_000

@@ -20,6 +20,7 @@ LEAST = {
     "json_block_bytes": 4096,
     "min_merged_runs": 2,  # a merge of one run merges nothing
     "max_merged_runs": 2,
+    "least_process_bytes": PIECES.least_process_bytes,  # each process takes half a second to start
 }
 
 RUN_TWICE = frozenset(

@@ -73,7 +73,7 @@ class FilePart:
     Files other than Parquet are read as a whole, by part 0. `omits_kinds`: batches lack the column `_VALUE_KIND` if the file's
     statistics say that none of their rows is a retraction. `deleted`: rows to leave out. `is_alone`: no other file is open at
     the same time, so that more of this one may be held in memory. `sequences`: the file is refused if its footer says that
-    sequence numbers are outside of this range.
+    sequence numbers are outside of this range. `cut`: leaves out more rows, by their values; then positions are of no use.
     """
 
     number: int = 0
@@ -84,6 +84,7 @@ class FilePart:
     deleted: DeletionVector | None = None
     is_alone: bool = False
     sequences: tuple[int, int] | None = None
+    cut: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
 
     def groups(self, file: pq.ParquetFile) -> list[int]:
         """The numbers of the row groups to read."""
@@ -111,7 +112,9 @@ def read_part(
             batch = read.tracked(batch, position)
             if part.deleted is not None:
                 batch = live_rows(batch, packed(part.deleted.live_rows(batch.num_rows, position)))
-            yield position, read.of(batch, kind, part.omits_kinds)
+            result = read.of(batch, kind, part.omits_kinds)
+            if part.cut is None or (result := part.cut(result)).num_rows:
+                yield position, result
     _check_rows(rows + stored.skipped, file, path)
 
 

@@ -97,6 +97,10 @@ class DataFileWriter:
         self._open.write(batch, size)
         self._roll_if_full()
 
+    def end_file(self) -> None:
+        """The next row begins a new file."""
+        self._roll()
+
     def copy(self, file: CopiedFile, first_sequence: int) -> None:
         """Copy all row groups of an append table's file without decoding them.
 

@@ -56,9 +56,9 @@ NAMES_OF_KIND = {
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
-    "delete_requests "
+    "delete_requests ranges "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
-    "changelogs different expired expiring files_searched keys unfinished unnamed  only_here only_there rows_here rows_there "
+    "changelogs different expired expiring files_searched keys unfinished unnamed only_here only_there rows_here rows_there "
     "biggest_bucket_rows stale_files target_rows unseen_records vectors visible_rows waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
@@ -328,7 +328,7 @@ SHOWN_FIELDS = {
     "CompactedTable": "table buckets files_before files_after bytes_before bytes_after snapshots conflicts waiting_records "
     "engine engine_reason seconds",
     "DecisionRow": "partition bucket reason arithmetic runs_before runs_after picked_runs files files_after upgraded size "
-    "read_bytes write_bytes write_amplification space_amplification_before space_amplification_after output_level",
+    "read_bytes write_bytes write_amplification space_amplification_before space_amplification_after output_level ranges commits",
     "EntryRow": "kind partition bucket level file rows delete_rows size min_key max_key min_seq max_seq source schema_id created "
     "total_buckets",
     "ExportSummary": "output_path rows size engine engine_reason seconds files",

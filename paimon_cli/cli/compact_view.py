@@ -150,10 +150,12 @@ def _work(rows: Sequence[DecisionRow]) -> str:
     files, after = sum(row.files for row in tasks), sum(row.files_after for row in tasks)
     read, written = sum(row.read_bytes for row in tasks), sum(row.write_bytes for row in tasks)
     upgraded = sum(row.upgraded for row in tasks)
+    commits = sum(row.commits for row in tasks if row.commits > 1) + any(row.commits == 1 for row in tasks)
     moved = f", {counted(upgraded, 'file')} of them only moved to another level" if upgraded else ""
     return (
         f"{counted(len(tasks), 'bucket')} to compact, {counted(files, 'file')} -> about {after}{moved}, "
-        f"{human_size(read)} read, about {human_size(written)} written, one commit"
+        f"{human_size(read)} read, about {human_size(written)} written, "
+        f"{counted(commits, 'commit') if commits > 1 else 'one commit'}"
     )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.data_file_reader import FilePart, KeepsGroup, read_data_file
 from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter, changelog_writer, check_writable
 from paimon_cli.bucket.decoding import decoding
+from paimon_cli.bucket.key_range import RangeReader, stored_keys
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, prefetch, without_retractions
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import stamped_prefix
@@ -23,7 +25,7 @@ from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, task_steps
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.compact.rewriter import Rewriter
-from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups, can_copy, parts_without
+from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups, can_copy, groups_without
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -89,6 +91,7 @@ class MergeRewriter(Rewriter):
         self._columns = merge_columns(context, context.schema.field_names)
         self._expiry = RecordExpiry.of(context)
         self._order = SnapshotOrder.of(context, task.picked)
+        self._range = None if task.within is None else RangeReader(context, task.within)
 
     def upgrade(self, file: DataFileMeta) -> None:
         """Upgrade a file without rewriting it, unless its deletes must be dropped."""
@@ -115,8 +118,16 @@ class MergeRewriter(Rewriter):
         return {}
 
     def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
-        task = self._task
-        return merge_section(self._context, task.picked, section, self._columns, task.memory, self._expiry)
+        return self._merged_parts(section, {})
+
+    def _merged_parts(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> Iterator[pa.RecordBatch]:
+        """The merged rows of the task's range of keys. `wanted`: which row groups of some files to merge, by file name."""
+        task, files = self._task, [file for run in section for file in run.files]
+        if self._range is None:
+            parts = {name: FilePart(keeps=keeps) for name, keeps in wanted.items()}
+        else:
+            parts = {file.file_name: self._range.part_of(file, wanted.get(file.file_name, _every_group)) for file in files}
+        return merge_section(self._context, task.picked, section, self._columns, task.memory, self._expiry, parts=parts)
 
     def _changelog_writer(self) -> DataFileWriter:
         task = self._task
@@ -137,12 +148,35 @@ class MergeRewriter(Rewriter):
         return replace(message, compact=replace(message.compact, changelog=files))
 
 
+def _every_group(file: pq.ParquetFile, group: int) -> bool:
+    return True
+
+
+class CutRewriter(MergeRewriter):
+    """Merges runs into files that end at the cuts of the task. Retractions and sequence numbers stay."""
+
+    def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
+        keys, cuts, done = self._context.schema.trimmed_primary_keys, stored_keys(self._context, self._task.cuts), 0
+        for section in step.sections:
+            for batch in self._merged(list(section)):
+                self._check_given_up()
+                start = 0
+                for at in SortedKeys.of(batch, keys).below(cuts.slice(done, len(cuts))).tolist():
+                    if at == batch.num_rows:
+                        break
+                    writer.write(batch.slice(start, at - start))
+                    writer.end_file()
+                    start, done = at, done + 1
+                writer.write(batch.slice(start))
+        return {"cuts": done}
+
+
 class PartialRewriter(MergeRewriter):
     """Merges into the highest level, and copies the row groups there that no newer run touches, if that saves enough."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
-        self._chooser = UntouchedGroups(context, task)
+        self._chooser = UntouchedGroups(context, task, self._range)
         self._untouched: dict[int, list[UntouchedGroup]] = {}
 
     def _frame(self, step: Rewrite) -> FooterFrame | None:
@@ -158,12 +192,12 @@ class PartialRewriter(MergeRewriter):
 
     def _merge_around(self, writer: DataFileWriter, section: Section, groups: list[UntouchedGroup]) -> None:
         """Merge the section, and copy each of the groups between the rows with smaller and with greater keys."""
-        task, keys, parts = self._task, self._chooser.keys, parts_without(groups)
+        task, keys = self._task, self._chooser.keys
         lows = SortedKeys.joined([SortedKeys.of(group.bounds.slice(0, 1), keys) for group in groups]) if groups else None
         done = 0
         with ExitStack() as opened:
             copier = _GroupCopier(self._context, task, writer, opened)
-            for batch in merge_section(self._context, task.picked, section, self._columns, task.memory, parts=parts):
+            for batch in self._merged_parts(section, groups_without(groups)):
                 self._check_given_up()
                 start = 0
                 if lows is not None and done < len(groups):
@@ -283,6 +317,8 @@ def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callab
         return LookupRewriter(context, task, is_given_up)
     if context.mode.changelog_producer.compares_top_levels and task.output_level == task.max_level:
         return FullChangelogRewriter(context, task, is_given_up)
+    if task.cuts:
+        return CutRewriter(context, task, is_given_up)
     if can_copy(context, task):
         return PartialRewriter(context, task, is_given_up)
     return MergeRewriter(context, task, is_given_up)

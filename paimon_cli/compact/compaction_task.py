@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from paimon_cli.bucket.key_range import KeyRange
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.append_compaction import Pack
@@ -24,10 +25,12 @@ class CompactionTask:
 
     `rewrite_all`: files are rewritten even if they need not be merged; `rewrite_marked`: only those with a deletion vector are.
     `one_by_one`: files are rewritten without being combined. `packs`: in append tables, groups of files that become one file;
-    each file counts as a run there.
+    each file counts as a run there. `cuts`: serialised keys, in ascending order, with which new files begin. `within`: only keys
+    of this range are merged, in one of several tasks that together replace the files, which are a single section.
 
     For reports: `reason` and its `arithmetic`, the number of runs before and after, `bucket_size` and `oldest_size`: bytes of the
-    bucket and of its oldest run.
+    bucket and of its oldest run; `ranges`, `commits`: into how many ranges of keys it is divided, and how
+    many commits it takes.
     """
 
     partition: bytes
@@ -53,6 +56,10 @@ class CompactionTask:
     bucket_size: int = 0
     oldest_size: int = 0
     packs: tuple[Pack, ...] = ()
+    cuts: tuple[bytes, ...] = ()
+    within: KeyRange | None = None
+    ranges: int = 1
+    commits: int = 1
 
     @property
     def bucket_id(self) -> BucketId:
@@ -81,8 +88,8 @@ class CompactionTask:
 
     @property
     def size(self) -> int:
-        """The size of `files` in bytes."""
-        return sum(file.file_size for file in self.files)
+        """The size of `files` in bytes, or of what is `within` a range of them."""
+        return self.within.size if self.within is not None else sum(file.file_size for file in self.files)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import footer_statistics, leaf_numbers
-from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_data_file, read_part
+from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, file_format, read_part
 from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.file_indexes import indexed_columns
+from paimon_cli.bucket.key_range import RangeReader
 from paimon_cli.bucket.stitched_files import CODEC_NUMBERS, StoredGroups, own_frame
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -91,6 +92,8 @@ class UntouchedGroups:
 
     context: TableContext
     task: CompactionTask
+    range: RangeReader | None = None
+    """Groups outside of it are another task's."""
 
     def __post_init__(self) -> None:
         schema = self.context.schema
@@ -104,7 +107,7 @@ class UntouchedGroups:
     def of(self, sections: Sequence[Sequence[SortedRun]]) -> dict[int, list[UntouchedGroup]]:
         """The groups to copy, by the number of the section, in ascending order of keys. Empty if too little can be copied."""
         chosen: dict[int, list[_Group]] = {}
-        total = sum(run.size for section in sections for run in section)
+        total = sum(run.size for section in sections for run in section) if self.range is None else self.task.size
         for number, section in enumerate(sections):
             base, newer = self._divided(section)
             if not newer or sum(f.row_count for f in newer) * 2 > sum(f.row_count for f in base):
@@ -174,17 +177,19 @@ class UntouchedGroups:
         steps = np.arange(1, len(known))
         if (steps.size and (lows.up_to(lows)[1:] < steps + 1).any()) or (highs.below(lows) < np.arange(len(known))).any():
             return []
+        is_ours = np.ones(len(known), bool) if self.range is None else self.range.holds(lows, highs)
         touched, between = np.zeros(len(known) + 1, np.int64), np.zeros(len(known) + 1, np.int64)
         for file in newer:
-            for batch in read_data_file(self.context, self.task.bucket_id, file, [self.keys[0]], PIECES.kind_batch_rows):
+            part = WHOLE if self.range is None else self.range.row_groups()
+            for _, batch in read_part(self.context, self.task.bucket_id, file, [self.keys[0]], PIECES.kind_batch_rows, part):
                 keys = SortedKeys.of(batch, [self.keys[0]])
                 first, end = highs.below(keys), lows.up_to(keys)
                 np.add.at(touched, first[first < end], 1)
                 np.add.at(touched, end[first < end], -1)
                 np.add.at(between, first[first >= end], 1)
         is_copied = [False] * len(groups)
-        for number, count in zip(known, accumulate(touched[:-1].tolist()), strict=True):
-            is_copied[number] = count == 0
+        for number, ours, count in zip(known, is_ours.tolist(), accumulate(touched[:-1].tolist()), strict=True):
+            is_copied[number] = ours and count == 0
         for right in np.flatnonzero(between[1:-1]) + 1:  # a gap whose rows would become a small group of their own
             left, after = known[right - 1], known[right]
             if is_copied[left] and is_copied[after]:
@@ -239,8 +244,7 @@ class SkippedGroups:
         return group not in self.numbers
 
 
-def parts_without(groups: Sequence[UntouchedGroup]) -> dict[str, FilePart]:
-    """For each file, by name, the part that is left to merge."""
+def groups_without(groups: Sequence[UntouchedGroup]) -> dict[str, SkippedGroups]:
+    """For each file, by name, the row groups that are left to merge."""
     names = {group.file.file_name for group in groups}
-    numbers = {name: frozenset(group.number for group in groups if group.file.file_name == name) for name in names}
-    return {name: FilePart(keeps=SkippedGroups(skipped)) for name, skipped in numbers.items()}
+    return {name: SkippedGroups(frozenset(g.number for g in groups if g.file.file_name == name)) for name in names}

@@ -24,7 +24,8 @@ class DecisionRow:
 
     `read_bytes`: size of the rewritten files; `write_bytes`: an estimate (`lsm.merge_estimate`); `upgraded`: files that
     only change their level; `write_amplification`: bytes written per picked byte of level 0, None without level-0 files.
-    Space amplification is in percent.
+    `ranges`: how many ranges of keys are compacted one by one or at the same time, in `commits` snapshots. Space amplification is
+    in percent.
     """
 
     partition: str
@@ -45,6 +46,8 @@ class DecisionRow:
     space_amplification_before: int | None
     space_amplification_after: int | None
     output_level: int | None
+    ranges: int = 1
+    commits: int = 1
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,8 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
         space_amplification_before=percent_above(decision.bucket_size, decision.oldest_size),
         space_amplification_after=0 if decision.runs_after == 1 else percent_above(size_after, decision.oldest_size),
         output_level=decision.output_level,
+        ranges=decision.ranges,
+        commits=decision.commits,
     )
 
 
@@ -130,6 +135,8 @@ def _skipped(partition: str, decision: SkippedBucket) -> DecisionRow:
         space_amplification_before=None,
         space_amplification_after=None,
         output_level=None,
+        ranges=0,
+        commits=0,
     )
 
 
@@ -148,6 +155,8 @@ def _distributed(context: TableContext, partition: str, decision: PostponedRows)
         read_bytes=decision.size,
         write_bytes=decision.size,
         output_level=0,
+        ranges=1,
+        commits=1,
     )
 
 

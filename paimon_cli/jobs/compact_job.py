@@ -21,7 +21,7 @@ from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
@@ -31,6 +31,7 @@ from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
+from paimon_cli.jobs.range_compaction import RangeCommits
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed, ran_on
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
@@ -82,7 +83,7 @@ class CompactSummary(Summary):
         after = [file for message in outcome.committed for file in message.compact.added]
         read, written = rewritten_files(outcome.committed)
         return cls(
-            buckets=sum(message.bucket != POSTPONE_BUCKET for message in outcome.committed),
+            buckets=len({message.bucket_id for message in outcome.committed if message.bucket != POSTPONE_BUCKET}),
             files_before=len(before),
             files_after=len(after),
             bytes_before=sum(file.file_size for file in before),
@@ -129,6 +130,8 @@ def run_compact(
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
     if context.mode.bucket_mode.postpones:
         work.run(work.distribute_rows)
+    if request.cuts_runs(context):
+        work.run(work.cut_runs)
     work.run(work.compact_buckets)
     summary = work.summary()
     _raise_unfinished(request, work.total, summary)
@@ -141,7 +144,10 @@ Stage = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, Outcome]]
 
 @dataclass
 class _Compaction:
-    """A compaction in progress. `total` and `replans` cover all stages; `plan` is the first plan of the first stage."""
+    """A compaction in progress. `total` and `replans` cover all stages; `plan` is the first plan of the first stage.
+
+    `uncut`: a plan that needs no cuts, for the stage after them. `known`: names of the files that buckets had when they were cut.
+    """
 
     context: TableContext
     request: CompactRequest
@@ -154,6 +160,8 @@ class _Compaction:
     total: Outcome = field(default_factory=Outcome)
     plan: CompactionPlan | None = None
     replans: int = 0
+    uncut: CompactionPlan | None = None
+    known: dict[BucketId, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.started = self.context.clock.now_millis()
@@ -176,19 +184,50 @@ class _Compaction:
         plan = self._plan(self.request, new_files.stamp, only)
         return plan, _distribute_rows(new_files, self.request, plan, self.engine, self.progress)
 
+    def cut_runs(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Cut the upper runs of large buckets into ranges of keys, which are compacted afterwards."""
+        new_files = self._new_files()
+        plan = self._plan_of_buckets(new_files.stamp, only)
+        ranges = [self.request.ranges_of(self.context, task) for task in plan.tasks]
+        cuts = replace(plan, decisions=tuple(found.cut for found in ranges if found is not None and found.cut is not None))
+        if not cuts.tasks:
+            self.uncut = plan if only is None else None
+            return plan, Outcome()
+        with overlapping_writes(self.context.storage):
+            results = _compact_buckets(RangeCommits(new_files, self.engine), self.request, cuts, self.progress)
+            with self.shield():
+                outcome = commit_results(new_files, results, self.engine)
+        names = {task.bucket_id: {file.file_name for file in task.files} for task in plan.tasks}
+        self.known |= {message.bucket_id: names[message.bucket_id] for message in outcome.committed}
+        return plan, outcome
+
     def compact_buckets(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Merge the runs of buckets."""
         new_files = self._new_files()
         plan = self._plan_of_buckets(new_files.stamp, only)
+        if only is None:
+            plan = replace(plan, decisions=tuple(self._without_newer(decision) for decision in plan.decisions))
         with overlapping_writes(self.context.storage):
-            results = _compact_buckets(new_files, self.request, plan, self.engine, self.progress)
+            ranges = RangeCommits(new_files, self.engine)
+            results = _compact_buckets(ranges, self.request, plan, self.progress)
             with self.shield():
                 outcome = commit_results(new_files, results, self.engine)
+        outcome.add_stage(ranges.outcome)
         _remember(self.states, plan, outcome)
         return plan, outcome
 
+    def _without_newer(self, decision: Decision) -> Decision:
+        """The decision about a bucket without files of level 0 that are newer than its cuts: they may span all ranges."""
+        known = self.known.get(decision.bucket_id)
+        if known is None or not isinstance(decision, CompactionTask):
+            return decision
+        files = tuple(file for file in decision.files if file.level or file.file_name in known)
+        return replace(decision, files=files) if any(file.level < decision.max_level for file in files) else decision
+
     def _plan_of_buckets(self, stamp: str, only: frozenset[BucketId] | None) -> CompactionPlan:
         rest, distributed = self.request.after(self.total.committed), bool(self.total.committed)
+        if self.uncut is not None and only is None:
+            return self.uncut.prepared(stamp, rest)
         if self.ready is not None and only is None and not distributed:
             return self.ready.prepared(stamp, rest)
         allowed = self.request.unknown_buckets_allowed or distributed
@@ -230,22 +269,34 @@ def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
 
 
 def _compact_buckets(
-    new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
+    ranges: RangeCommits, request: CompactRequest, plan: CompactionPlan, progress: Progress
 ) -> list[CommitMessage | FailedBucket]:
-    """Run all tasks. If the engine fails or the user interrupts, all their new files are deleted."""
+    """Run all tasks, and commit those of ranges. Returns the results of the others. If the engine fails or the user interrupts,
+    all new files that are not committed are deleted.
+    """
     if not plan.tasks:
         return []
+    new_files, engine = ranges.new_files, ranges.engine
     engine.prepare(plan.work, progress)
     memory = _memory_of_a_task(request, engine)
-    with new_files.deleted_on_failure():
+    with new_files.deleted_on_failure(), ranges.deleted_on_failure():
         results: Sequence[CommitMessage | FailedBucket]
         if request.order is not None:
             results = _sort(new_files, request.order, plan, memory, engine, progress)
         else:
-            tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
-            with phase(progress, "Compacting buckets", len(tasks)) as done:
+            tasks = [part.with_memory(memory) for part in ranges.divided(new_files.context, request, plan.tasks)]
+            others: list[CommitMessage | FailedBucket] = []
+            with phase(progress, "Compacting buckets", len(tasks)) as advance:
+
+                def done(finished: tuple[str, CommitMessage | FailedBucket]) -> None:
+                    if not ranges.commit(*finished):
+                        others.append(finished[1])
+                    advance(finished)
+
                 sizes = [task.size for task in tasks]
-                results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done, sizes))
+                run_traced(engine, new_files.context, _compact_part, tasks, done, sizes, computes=True)
+            ranges.delete_repeated()
+            results = _per_bucket(others)
         appended = {task.bucket_id: task for task in plan.tasks if task.packs}
         return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
 
@@ -334,6 +385,11 @@ def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
     return share
 
 
+def _compact_part(context: TableContext, task: CompactionTask) -> tuple[str, CommitMessage | FailedBucket]:
+    """The stamp of the task's files, and its result."""
+    return task.file_stamp, compact_bucket(context, task)
+
+
 def compact_bucket(context: TableContext, task: CompactionTask) -> CommitMessage | FailedBucket:
     """Compact one bucket as an engine task. An error is returned as a result, so that other buckets continue."""
     try:
@@ -355,11 +411,12 @@ def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactS
     errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:
         return
-    done = len(total.committed)
-    if not done and (request.on_conflict != OnConflict.SKIP or total.failures):
+    unfinished = {*total.failures, *total.conflicts}
+    done = len({message.bucket_id for message in total.committed} - unfinished)
+    if not total.committed and (request.on_conflict != OnConflict.SKIP or total.failures):
         raise errors[0]
-    what, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"
-    details = {"buckets_committed": done, "buckets_skipped": len(errors), "snapshots": [s.id for s in summary.snapshots]}
+    what, hint = f"{len(unfinished)} of {done + len(unfinished)} buckets", "run the command again for the remaining buckets"
+    details = {"buckets_committed": done, "buckets_skipped": len(unfinished), "snapshots": [s.id for s in summary.snapshots]}
     if total.failures:
         raise PartialSuccess(f"{what} failed", str(errors[0]), errors[0].hint or hint, **details)
     raise PartialSuccess(f"{what} were skipped", "another job compacted them meanwhile", hint, **details)

@@ -7,6 +7,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, left_to_expiry
+from paimon_cli.compact.key_ranges import KeyRanges, key_ranges, why_whole
+from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -19,6 +22,7 @@ from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.option_text import human_size, printable, shortened
 from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import CompactOptions
 from paimon_cli.storage.injected import moment_of_wall_clock
@@ -28,6 +32,8 @@ from paimon_cli.write.sorted_write import ORDER, SortOrder
 States = dict[BucketId, PickState]
 """What a process remembers about a table's buckets from one plan to the next."""
 RECORD_EXPIRY = "record-level.expire-time"
+_SHOWN_KEYS = 8
+"""Keys that a plan names at most."""
 
 
 class CompactRequest(CompactOptions):
@@ -50,6 +56,34 @@ class CompactRequest(CompactOptions):
     def order(self) -> SortOrder | None:
         """How to sort the rows of whole partitions, which replaces the strategy."""
         return None if self.order_by is None else SortOrder(self.order_by, self.order_strategy or ORDER)
+
+    def cuts_runs(self, context: TableContext) -> bool:
+        """Whether runs of large buckets may be cut into ranges of keys before they are compacted."""
+        return self.ranges_over is not None and self.if_snapshot is None and self.order is None and context.mode.has_keys
+
+    def ranges_of(self, context: TableContext, task: CompactionTask) -> KeyRanges | None:
+        """How the task is divided; None if it is carried out as a whole. A given plan is, since its files would be replaced."""
+        if not self._is_large(task) or not self.cuts_runs(context) or why_whole(context, task) is not None:
+            return None
+        found = key_ranges(context, task)
+        return found if found.count > 1 else None
+
+    def _is_large(self, task: CompactionTask) -> bool:
+        return self.ranges_over is not None and task.size > self.ranges_over
+
+    def noting_ranges(self, context: TableContext, decision: Decision) -> Decision:
+        """The decision, which says in how many ranges of keys it is carried out."""
+        if not isinstance(decision, CompactionTask) or not self._is_large(decision) or self.order is not None:
+            return decision
+        found = self.ranges_of(context, decision)
+        if found is None:
+            why = why_whole(context, decision) or ("the plan is given" if self.if_snapshot is not None else "it has one section")
+            text = f"one range of keys: {why}"
+        else:
+            cut = f" after the upper runs are cut ({human_size(found.cut.size)})" if found.cut is not None else ""
+            text = f"{found.count} ranges of keys{cut}{_beginning(context, found)}"
+            decision = replace(decision, ranges=found.count, commits=found.commits + (found.cut is not None))
+        return replace(decision, arithmetic=f"{decision.arithmetic}; {text}")
 
     def after(self, messages: Sequence[CommitMessage]) -> CompactRequest:
         """The request for the rest of a round in which postponed rows were distributed."""
@@ -190,13 +224,26 @@ def plan_compaction(
             elif strategy == FULL_STRATEGY:
                 return SkippedBucket(*bucket.bucket_id, runs, f"new data {age / 1000:.0f} s ago, not idle yet")
         state = (states or {}).get(bucket.bucket_id, NEVER_PICKED)
-        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
+        decision = plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
+        return request.noting_ranges(context, decision)
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
     waiting = [moment + (request.idle_time or 0) for moment in newest.values()]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
     return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
+
+
+def _beginning(context: TableContext, ranges: KeyRanges) -> str:
+    """With which keys the ranges begin that do not begin with a file, as text."""
+    shown = ", ".join(_key_text(context, begin) for begin in ranges.begins[:_SHOWN_KEYS])
+    more = ", ..." if len(ranges.begins) > _SHOWN_KEYS else ""
+    return f", from {shown}{more} on" if shown else ""
+
+
+def _key_text(context: TableContext, key: bytes) -> str:
+    values = zip(deserialize_row(key, context.key_types), context.key_types, strict=True)
+    return "/".join(printable(shortened(str(canonical_json(value, t)))) for value, t in values)
 
 
 def rows_dropped_after(context: TableContext, plan: CompactionPlan) -> str | None:

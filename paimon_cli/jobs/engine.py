@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from paimon_cli.errors import PaimonError
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import JobThreads
 
 if TYPE_CHECKING:
@@ -81,6 +83,16 @@ class WhyNotSpark(str):
     """Why a job that is large enough for Spark runs in this process: a reason that users are told without asking."""
 
 
+@dataclass(frozen=True)
+class Computing(Generic[T, R]):
+    """A function whose tasks compute rather than wait: in this process, many bytes of them run in several processes."""
+
+    function: Callable[[T], R]
+
+    def __call__(self, task: T) -> R:
+        return self.function(task)
+
+
 class Engine(Protocol):
     """Runs tasks on Spark or in this process. Its owner calls `stop`."""
 
@@ -126,7 +138,8 @@ class Engine(Protocol):
     ) -> list[R]:
         """Run the tasks; returns their results in task order. `function`, tasks and results must be picklable.
 
-        `sizes`: the bytes that each task reads. With them, small tasks share a Spark task, which costs more than a small bucket.
+        `sizes`: the bytes that each task reads. With them, small tasks share a Spark task, which costs more than a small bucket,
+        and large ones of a `Computing` function run in several processes of this machine.
         A task may run more than once. `on_done` is called in this thread with each result as soon as it is known, even
         if the call fails or is interrupted later. Raises `TasksFailed` if a task fails; other tasks may run to
         completion first. After any error no task is running.
@@ -172,6 +185,11 @@ class LocalEngine:
         sizes: Sequence[int] | None = None,
     ) -> list[R]:
         if self._parallelism > 1 and len(tasks) > 1:
+            if (count := self._processes(function, sizes)) > 1:
+                from paimon_cli.jobs.task_processes import TaskProcesses
+
+                with TaskProcesses(function, count) as processes:
+                    return _run_in_threads(count, processes, tasks, on_done, processes.stop)
             return _run_in_threads(self._parallelism, function, tasks, on_done)
         results: list[R] = []
         for task in tasks:
@@ -183,6 +201,12 @@ class LocalEngine:
             if on_done is not None:
                 on_done(result)
         return results
+
+    def _processes(self, function: Callable[[T], R], sizes: Sequence[int] | None) -> int:
+        """In how many processes to run tasks of these sizes; each takes half a second to start."""
+        if not isinstance(function, Computing) or sizes is None or not sys.executable:
+            return 1
+        return min(self._parallelism, len(sizes), sum(sizes) // PIECES.least_process_bytes)
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         from paimon_cli.write.table_writer import write_rows  # loads Arrow, which commands on metadata do without
@@ -197,8 +221,16 @@ class LocalEngine:
         """Nothing to release."""
 
 
-def _run_in_threads(threads: int, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None) -> list[R]:
-    """The results in task order. After an error or Ctrl-C, waiting tasks are dropped and running tasks have ended."""
+def _run_in_threads(
+    threads: int,
+    function: Callable[[T], R],
+    tasks: Sequence[T],
+    on_done: Callable[[R], None] | None,
+    stop: Callable[[], None] = lambda: None,
+) -> list[R]:
+    """The results in task order. After an error or Ctrl-C, waiting tasks are dropped and running tasks have ended, by `stop` if
+    it can end them.
+    """
     pool = JobThreads(threads)
     futures = [pool.submit(function, task) for task in tasks]
     try:
@@ -210,6 +242,10 @@ def _run_in_threads(threads: int, function: Callable[[T], R], tasks: Sequence[T]
         pool.shutdown(wait=True, cancel_futures=True)
         finished = [f.result() for f in futures if f.done() and not f.cancelled() and f.exception() is None]
         raise TasksFailed(finished, error) from error
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        stop()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return [future.result() for future in futures]
@@ -242,18 +278,25 @@ def run_traced(
     tasks: Sequence[T],
     on_done: Callable[[R], None] | None = None,
     sizes: Sequence[int] | None = None,
+    *,
+    computes: bool = False,
 ) -> list[R]:
-    """`Engine.run_tasks` for a function of one table; with `--trace`, shows the steps of the tasks wherever they run."""
+    """`Engine.run_tasks` for a function of one table; with `--trace`, shows the steps of the tasks wherever they run.
+
+    `computes`: it is a `Computing` function.
+    """
     if not context.trace.is_on:
-        return engine.run_tasks(functools.partial(function, context), tasks, on_done, sizes)
+        call: Callable[[T], R] = functools.partial(function, context)
+        return engine.run_tasks(Computing(call) if computes else call, tasks, on_done, sizes)
 
     def show(traced: _Traced[R]) -> None:
         context.trace.show(traced.steps)
         if on_done is not None:
             on_done(traced.result)
 
+    traced_call: Callable[[T], _Traced[R]] = functools.partial(_traced, function, context)
     try:
-        traced = engine.run_tasks(functools.partial(_traced, function, context), tasks, show, sizes)
+        traced = engine.run_tasks(Computing(traced_call) if computes else traced_call, tasks, show, sizes)
     except TasksFailed as failed:
         failed.finished = [outcome.result for outcome in failed.finished]
         raise

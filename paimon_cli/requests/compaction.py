@@ -88,6 +88,15 @@ class CompactOptions(Request):
         ),
     ] = None
     memory: Annotated[MergeMemory, Option("Memory for all concurrent merges of one process.", panel=_LIMITS)] = MergeMemory()
+    ranges_over: Annotated[
+        Size,
+        Option(
+            "Fully compact larger buckets in ranges of keys: several at the same time, each with a commit of its own, "
+            "which stays if the job is killed; default 2 gb.",
+            panel=_LIMITS,
+            tells_default=True,
+        ),
+    ] = Size("2 gb")
     max_bytes: Annotated[Size, Option("Read at most this much per table and round.", panel=_LIMITS)] = Size()
     max_buckets: Annotated[
         int | None, Option("Compact at most N buckets per table and round.", metavar="N", min=1, panel=_LIMITS)

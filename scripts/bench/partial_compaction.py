@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from unittest.mock import patch
 
 import numpy as np
@@ -35,10 +37,10 @@ def rows(keys: np.ndarray) -> pa.Table:
     return pa.table(columns, names=[column.split()[0] for column in COLUMNS])
 
 
-def upserted(folder: Path, which: str, count: int) -> Table:
+def upserted(folder: Path, which: str, count: int, options: Mapping[str, str] = MappingProxyType({})) -> Table:
     """A table whose base file is at the highest level, with `RUNS` files at level 0."""
-    options = {"bucket": "1", "write-only": "true"}
-    table = Table.create(folder, columns=COLUMNS, primary_key=["k"], options=options, runtime=Runtime(engine="local"))
+    given = {"bucket": "1", "write-only": "true", **options}
+    table = Table.create(folder, columns=COLUMNS, primary_key=["k"], options=given, runtime=Runtime(engine="local"))
     table.write(rows(np.arange(count)))
     table.compact(strategy="full")
     random = np.random.default_rng(1)

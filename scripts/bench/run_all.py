@@ -27,6 +27,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "compaction": ("scripts.bench.compaction",),
     "partial compaction": ("scripts.bench.partial_compaction",),
     "splitting buckets": ("scripts.bench.splitting",),
+    "range compaction": ("scripts.bench.range_compaction",),
     "compaction beside a write": ("scripts.bench.compact_beside",),
     "append": ("scripts.bench.append",),
     "scan": ("scripts.bench.scan",),
@@ -53,7 +54,8 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 SMALL: dict[str, tuple[str, ...]] = {
     "compaction": ("--rows", "20000"),
     "partial compaction": ("--rows", "20000"),
-    "splitting buckets": ("scripts.bench.splitting",),
+    "splitting buckets": ("--rows", "20000"),
+    "range compaction": ("--rows", "20000"),
     "compaction beside a write": ("--rows", "20000"),
     "append": ("--rows", "20000", "--files", "10"),
     "scan": ("--rows", "20000"),

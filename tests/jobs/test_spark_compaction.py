@@ -14,6 +14,7 @@ from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
+from paimon_cli.pieces import PIECES
 from tests.jobs.test_changelog_files import changelog
 from tests.tables import Row, compact, live_files, make_table, rows, write
 
@@ -104,3 +105,23 @@ def test_vectors_and_changelogs_are_those_of_this_process(producer: str, spark_e
     assert latest[0] is not None and latest[1] is not None and latest[0].id == latest[1].id
     changelogs = [[sorted(changelog(context, at + 1)) for at in range(latest[0].id)] for context in (there, here)]
     assert changelogs[0] == changelogs[1] and any(changelogs[0])
+
+
+@pytest.mark.in_part(2)
+def test_ranges_of_keys_are_tasks(spark_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A section that is cut and committed range by range, and one whose ranges share a commit."""
+    monkeypatch.setattr(PIECES, "row_group_bytes", 4000)
+    monkeypatch.setattr(PIECES, "batch_rows", 300)
+    for name, size, ranges_share in (("many", "4kb", False), ("one", "1gb", True)):
+        options = {"write-only": "true", "target-file-size": size, "parquet.enable.dictionary": "false"}
+        context = make_table(tmp_path / name, {"k": "INT NOT NULL", "t": "STRING"}, ["k"], options=options)
+        write(context, [{"k": k, "t": f"text {k * 7919 % 10007}"} for k in range(3000)])
+        compact(context, ranges_over=None)
+        write(context, [{"k": k, "t": None} for k in range(0, 3300, 70)])
+        expected = rows(context)
+        done = run_compact(context, CompactRequest(ranges_over=1), spark_engine, NoProgress())
+        (task,) = done.plan.tasks
+        assert done.engine == "spark" and task.ranges > 2
+        assert len(done.snapshots) == (1 if ranges_share else task.ranges + 1)
+        assert rows(context) == expected
+        assert {level for _, _, found in runs(context) for level, *_ in found} == {context.options.num_levels - 1}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from paimon_cli.lab.simulation.actor import Job
 from paimon_cli.lab.simulation.actor_jobs import (
     compactor,
     dropper,
@@ -368,3 +370,31 @@ ANOMALIES = frozenset({"lost-update", "merge-disorder", "merge-disorder-seen-by-
 """Scenarios in which violations are wanted."""
 _ON_STORES_ALREADY = frozenset(store_scenarios.OF_STORES_ONLY)
 ON_STORES = store_scenarios.on_object_stores([name for name in names() if name not in ANOMALIES | _ON_STORES_ALREADY])
+
+
+# large buckets, compacted in ranges of keys
+
+
+def _ranged(name: str, *others: Job, **settings: Any) -> Scenario:
+    """A bucket with three files at the top level and an upper one with keys of the first and the last, so that it is cut."""
+    options = {"bucket": "1", "write-only": "true", "target-file-row-num": "2"}
+    before = in_turn(
+        real_writer("first", rows(0, *range(1, 7))), real_compactor(), real_writer("second", rows(0, 1, 6, value="s"))
+    )
+    jobs = (real_compactor(ranges_over=1), *others)
+    return after(Scenario(name, jobs, options, faults=ALL_FAULTS, max_faults=1, real_files=True, **settings), (before,))
+
+
+@planned("ranges-restart")
+def _() -> Scenario:
+    return _ranged("ranges-restart", max_restarts=1)
+
+
+@planned("ranges-writer")
+def _() -> Scenario:
+    return _ranged("ranges-writer", real_writer("a", rows(0, 2, 6, value="a")))
+
+
+@planned("ranges-compactor")
+def _() -> Scenario:
+    return _ranged("ranges-compactor", real_compactor())

@@ -15,7 +15,7 @@ from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Progress, Work
+from paimon_cli.jobs.engine import Computing, Progress, Work
 from paimon_cli.lsm.compaction_picker import Upgrade, compaction_steps
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import (
@@ -154,8 +154,14 @@ class JsonFileEngine:
         on_done: Callable[[Any], None] | None = None,
         sizes: Sequence[int] | None = None,
     ) -> list[Any]:
-        context = function.args[0]  # type: ignore[attr-defined]
-        return [_compacted(context, task) for task in tasks]
+        call = function.function if isinstance(function, Computing) else function
+        context = call.args[0]  # type: ignore[attr-defined]
+        results = []
+        for task in tasks:
+            results.append((task.file_stamp, _compacted(context, task)))
+            if on_done is not None:
+                on_done(results[-1])
+        return results
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         stamp = _uuid(plan.file_stamp)

@@ -24,7 +24,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_bucket, check_file
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.jobs.engine import LocalEngine, Progress
+from paimon_cli.jobs.engine import Computing, LocalEngine, Progress
 from paimon_cli.jobs.postponed_rows import WaitingRows
 from paimon_cli.jobs.stored_rows import RowsOfTable
 from paimon_cli.lab.simulation.scenario import Rows
@@ -144,6 +144,7 @@ class RealEngine(LocalEngine):
         on_done: Callable[[Any], None] | None = None,
         sizes: Sequence[int] | None = None,
     ) -> list[Any]:
+        function = function.function if isinstance(function, Computing) else function
         context = getattr(function, "args", (None,))[0]
         if not (isinstance(context, TableContext) and all(isinstance(task, CompactionTask) for task in tasks)):
             return super().run_tasks(function, tasks, on_done)

@@ -84,11 +84,17 @@ def _source(batch: BucketRows, numbers: bool, scenario: Scenario) -> str:
     return _source_of("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def real_compactor(strategy: StrategyName = "full", buckets: tuple[int, ...] = (), order_by: str | None = None) -> Job:
-    """Runs `compact`, which makes a new plan after a conflict."""
+def real_compactor(
+    strategy: StrategyName = "full",
+    buckets: tuple[int, ...] = (),
+    order_by: str | None = None,
+    ranges_over: int | None = None,
+) -> Job:
+    """Runs `compact`, which makes a new plan after a conflict. `ranges_over`: bytes of buckets compacted in ranges of keys."""
 
     def run(actor: Actor) -> None:
-        compact(actor, CompactRequest(strategy, bucket=buckets or None, order_by=order_by), RealEngine(actor.disk))
+        request = CompactRequest(strategy, bucket=buckets or None, order_by=order_by, ranges_over=ranges_over)
+        compact(actor, request, RealEngine(actor.disk))
 
     return run
 

@@ -1,0 +1,91 @@
+"""Compacts large buckets in ranges of keys (`compact/key_ranges`): each range is a task, and each part that can be replaced alone
+a commit, as soon as its tasks are done.
+
+Each part has a stamp of its own in the names of its files, so that a failure deletes only what is not committed yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+from paimon_cli.bucket.stamped_files import delete_stamped_files, new_stamp
+from paimon_cli.compact.compaction_task import CompactionTask
+from paimon_cli.errors import undone_on_failure
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.table_change import NewFiles
+from paimon_cli.metadata.data_file import CommitMessage
+
+
+@dataclass
+class _Part:
+    """Files that are replaced by one commit, in `count` tasks."""
+
+    new_files: NewFiles
+    count: int
+    results: list[CommitMessage | FailedBucket] = field(default_factory=list)
+
+    @property
+    def result(self) -> CommitMessage | FailedBucket:
+        """The first failure, or all tasks' new files instead of the files that each of them has read."""
+        messages = [result for result in self.results if isinstance(result, CommitMessage)]
+        if len(messages) < len(self.results):
+            return next(result for result in self.results if isinstance(result, FailedBucket))
+        added = tuple(file for message in messages for file in message.compact.added)
+        return replace(messages[0], compact=replace(messages[0].compact, added=added))
+
+
+@dataclass
+class RangeCommits:
+    """The ranges of one compaction. `outcome`: what was committed of them, and what was not."""
+
+    new_files: NewFiles
+    engine: Engine
+    outcome: Outcome = field(default_factory=Outcome)
+    _waiting: dict[str, _Part] = field(default_factory=dict)
+    _done: list[_Part] = field(default_factory=list)
+
+    def divided(self, context: TableContext, request: CompactRequest, tasks: Iterable[CompactionTask]) -> list[CompactionTask]:
+        """The tasks, those of large buckets in parts, with a stamp for each part."""
+        result = []
+        for task in tasks:
+            ranges = request.ranges_of(context, task)
+            if ranges is None:
+                result += task.parts
+                continue
+            for part in ranges.parts:
+                stamp = new_stamp(context)
+                self._waiting[stamp] = _Part(replace(self.new_files, stamp=stamp), len(part))
+                result += [replace(of_range, file_stamp=stamp) for of_range in part]
+        return result
+
+    def commit(self, stamp: str, result: CommitMessage | FailedBucket) -> bool:
+        """Commit the part with this stamp, once all of its tasks have a result; False if the stamp is none of a part."""
+        part = self._waiting.get(stamp)
+        if part is None:
+            return False
+        part.results.append(result)
+        if len(part.results) == part.count:
+            with part.new_files.shield():
+                del self._waiting[stamp]
+                self.outcome.add_stage(commit_results(part.new_files, [part.result], self.engine))
+            self._done.append(part)
+        return True
+
+    def delete_repeated(self) -> None:
+        """After the last task, delete what attempts that the engine repeated have left behind since the commits."""
+        for part in self._done if self.engine.retries_tasks else ():
+            part.new_files.delete_all_but([part.result] if isinstance(part.result, CommitMessage) else [])
+
+    def deleted_on_failure(self) -> AbstractContextManager[None]:
+        """If the job fails, delete the files of ranges whose commit has not begun."""
+        return undone_on_failure(self._delete)
+
+    def _delete(self) -> None:
+        with self.new_files.shield():
+            for stamp in self._waiting:
+                delete_stamped_files(self.new_files.context, stamp)
