@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.backups import Backups
 from paimon_cli.api.catalog_health import Examination
-from paimon_cli.api.catalog_maintenance import Maintaining
 from paimon_cli.api.comparison import CompareCall, ComparedVersions
 from paimon_cli.api.definition import NewTable, create_defined
 from paimon_cli.api.ledger import KeepsLedger
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
+from paimon_cli.api.policy import KeepsPolicy
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.api.trash import DroppedTables
@@ -61,7 +61,7 @@ class NewInCatalog(NewTable):
 
 
 @checks_arguments
-class Catalog(Backups, DroppedTables, KeepsLedger, Maintaining, Examination):
+class Catalog(Backups, DroppedTables, KeepsLedger, KeepsPolicy, Examination):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.

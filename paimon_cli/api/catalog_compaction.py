@@ -23,6 +23,7 @@ from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
+    from paimon_cli.catalog.warehouse_policy import Policies
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.engine import Engine
@@ -165,7 +166,8 @@ class Compaction(OpenedCatalog):
         clock, metastore = SystemClock(), self._metastore
         seconds = metastore.table_seconds
         leases = Leases(COMPACTION, SystemRandom().uuid(), chosen.lease, clock, seconds) if chosen.lease else None
-        served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, has_leases=leases is not None)
+        policies = self._policies() if chosen.whole else None
+        served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, leases is not None, policies)
         if chosen.whole and chosen.is_listed:
             served = _after(EmptiesTrash(metastore, clock, self.runtime.warn), served)
         with contextlib.ExitStack() as stack:
@@ -201,14 +203,15 @@ class Compaction(OpenedCatalog):
         return LedgerWatcher(watcher, ledger, SystemRandom().uuid(), clock, self.runtime.warn, seconds, requests)
 
     def _served(
-        self, choice: TableChoice, metastore: Metastore, dedicated: bool, has_leases: bool
+        self, choice: TableChoice, metastore: Metastore, dedicated: bool, has_leases: bool, policies: Policies | None
     ) -> Callable[[], list[ServedTable]]:
-        """A function that lists the tables of the service.
+        """A function that lists the tables of the service. `policies`: those that it obeys, which are read again for each list.
 
         Named tables are checked for safe commits now. Listed tables are checked when they are first opened, or by creating their
         lease, which needs the same guarantee as a snapshot.
         """
         from paimon_cli.jobs.service.compaction_service import ServedTable
+        from paimon_cli.maintain.policy import NO_POLICY
 
         checked, warn_once = set[str](), _warning_once(self.runtime.warn)
 
@@ -240,8 +243,13 @@ class Compaction(OpenedCatalog):
         lists = _TableLists(found, self.runtime.warn)
 
         def served() -> list[ServedTable]:
-            locations = (location for part in choice.one_by_one() for location in lists.of(part))
-            return [ServedTable(location.name, partial(context_at, location)) for location in locations]
+            if policies is not None:
+                policies.renew()
+            return [
+                ServedTable(place.name, partial(context_at, place), NO_POLICY if policies is None else policies.of(place))
+                for part in choice.one_by_one()
+                for place in lists.of(part)
+            ]
 
         return served
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import KW_ONLY
 from functools import partial
@@ -136,18 +137,41 @@ class Examination(OpenedCatalog):
 
     def _examined(self, call: FixesCall) -> list[_Examined]:
         """The tables with their health, most urgent first."""
-        from paimon_cli.inspect.health_report import damaged_entry, unreadable
+        from paimon_cli.inspect.findings.policy_findings import refused_settings, shorter_retention, unreadable_policy
+        from paimon_cli.inspect.health_report import damaged_entry, of_policy, unreadable, with_findings
+        from paimon_cli.maintain.policy_effect import judged_settings
 
         argument = call.argument or self._pasted
 
+        policies, unread = self._policies(), dict[str, PaimonError]()
+
         def look(table: Table, name: str, word: str) -> _Examined:
-            return _Examined(table._health(_asked(call, word), name), word, table)
+            row = table._health(_asked(call, word), name)
+            try:
+                policy = policies.of(table.context.place)
+            except PaimonError as error:
+                unread.setdefault(error.message, error)
+                return _Examined(row, word, table)
+            judged = judged_settings(policy, table.context.options) if policy.met else []
+            return _Examined(with_findings(row, shorter_retention(judged, f"paimon-cli policy show {word}")), word, table)
 
         damaged, looks = self._looked_at(call, argument, look)
         found = [_Examined(damaged_entry(error)) for error in damaged]
+        for error in unread.values():
+            found.append(_Examined(of_policy("policy.yaml", [unreadable_policy(error, self._showing_policy(None))])))
+        for warehouse, of_warehouse in policies.read.items():
+            if refused := refused_settings(of_warehouse.refused, self._showing_policy(warehouse)):
+                found.append(_Examined(of_policy("policy.yaml", refused)))
         for name, each in looks:
             found.append(_Examined(unreadable(name, argument(name), each)) if isinstance(each, PaimonError) else each)
         return sorted(found, key=lambda each: each.row.place)
+
+    def _showing_policy(self, warehouse: str | None) -> str:
+        """The command that shows the policy of a warehouse. None: of that of the catalog."""
+        command = "paimon-cli policy show"
+        if warehouse is None or self.url is not None:
+            return command + self._metastore.flags
+        return f"{command} --warehouse {shlex.quote(without_login(warehouse))}"
 
     def _looked_at(
         self, call: SomeTables, argument: Callable[[str], str], look: Callable[[Table, str, str], _Found]

@@ -12,8 +12,10 @@ from paimon_cli.api.catalog_compaction import Compaction, look_seconds
 from paimon_cli.api.maintenance_runs import MaintainingTables, planned_maintenance, run_maintenance
 from paimon_cli.api.table_choice import ChosenTable, chosen_tables
 from paimon_cli.api.trash import EmptiedTrash, empty_expired
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import PaimonError
 from paimon_cli.requests.upkeep import MaintainTables
+from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -65,15 +67,27 @@ class Maintaining(Compaction):
         """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits."""
         from paimon_cli.jobs.service.compaction_service import ServedTable
 
-        damaged, checked = list[PaimonError](), set[str]()
+        policies, seconds = self._policies(), look_seconds(chosen, self._metastore)
+        damaged, checked = list[PaimonError](), set[TableLocation]()
 
-        def opened(chosen: ChosenTable) -> TableContext:
-            table = self._open(self._to_commit(chosen.locate()))
-            if commits and chosen.name not in checked:
+        def opened(location: TableLocation) -> TableContext:
+            table = self._open(self._to_commit(location))
+            if commits and location not in checked:
                 table.check_commit()
-                checked.add(chosen.name)
+                checked.add(location)
             table.check_call()
             return table.supported
 
+        def served(table: ChosenTable) -> ServedTable:
+            try:
+                location = within(seconds, table.locate, table.name)
+            except PaimonError as error:
+                return ServedTable(table.name, partial(_raised, error))
+            return ServedTable(table.name, partial(opened, location), policies.of(location))
+
         found = chosen_tables(chosen, self._locate, self._metastore, self.branch, damaged.append)
-        return [ServedTable(table.name, partial(opened, table)) for table in found], damaged
+        return [served(table) for table in found], damaged
+
+
+def _raised(error: PaimonError) -> TableContext:
+    raise error

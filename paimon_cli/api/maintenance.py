@@ -215,9 +215,11 @@ class Maintenance(OpenedTable):
 
     def _as_served(self) -> list[ServedTable]:
         """This table alone, as the compaction service takes it."""
+        from paimon_cli.catalog.warehouse_policy import Policies, own_rules
         from paimon_cli.jobs.service.compaction_service import ServedTable
 
-        return [ServedTable(self.name, lambda: self.supported)]
+        policy = Policies(own_rules(self.runtime.profile), self.runtime.warn).of(self.context.place)
+        return [ServedTable(self.name, lambda: self.supported, policy)]
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
         """Orphans as rows. `explain`: include what each one probably is, such as a lost commit."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
+    from paimon_cli.catalog.warehouse_policy import Policies
 
 MAX_NAMED = 5
 """The most tables, or damaged entries of a catalog, that messages name."""
@@ -87,6 +88,14 @@ class OpenedCatalog:
             self.runtime.warn(f"{error.message}; left out; {error.hint}")
         if len(found) > MAX_NAMED:
             self.runtime.warn(f"{counted(len(found) - MAX_NAMED, 'more name')} of the catalog left out")
+
+    def _policies(self) -> Policies:
+        """The policies that are about its tables. Raises `UsageError` if the user's own configuration has mistakes in it."""
+        from paimon_cli.catalog.metastore.configuration_files import PROFILE
+        from paimon_cli.catalog.warehouse_policy import Policies, own_rules
+
+        own = own_rules(self._options.get(PROFILE) or self.runtime.profile)
+        return Policies(own, self.runtime.warn, self._metastore.table_seconds)
 
     def _locate(self, table: str, branch: str | None = None) -> TableLocation:
         location = locate_table(table, self.url, self._options, branch or self.branch)

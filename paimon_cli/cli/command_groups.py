@@ -44,6 +44,7 @@ PANELS = {
         "restore": "backup_commands",
         "trash": "trash_commands.trash",
         "ledger": "ledger_commands.ledger",
+        "policy": "policy_commands.policy",
         "expire": "expire_command",
         "rescale": "stage_commands",
         "rollback": "drop_commands",

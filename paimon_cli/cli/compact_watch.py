@@ -330,15 +330,25 @@ class Outlook:
         return LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
 
 
-def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None], *, examines: bool = False) -> None:
-    """Call `Catalog.watch`, and show its rounds until it ends or is stopped. `examines`: count findings even without metrics."""
+def run_service(
+    call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None], *, is_maintenance: bool = False
+) -> None:
+    """Call `Catalog.watch`, and show its rounds until it ends or is stopped.
+
+    `is_maintenance`: count findings even without metrics, and tell the hooks of the user's policy.
+    """
     from paimon_cli.jobs.process import StopSignals, Terminated
 
     log = outlook.log(RoundLines(call.output, call.fields))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
     try:
-        with StopSignals() as signals, log, _hooked(call, outlook, log) as passed, _measured(outlook, log, passed) as watcher:
-            watch(watcher=watcher, shield=signals.shield, examines=examines or outlook.has_metrics)
+        with (
+            StopSignals() as signals,
+            log,
+            _hooked(call, outlook, log, is_maintenance) as passed,
+            _measured(outlook, log, passed) as watcher,
+        ):
+            watch(watcher=watcher, shield=signals.shield, examines=is_maintenance or outlook.has_metrics)
     except Terminated:
         if isinstance(log, JsonLog):
             log.say("stopped")
@@ -386,21 +396,29 @@ def single_run(outlook: Outlook, catalog: Catalog) -> Iterator[tuple[Shield, Ser
 
 
 @contextlib.contextmanager
-def _hooked(call: Call, outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
-    """A watcher that passes everything to the log, and commits to the hook of the call or of the user's own file, if any."""
+def _hooked(call: Call, outlook: Outlook, log: ServiceLog, has_policy: bool) -> Iterator[ServiceWatcher]:
+    """A watcher that passes everything to the log, and commits to the hook of the call or of the user's own file, if any.
+
+    `has_policy`: and to the hooks of the policy in that file.
+    """
+    from paimon_cli.catalog.metastore.configuration_files import PROFILE
     from paimon_cli.catalog.metastore.settings import read_settings
+    from paimon_cli.catalog.warehouse_policy import own_hooks, own_rules
     from paimon_cli.jobs.service.commit_hook import HOOK_SETTING, CommitHook, HookedWatcher, HookTarget
     from paimon_cli.storage.injected import SystemClock
 
-    target = outlook.hook or read_settings(call.warehouse, call.catalog_options).values.get(HOOK_SETTING)
-    if target is None:
-        yield log
-        return
-    hook = CommitHook(HookTarget.parse(target), log.warn)
-    try:
-        yield HookedWatcher(log, hook, SystemClock())
-    finally:
-        hook.close()
+    targets = own_hooks(own_rules(call.catalog_options.get(PROFILE))) if has_policy else {}
+    of_all = outlook.hook or read_settings(call.warehouse, call.catalog_options).values.get(HOOK_SETTING)
+    if of_all is not None:
+        targets = {**targets, of_all: lambda table: True}
+    parsed = [(HookTarget.parse(target), about) for target, about in targets.items()]
+    watcher: ServiceWatcher = log
+    with contextlib.ExitStack() as stack:
+        for target, about in parsed:
+            hook = CommitHook(target, log.warn)
+            stack.callback(hook.close)
+            watcher = HookedWatcher(watcher, hook, SystemClock(), about)
+        yield watcher
 
 
 @contextlib.contextmanager

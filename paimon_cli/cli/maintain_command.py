@@ -52,7 +52,8 @@ def maintain(
     snapshots, changelogs, tags, partitions and consumers. Without options of its own, a table loses snapshots by the defaults of
     Paimon: those older than 1 h, except the latest 10. Orphans are deleted from an age of one day on. A table that another
     service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is over are deleted
-    from the trash. Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
+    from the trash. The policy of the warehouse (`paimon-cli policy`) may narrow the time and the amount, and lengthen retention.
+    Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
     otherwise with the code of what failed; the other tables are maintained all the same.
 
     paimon-cli maintain ./wh/shop.db/orders --yes
@@ -99,7 +100,7 @@ def _serve(
     confirm("from now on, what is past its retention, and orphans older than a day, will be deleted", is_sure, has_dry_run=False)
     given = {"orphans_every": "1 d", **service, **options}
     outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file, monitoring.hook)
-    run_service(call, outlook, catalog, partial(catalog.watch, **given, expire=True, whole=True), examines=True)
+    run_service(call, outlook, catalog, partial(catalog.watch, **given, expire=True, whole=True), is_maintenance=True)
 
 
 def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -> None:

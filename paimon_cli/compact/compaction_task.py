@@ -95,7 +95,8 @@ class CompactionTask:
 @dataclass(frozen=True)
 class SkippedBucket:
     """A bucket that is not compacted, and why. `runs`, `files`, `size` (bytes): of the whole bucket. `waits_for_turn`: it needs a
-    compaction, but other tables come first. `is_over_budget`: it needs one, for which the budget of the run is too small.
+    compaction, but other tables come first. `is_over_budget`: it needs one, for which the budget of the run is too small;
+    `is_over_cap`: for which the limits of a round are too small.
     """
 
     partition: bytes
@@ -107,11 +108,12 @@ class SkippedBucket:
     size: int = 0
     waits_for_turn: bool = False
     is_over_budget: bool = False
+    is_over_cap: bool = False
 
     @property
     def is_left(self) -> bool:
         """Whether its compaction is left to a later turn or run."""
-        return self.waits_for_turn or self.is_over_budget
+        return self.waits_for_turn or self.is_over_budget or self.is_over_cap
 
     @property
     def bucket_id(self) -> BucketId:

@@ -98,10 +98,19 @@ def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, wit
         read_requests=None if read is None else read.reads,
         findings=findings,
     )
-    verdict = (
-        Health.CRITICAL if any(f.severity == ERROR for f in findings) else Health.NEEDS_CARE if row.problems else Health.HEALTHY
-    )
-    return replace(row, verdict=verdict)
+    return with_findings(row, ())
+
+
+def with_findings(row: HealthRow, more: Iterable[Finding]) -> HealthRow:
+    """The row with more findings, and the verdict that follows from all."""
+    row = replace(row, findings=(*row.findings, *more))
+    is_critical = any(finding.severity == ERROR for finding in row.findings)
+    return replace(row, verdict=Health.CRITICAL if is_critical else Health.NEEDS_CARE if row.problems else Health.HEALTHY)
+
+
+def of_policy(path: str, findings: Iterable[Finding]) -> HealthRow:
+    """The row of the policy of a warehouse, about which there are findings."""
+    return with_findings(HealthRow(path, Health.HEALTHY), findings)
 
 
 T = TypeVar("T")

@@ -268,9 +268,11 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
     count, turn = len(limits.distributed), 0
     for task in by_urgency:
         if limits.max_buckets is not None and count >= limits.max_buckets:
-            later[task.bucket_id] = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets)")
+            left = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets, caps.buckets)")
+            later[task.bucket_id] = replace(left, is_over_cap=True)
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
-            later[task.bucket_id] = _left(task, f"{size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)")
+            left = _left(task, f"{size} + {task.size} bytes > {limits.max_bytes} (--max-bytes, caps.bytes)")
+            later[task.bucket_id] = replace(left, is_over_cap=True)
         elif limits.budget_bytes is not None and size + task.size > limits.budget_bytes:
             left = _left(task, f"{size} + {task.size} bytes > {limits.budget_bytes} that are left of --budget")
             later[task.bucket_id] = replace(left, is_over_budget=True)

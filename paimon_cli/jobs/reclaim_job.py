@@ -104,14 +104,19 @@ class Expiry:
         return replace(expired, files=len(deleted), size=sum(file.size or 0 for file in deleted))
 
 
-def plan_expire(context: TableContext, request: ExpireOptions, progress: Progress) -> Expiry:
-    """Plan an expiry. Changes nothing, except that a missing EARLIEST hint is written if there is nothing to expire."""
+def plan_expire(
+    context: TableContext, request: ExpireOptions, progress: Progress, limit_of_tag: Callable[[int], int] = lambda own: own
+) -> Expiry:
+    """Plan an expiry. Changes nothing, except that a missing EARLIEST hint is written if there is nothing to expire.
+
+    `limit_of_tag`: see `expired_tags`.
+    """
     before = None if request.older_than is None else past_millis(context, request.older_than)
-    plans = {
+    plans: dict[str, Callable[[TableContext, ExpireOptions, int | None, Progress], Expiry]] = {
         SNAPSHOTS: _snapshots,
         PARTITIONS: _partitions,
         CHANGELOGS: _changelogs,
-        TAGS: _tags,
+        TAGS: functools.partial(_tags, limit_of=limit_of_tag),
         CONSUMERS: _consumers,
     }
     return replace(plans[request.what](context, request, before, progress), before=before)
@@ -151,8 +156,10 @@ def _changelogs(context: TableContext, request: ExpireOptions, before: int | Non
     return Expiry(CHANGELOGS, names, files, run)
 
 
-def _tags(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:
-    removal = plan_removal(context, expired_tags(context, before)[: request.limit])
+def _tags(
+    context: TableContext, request: ExpireOptions, before: int | None, progress: Progress, limit_of: Callable[[int], int]
+) -> Expiry:
+    removal = plan_removal(context, expired_tags(context, before, limit_of)[: request.limit])
 
     def files() -> list[FileToDelete]:
         tags = [FileToDelete(context.layout.tag(name), "tag") for name in removal.names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import (
@@ -169,10 +169,12 @@ def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles)
     return count
 
 
-def expired_tags(context: TableContext, older_than: int | None = None) -> list[str]:
+def expired_tags(
+    context: TableContext, older_than: int | None = None, limit_of: Callable[[int], int] = lambda own: own
+) -> list[str]:
     """Tags older than their own time limit, or created before `older_than` (epoch millis) if given (Java TagTimeExpire).
 
-    Time limits are ignored with `tag.time-expire-enabled=false`.
+    Time limits are ignored with `tag.time-expire-enabled=false`. `limit_of`: the limit that counts instead of a tag's own one.
     """
     limits_count = context.options.tag_time_expire_enabled
     now = local_wall_clock(context.clock.now_millis())
@@ -181,7 +183,8 @@ def expired_tags(context: TableContext, older_than: int | None = None) -> list[s
     found = []
     for name, tag in context.tags.all().items():
         created = tag.created_millis
-        if limits_count and created is not None and tag.retained_millis is not None and now > created + tag.retained_millis:
+        retained = None if tag.retained_millis is None else limit_of(tag.retained_millis)
+        if limits_count and created is not None and retained is not None and now > created + retained:
             found.append(name)
             continue
         if created is None:

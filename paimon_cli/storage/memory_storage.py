@@ -69,6 +69,14 @@ class MemoryStorage:
         with self._space.lock:
             self._space.files[path] = (bytes(data), self._clock.now_millis())
 
+    def swap(self, path: str, expected: bytes, data: bytes) -> bool:
+        """See `storage.SwapsFiles`."""
+        with self._space.lock:
+            if path not in self._space.files or self._space.files[path][0] != expected:
+                return False
+            self.overwrite(path, data)
+            return True
+
     def _create(self, path: str, data: bytes) -> bool:
         with self._space.lock:
             if path in self._space.files:

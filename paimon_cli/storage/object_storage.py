@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PreconditionError
 
-from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.counted_storage import CHECKS, DELETIONS, LISTINGS, READS, WRITES, count_requests
@@ -103,6 +103,33 @@ class ObjectStorage:
         client, key = self._asked(path, WRITES)
         with self._errors_of(path):
             client.put(key, data, use_multipart=False)
+
+    def swap(self, path: str, expected: bytes, data: bytes) -> bool:
+        """See `storage.SwapsFiles`: a put on the condition that the object is still the version that was read."""
+        client, key = self._asked(path, READS)
+        with self._errors_of(path):
+            try:
+                found = client.get(key)
+            except FileNotFoundError:
+                return False
+            check_size(path, found.meta["size"])
+            content = bytes(found.bytes())
+            state = {name: found.meta.get(name) for name in ("e_tag", "version") if found.meta.get(name) is not None}
+        if content != expected:
+            return False
+        client, key = self._asked(path, WRITES, once=True)
+        try:
+            client.put(key, data, mode=state, use_multipart=False)
+        except (PreconditionError, FileNotFoundError):
+            return False
+        except (BaseError, ValueError) as error:
+            if isinstance(error, GenericError) and StoreError(error).status in _NOT_IMPLEMENTED:
+                why = "it does not implement conditional replacement"
+                raise NotSupported(f"{path} cannot be replaced safely", why) from None
+            if self.read_bytes(path) == data:
+                return True
+            raise self._errors_of(path).refusal(error) from None
+        return True
 
     def exists(self, path: str) -> bool:
         try:

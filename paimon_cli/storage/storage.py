@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.pieces import PIECES
 
 
@@ -175,6 +175,18 @@ class MovesDirectories(Protocol):
         ...
 
 
+@runtime_checkable
+class SwapsFiles(Protocol):
+    """A store that replaces a small file only if it still has certain content, so that of several writers one succeeds."""
+
+    def swap(self, path: str, expected: bytes, data: bytes) -> bool:
+        """Replace `expected` by `data`; returns False, and changes nothing, if the file has other content or does not exist.
+
+        Raises `StorageUnavailable` if the store gave no clear answer.
+        """
+        ...
+
+
 def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
     """Open a file of known size (bytes) as a seekable stream, without a request for its size.
 
@@ -302,6 +314,19 @@ def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
 def remove_empty_directory(storage: Storage, path: str) -> bool:
     """Remove a directory; returns False if it is not empty, or if the store has no real directories."""
     return isinstance(storage, HasDirectories) and storage.remove_empty_directory(path)
+
+
+def swap(storage: Storage, path: str, expected: bytes | None, data: bytes) -> bool:
+    """Compare and swap a small file; see `SwapsFiles`. `expected`: None if it must not exist.
+
+    Raises `NotSupported` if the store cannot do that.
+    """
+    if expected is None:
+        return put_and_verify(storage, path, data) is Verified.OURS
+    swapping: SwapsFiles | None = _outermost(storage, SwapsFiles)
+    if swapping is None:
+        raise NotSupported(f"{path} cannot be replaced safely", "this store has no conditional replacement")
+    return swapping.swap(path, expected, data)
 
 
 def link_target(storage: Storage, path: str) -> str | None:

@@ -74,6 +74,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (home / f"{name}.csv").write_text("dt,id,name,amount,status\n2026-11-21,7,tea,3.50,open\n")
     (home / "cancelled.csv").write_text("dt,id\n2026-11-21,7\n")
     pq.write_table(pa.Table.from_pylist([{"dt": "2026-11-21", "id": 7}], schema=SHAPE), home / "orders-1.parquet")
+    (home / "policy.yaml").write_text("catalog: {windows: nights}\n")
     (home / "paimon.yaml").write_text("profiles:\n  production:\n    warehouse: ./wh\n")
     return home
 

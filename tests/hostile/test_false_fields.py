@@ -80,6 +80,7 @@ def test_every_command_on_tables_is_met() -> None:
         "restore",
         "undrop",
         "trash",
+        "policy",  # reads a file of the warehouse; hostile ones have tests of their own
         "ledger",  # has no table; hostile objects have tests of their own
         "mcp",  # a server, whose tools have tests of their own
         "maintain",  # compaction, expiry and orphans, which are met as commands of their own

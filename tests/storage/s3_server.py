@@ -68,7 +68,7 @@ def _serve() -> None:
 
     def exclusive(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Conditional puts one after the other, as S3 has them: moto itself looks first and puts later, without a lock."""
-        if "HTTP_IF_NONE_MATCH" not in environ:
+        if not {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"} & environ.keys():
             return application(environ, start_response)
         with one_at_a_time:
             return application(environ, start_response)

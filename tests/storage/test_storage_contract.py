@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import NotSupported
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.storage import PutOutcome, Storage
+from paimon_cli.storage.storage import PutOutcome, Storage, swap
 
 pytestmark = pytest.mark.xdist_group("s3")
 
@@ -160,3 +161,24 @@ class TestUnfinishedFiles:
         del sink
         gc.collect()
         assert place.storage.list_directory(place.root) == []
+
+
+@EXCLUSIVE
+def test_of_several_swaps_one_succeeds(place: Place) -> None:
+    storage, path = place.storage, f"{place.root}/policy.yaml"
+    assert swap(storage, path, None, b"first") and not swap(storage, path, None, b"other")
+    assert not swap(storage, path, b"what it was", b"other") and storage.read_bytes(path) == b"first"
+    contents = [f"by {number}".encode() for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda content: swap(storage, path, b"first", content), contents))
+    assert won.count(True) == 1 and storage.read_bytes(path) == contents[won.index(True)]
+    storage.delete(path)
+    assert not swap(storage, path, b"first", b"other") and not storage.exists(path)
+
+
+def test_a_store_that_cannot_swap_says_so() -> None:
+    root = f"memory://{uuid.uuid4()}/t"
+    storage = FsspecStorage(root)
+    storage.write_new(f"{root}/policy.yaml", b"first")
+    with pytest.raises(NotSupported, match="conditional replacement"):
+        swap(storage, f"{root}/policy.yaml", b"first", b"other")

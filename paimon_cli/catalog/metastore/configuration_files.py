@@ -16,12 +16,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_cli.errors import UsageError
+from paimon_cli.maintain.policy_text import PlacedValue, read_policy_text
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.catalog_options import TABLE_TIMEOUT, USER_PREFIXES
 from paimon_cli.storage.redaction import holds_secret
 
 CATALOG_FILE = "paimon.yaml"
 PROFILE, PROFILES = "profile", "profiles"
+POLICY = "policy"
+"""A mapping of the own file, and of its profiles, which `own_policy` reads: how tables are maintained (`maintain/policy`)."""
+_MAX_OWN_FILE = 1 << 20
+"""The most bytes of an own file with a policy."""
 USER_FILE, USER_FILE_VARIABLE = "paimon-cli/config.yaml", "PAIMON_CLI_CONFIG"
 """The user's own file, below `$XDG_CONFIG_HOME` or `~/.config`, and the variable that names another one."""
 SETTINGS_PREFIXES = ("engine.", *USER_PREFIXES)
@@ -48,6 +53,7 @@ class ConfigurationFile:
     path: str
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     profiles: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    has_policy: bool = False
 
     @staticmethod
     def near(directory: str, variables: Mapping[str, str]) -> ConfigurationFile:
@@ -56,6 +62,8 @@ class ConfigurationFile:
         found = ConfigurationFile(path, *_read_file(path))
         for section in (found.values, *found.profiles.values()):
             _refuse_permissions(section, path, user_file_of(variables))
+        if found.has_policy:
+            raise _not_permitted(POLICY, path, f"put it into {user_file_of(variables)}")
         return found
 
     @staticmethod
@@ -124,17 +132,35 @@ def _leads_away(setting: tuple[str, str]) -> bool:
 def _refuse_permissions(section: Mapping[str, str], path: str, user_file: str) -> None:
     for key in section:
         if key.startswith(USER_PREFIXES):
-            raise UsageError(
-                f"'{key}' is not taken from {path}",
-                "a file in the current directory may come from someone else, and cannot permit anything",
-                f"put it into {user_file}, or pass --option {key}=...",
-            )
+            raise _not_permitted(key, path, f"put it into {user_file}, or pass --option {key}=...")
 
 
-def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """The catalog options in the file, and its profiles. Raises `UsageError` if the file cannot be read."""
+def _not_permitted(key: str, path: str, hint: str) -> UsageError:
+    why = "a file in the current directory may come from someone else, and cannot permit anything"
+    return UsageError(f"'{key}' is not taken from {path}", why, hint)
+
+
+def own_policy(variables: Mapping[str, str], profile: str | None) -> list[PlacedValue]:
+    """The policies in the user's own file: what stands outside of profiles, then in the selected one, each with its lines.
+
+    Raises `UsageError` for a file whose YAML has more than mappings, lists and texts, if it has a policy.
+    """
+    own = ConfigurationFile.own(variables)
+    if not own.has_policy:
+        return []
+    with open(own.path, "rb") as source:
+        found = read_policy_text(source.read(_MAX_OWN_FILE + 1), own.path, _MAX_OWN_FILE)
+    profiles = found.get(PROFILES)
+    of_profiles = profiles.value if profiles is not None and isinstance(profiles.value, dict) else {}
+    chosen = of_profiles.get(profile or "")
+    sections = [found, chosen.value if chosen is not None and isinstance(chosen.value, dict) else {}]
+    return [section[POLICY] for section in sections if POLICY in section]
+
+
+def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]], bool]:
+    """The catalog options in the file, its profiles, and whether it has policies. Raises `UsageError` if it cannot be read."""
     if not os.path.isfile(path):
-        return {}, {}
+        return {}, {}, False
     import yaml
 
     try:
@@ -151,14 +177,16 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     except OSError as error:
         raise UsageError(f"cannot read {path}", error.strerror or "") from error
     if content is None:
-        return {}, {}
+        return {}, {}, False
     if not isinstance(content, dict):
         raise _not_flat(path)
     profiles = content.pop(PROFILES, None) or {}
     if not isinstance(profiles, dict):
         raise UsageError(f"{PROFILES} in {path} is not a mapping", "it must map names to catalog options")
+    sections = [content, *(profile for profile in profiles.values() if isinstance(profile, dict))]
+    has_policy = [section.pop(POLICY, None) is not None for section in sections]
     listed = {str(name): _flat(f"{PROFILES}.{name} in {path}", profile or {}) for name, profile in profiles.items()}
-    return _flat(path, content), listed
+    return _flat(path, content), listed, any(has_policy)
 
 
 def _flat(source: str, content: Any) -> dict[str, str]:

@@ -23,7 +23,8 @@ class Code:
 
     First those that call for a compaction: rows wait for their buckets, or at level 0; writers wait; triggers fire. Then others
     about buckets: many small files, another bucket count than the option, several counts, too few buckets. Then those about
-    tables that cannot be examined: dropped, unreadable, no answer in time; a rule has failed.
+    tables that cannot be examined: dropped, unreadable, no answer in time; a rule has failed. The last one is about the policy of
+    a warehouse.
     """
 
     POSTPONED = "PD023"
@@ -38,6 +39,7 @@ class Code:
     UNREADABLE = "PD030"
     NO_ANSWER = "PD031"
     FAILED = "PD032"
+    POLICY = "PD035"
 
 
 class Topic:

@@ -49,6 +49,7 @@ _OF_ALL = {
     Code.UNREADABLE: "everything can be read",
     Code.NO_ANSWER: "the table answers in time",
     Code.FAILED: "every check can run",
+    Code.POLICY: "the policy of the warehouse can be read, and asks only for what it may",
 }
 """The codes of findings that are not those of one rule."""
 NAMED_CHECKS = 3

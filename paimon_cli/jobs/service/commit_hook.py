@@ -240,19 +240,21 @@ class CommitHook:
 
 @dataclass
 class HookedWatcher:
-    """A service watcher that passes everything on, and tells the hook about the commits of each table."""
+    """A service watcher that passes everything on, and tells the hook about the commits of each table that it is `about`."""
 
     inner: ServiceWatcher
     hook: CommitHook
     clock: Clock
+    about: Callable[[str], bool] = lambda table: True
 
     def table_begins(self, number: int, table: str) -> Progress:
         return self.inner.table_begins(number, table)
 
     def table_done(self, done: TableRound) -> None:
         self.inner.table_done(done)
-        for event in events_of(done, self.clock.now_millis()):
-            self.hook.offer(event)
+        if self.about(done.table):
+            for event in events_of(done, self.clock.now_millis()):
+                self.hook.offer(event)
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         self.inner.round_done(done, pause_seconds)

@@ -48,6 +48,8 @@ from paimon_cli.jobs.service.service_turn import (
 )
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.maintain.policy import NO_POLICY, PolicyKey, TablePolicy
+from paimon_cli.maintain.policy_effect import under_policy
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import MIN_MEMORY, Upkeep
@@ -67,6 +69,7 @@ class RoundState:
     FAILED = "failed"
     HELD = "held by another service"
     LEFT = "out of time"
+    CLOSED = "outside its windows"
 
 
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
@@ -90,6 +93,20 @@ class ServedTable:
 
     name: str
     open: Callable[[], TableContext]
+    policy: TablePolicy = NO_POLICY
+
+    def opened(self) -> TableContext:
+        """The table with the retention and the trigger of its policy."""
+        return under_policy(self.open(), self.policy)
+
+    def limited(self, request: CompactRequest) -> CompactRequest:
+        """A request within the caps of its policy, for one round."""
+        size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
+        return replace(request, max_bytes=_smaller(request.max_bytes, size), max_buckets=_smaller(request.max_buckets, buckets))
+
+
+def _smaller(asked: int | None, cap: int | None) -> int | None:
+    return asked if cap is None else cap if asked is None else min(asked, cap)
 
 
 @dataclass(frozen=True)
@@ -228,8 +245,9 @@ class CompactionService:
     def _round(self, number: int, interval_seconds: float) -> ServiceRound:
         started, interval = self.clock.now_millis(), int(interval_seconds * 1000)
         tables = self._listed(started)
-        probes = look_at_each(self._is_due, list(tables), self.table_seconds, PROBES_AT_ONCE, str)
-        due = [table for table, is_due in zip(tables.values(), probes, strict=True) if is_due]
+        served = [table for table in tables.values() if not self._is_closed(table, interval)]
+        probes = look_at_each(self._is_due, [table.name for table in served], self.table_seconds, PROBES_AT_ONCE, str)
+        due = [table for table, is_due in zip(served, probes, strict=True) if is_due]
         looks = look_at_each(self._look, due, self.table_seconds, LOOKS_AT_ONCE, lambda table: table.name)
         turns: list[Turn] = []
         for table, found in zip(due, looks, strict=True):
@@ -274,6 +292,14 @@ class CompactionService:
             self._known[name] = _Known(TableRound(name, RoundState.NOTHING), orphans_due_millis=first)
         return tables
 
+    def _is_closed(self, table: ServedTable, interval: int) -> bool:
+        """Whether all windows of the table are closed, so that not even a request is made; reported once."""
+        if not table.policy.is_closed(self.clock.now_millis()):
+            return False
+        if self._known[table.name].last.state != RoundState.CLOSED:
+            self._note(TableRound(table.name, RoundState.CLOSED), interval)
+        return True
+
     def _is_due(self, name: str) -> bool:
         """Whether to plan the table; takes at most one request, whose error is for the plan to say."""
         known, now = self._known[name], self.clock.now_millis()
@@ -292,12 +318,15 @@ class CompactionService:
         examine_seconds = EXAMINED_PART * self.table_seconds if is_due else None
 
         def open_table() -> TableContext:
-            context = table.open()
+            context = table.opened()
             context.cache.kept = self._kept
             return context
 
         with known.looked_at(table.name):
-            return look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans, examine_seconds)
+            request = table.limited(self.request)
+            turn = look(table.name, open_table, request, known.states, self.upkeep, cleans_orphans, examine_seconds)
+        turn.policy, turn.closes_millis = table.policy, table.policy.closes(self.clock.now_millis())
+        return turn
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]
@@ -333,7 +362,8 @@ class CompactionService:
     ) -> TableRound:
         """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
-        if turn.budget.is_over:
+        request = ServedTable(turn.table, turn.open, turn.policy).limited(request)
+        if turn.is_over:
             return TableRound(turn.table, RoundState.LEFT, figures=turn.figures, left=turn.left)
         try:
             with self._leased(turn, shield) as is_ours:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
@@ -106,13 +106,13 @@ def step_of(done: TableRound) -> LedgerStep:
         read_bytes_after=max(0, figures.size - summary.bytes_before + summary.bytes_after),
         snapshots_expired=done.upkeep.snapshots_expired,
         files_deleted=done.upkeep.files_expired + done.upkeep.orphans,
-        why=_cut(_reasons(tasks)),
+        why=_cut(reasons_of(tasks)),
         why_not=_cut(_left(done)),
         error="" if done.error is None else _cut(redact(done.error.message)),
     )
 
 
-def _reasons(tasks: list[CompactionTask]) -> str:
+def reasons_of(tasks: Sequence[CompactionTask]) -> str:
     """The reasons of compactions, the most frequent first, each with the arithmetic of its largest bucket."""
     largest: dict[str, CompactionTask] = {}
     for task in sorted(tasks, key=lambda task: task.size):
@@ -126,10 +126,14 @@ def _reasons(tasks: list[CompactionTask]) -> str:
 
 def _left(done: TableRound) -> str:
     """What was left, with the reasons of the buckets, and whole steps."""
-    left: list[Decision] = [each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_left]
-    counts = Counter(each.reason for each in left if isinstance(each, SkippedBucket)).most_common(SHOWN_REASONS)
-    parts = [f"{count} x {reason}" for reason, count in counts]
+    parts = skipped_reasons(each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_left)
     return "; ".join([*parts, *(f"no time for {step}" for step in done.left.steps)])
+
+
+def skipped_reasons(skipped: Iterable[SkippedBucket]) -> list[str]:
+    """Why buckets are not compacted, the most frequent reasons first."""
+    counts = Counter(bucket.reason for bucket in skipped).most_common(SHOWN_REASONS)
+    return [f"{count} x {reason}" for reason, count in counts]
 
 
 def _cut(text: str) -> str:

@@ -273,14 +273,17 @@ def plan_maintenance(
     """
 
     def needed(table: ServedTable) -> Turn:
-        return look(table.name, table.open, REQUEST, {}, AT_ONCE, True).without_plan()
+        return look(table.name, table.opened, table.limited(REQUEST), {}, AT_ONCE, True).without_plan()
 
     granted: dict[str, int | None] = {}
     if budget.left_bytes is not None:
-        turns = [turn for turn in look_at_each(needed, tables, table_seconds, 1, _name) if isinstance(turn, Turn)]
+        open_ones = [table for table in tables if not table.policy.is_closed(budget.clock.now_millis())]
+        turns = [turn for turn in look_at_each(needed, open_ones, table_seconds, 1, _name) if isinstance(turn, Turn)]
         granted = {turn.table: budget.reserve(turn.need.size) for turn in sorted(turns, key=lambda turn: turn.need)}
 
     def planned(table: ServedTable) -> tuple[MaintainedTable, PaimonError | None]:
+        if table.policy.is_closed(budget.clock.now_millis()):
+            return MaintainedTable(table.name, RoundState.CLOSED), None
         return _planned(table, granted.get(table.name), progress)
 
     for table, found in zip(tables, look_at_each(planned, tables, table_seconds, 1, _name), strict=True):
@@ -295,12 +298,13 @@ def _name(table: ServedTable) -> str:
 
 
 def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -> tuple[MaintainedTable, PaimonError | None]:
-    turn = look(table.name, table.open, REQUEST, {}, AT_ONCE, True)
+    request = table.limited(REQUEST)
+    turn = look(table.name, table.opened, request, {}, AT_ONCE, True)
     context, upkeep = turn.context(), NOT_KEPT_UP
     decisions = () if turn.plan is None else turn.plan.decisions
-    fitting = CompactionPlan(turn.snapshot_id, apply_limits(decisions, replace(REQUEST, budget_bytes=budget_bytes)))
+    fitting = CompactionPlan(turn.snapshot_id, apply_limits(decisions, replace(request, budget_bytes=budget_bytes)))
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
-        _, expiry = due_expiry(context, what, progress)
+        _, expiry = due_expiry(context, what, progress, table.policy)
         files = 0 if what == PARTITIONS or not expiry.names else len(expiry.files())
         upkeep += UpkeepDone.of_expiry(what, len(expiry.names), files)
     _, orphans = old_orphans(context, progress)
@@ -312,7 +316,8 @@ def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -
         bytes_read=fitting.work.size,
         plan=fitting,
     )
-    left: Left = left_of(fitting.decisions) if budget_bytes is not None else NOTHING_LEFT
+    is_limited = budget_bytes is not None or request != REQUEST
+    left: Left = left_of(fitting.decisions) if is_limited else NOTHING_LEFT
     done = TableRound(table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left)
     row = MaintainedTable.of(done, findings)
     state = PlannedState.FAILED if turn.problem else PlannedState.DUE if row.has_work else PlannedState.NOTHING

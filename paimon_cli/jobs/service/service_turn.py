@@ -24,6 +24,7 @@ from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone, expire_due, kinds_that_expire, remove_old_orphans
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
+from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import What
@@ -63,6 +64,7 @@ class Turn:
 
     `is_unfinished`: part of the work was left because other tables wait. `context` reopens the table if the plan was not kept.
     `budget`: of the run, of which `granted` bytes are reserved, and `used` were read.
+    `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
     `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
@@ -87,6 +89,13 @@ class Turn:
     is_unfinished: bool = False
     findings: Findings | None = None
     problem: PaimonError | None = None
+    policy: TablePolicy = NO_POLICY
+    closes_millis: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may begin: the time of the run has passed, or the window of the table."""
+        return self.budget.is_over or (self.closes_millis is not None and self.budget.clock.now_millis() >= self.closes_millis)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -234,7 +243,6 @@ def take(
     `plan_seconds`: the time of each look at the table before something is compacted or expired; see `run_compact`. No step
     begins once the time of the budget is over. Findings of the plan are counted again if they may be gone.
     """
-    budget = turn.budget
     context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
 
     def compact() -> None:
@@ -250,7 +258,7 @@ def take(
 
     def expire() -> None:
         for what in kinds_that_expire(context, turn.expiries):
-            upkeep, committed = expire_due(context, what, engine, progress, plan_seconds, turn.table)
+            upkeep, committed = expire_due(context, what, engine, progress, plan_seconds, turn.table, turn.policy)
             done.upkeep, done.expired_by = done.upkeep + upkeep, done.expired_by + committed
 
     def clean() -> None:
@@ -259,7 +267,7 @@ def take(
 
     steps = {COMPACTION: compact, EXPIRY: expire, ORPHANS: clean}
     for name in turn.steps:
-        if budget.is_over:
+        if turn.is_over:
             whole = turn.left if name == COMPACTION else done.left
             done.left = replace(whole, steps=(*done.left.steps, name))
             continue

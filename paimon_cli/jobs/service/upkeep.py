@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
+from functools import partial
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import PARTITIONS, Expiry, clean_orphans, deletion, plan_expire, search_orphans
 from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, not_ahead_of_the_storage
+from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
+from paimon_cli.maintain.policy_effect import tag_retention
 from paimon_cli.requests.maintenance import ExpireOptions, What
 from paimon_cli.storage.time_bounds import within
 
@@ -66,23 +69,31 @@ def default_retention(context: TableContext) -> str | None:
     return f"Paimon's default: older than {hours} h, except the latest {options.snapshot_num_retained_min}"
 
 
-def due_expiry(context: TableContext, what: What, progress: Progress) -> tuple[TableContext, Expiry]:
-    """What is past its retention by the options of the table. If anything is, ages are by the clock of the storage, if this
-    machine's is ahead of it.
+def due_expiry(
+    context: TableContext, what: What, progress: Progress, policy: TablePolicy = NO_POLICY
+) -> tuple[TableContext, Expiry]:
+    """What is past its retention by the options of the table, and tags by its policy. If anything is, ages are by the clock of
+    the storage, if this machine's is ahead of it.
     """
-    options = ExpireOptions(what)
-    expiry = plan_expire(context, options, progress)
+    options, limit_of_tag = ExpireOptions(what), partial(tag_retention, policy)
+    expiry = plan_expire(context, options, progress, limit_of_tag)
     if not expiry.names:
         return context, expiry
     trusted = not_ahead_of_the_storage(context)
-    return (context, expiry) if trusted is context else (trusted, plan_expire(trusted, options, progress))
+    return (context, expiry) if trusted is context else (trusted, plan_expire(trusted, options, progress, limit_of_tag))
 
 
 def expire_due(
-    context: TableContext, what: What, engine: Engine, progress: Progress, plan_seconds: float, table: str
+    context: TableContext,
+    what: What,
+    engine: Engine,
+    progress: Progress,
+    plan_seconds: float,
+    table: str,
+    policy: TablePolicy = NO_POLICY,
 ) -> tuple[UpkeepDone, tuple[int, ...]]:
     """Expire what is due; returns it, and the snapshots that were committed for that. `plan_seconds`: the time of the plan."""
-    context, planned = within(plan_seconds, lambda: due_expiry(context, what, progress), table)
+    context, planned = within(plan_seconds, lambda: due_expiry(context, what, progress, policy), table)
     expired = planned.run(deletion(context, engine, progress))
     committed = () if expired.snapshot is None else (expired.snapshot,)
     return UpkeepDone.of_expiry(what, len(expired.removed), expired.files), committed

@@ -1,0 +1,46 @@
+"""Findings about the policy of a warehouse: it cannot be read, or asks for what only the user's own configuration may set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.inspect.findings.finding import ERROR, WARNING, Code, Finding, Topic
+from paimon_cli.maintain.policy import Setting
+from paimon_cli.maintain.policy_effect import JudgedSetting
+from paimon_cli.options.option_text import counted, printable
+
+SHOWN_LINES = 3
+
+
+def unreadable_policy(error: PaimonError, command: str) -> Finding:
+    """The finding about a policy that nobody can obey. `command`: shows it."""
+    message = f"{error.message}; maintain changes nothing while it cannot be read"
+    return Finding(Code.POLICY, ERROR, "policy", message, command, Topic.OPTIONS)
+
+
+def refused_settings(settings: Sequence[Setting], command: str) -> list[Finding]:
+    """The finding about lines that do not count; none without such lines."""
+    if not settings:
+        return []
+    shown = _shown(f"{setting.key} ({setting.place})" for setting in settings)
+    what = f"{counted(len(settings), 'line')} of the policy may stand only in the user's own configuration: {shown}"
+    figures = {"lines": len(settings)}
+    return [Finding(Code.POLICY, WARNING, "policy", what, command, Topic.OPTIONS, figures, threshold="0 lines")]
+
+
+def shorter_retention(judged: Iterable[JudgedSetting], command: str) -> list[Finding]:
+    """The finding about a table for which the warehouse asks a shorter retention than its own; none if it does not."""
+    shorter = [each for each in judged if each.is_shorter]
+    if not shorter:
+        return []
+    shown = _shown(f"{each.setting.key} {each.setting.text} ({each.setting.place}): {each.why}" for each in shorter)
+    figures = {"lines": len(shorter)}
+    message = f"the policy of the warehouse cannot shorten retention: {shown}"
+    return [Finding(Code.POLICY, WARNING, "policy", message, command, Topic.OPTIONS, figures, threshold="0 lines")]
+
+
+def _shown(texts: Iterable[str]) -> str:
+    found = [*texts]
+    more = f"; and {len(found) - SHOWN_LINES} more" if len(found) > SHOWN_LINES else ""
+    return printable("; ".join(found[:SHOWN_LINES])) + more

@@ -1,0 +1,209 @@
+"""`policy`: shows which line counts, replaces the policy if nobody else has, and explains the next round."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from paimon_cli import Catalog, Table
+from paimon_cli.cli.app import app
+from paimon_cli.errors import Conflict
+
+
+def run(*arguments: object, code: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+def items(*arguments: object) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(run(*arguments, "-o", "json")[0])["items"]
+    return found
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    options = {"bucket": "1", "num-sorted-run.compaction-trigger": "2"}
+    table = Table.create(tmp_path / "wh/shop.db/orders", columns=["id BIGINT NOT NULL"], primary_key=["id"], options=options)
+    for _ in range(3):
+        table.write([{"id": 1}], compact="none")
+    return tmp_path / "wh"
+
+
+def policy(warehouse: Path, text: str | bytes) -> Path:
+    path = warehouse / ".paimon-cli/policy.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def new(warehouse: Path, text: str) -> Path:
+    path = warehouse.parent / "new.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_show_says_which_line_counts(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = policy(
+        warehouse, "catalog:\n  windows: nights\n  retention: {snapshots: 1 s}\ntables:\n  shop.ord*:\n    windows: sat\n"
+    )
+    own = warehouse.parent / "own.yaml"
+    own.write_text("warehouse: /elsewhere\npolicy:\n  tables:\n    shop.orders:\n      retention: {snapshots: 2 d}\n")
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    for name in ("shop.orders", warehouse / "shop.db/orders"):
+        rows = items("policy", "show", name, "--warehouse", warehouse)
+        assert [(row["key"], row["value"], row["source"], row["line"], row["effect"]) for row in rows] == [
+            ("windows", "nights", str(path), 2, "overridden"),
+            ("retention.snapshots", "1 s", str(path), 3, "overridden"),
+            ("windows", "sat", str(path), 6, "in force"),
+            ("retention.snapshots", "2 d", str(own), 5, "in force"),
+        ]
+    assert [row["line"] for row in items("policy", "show", "shop", "--warehouse", warehouse)] == [2, 3, 6, 5]
+    assert items("policy", "show", "other", "--warehouse", warehouse)[-1]["line"] == 3
+    assert len(items("policy", "show", "--warehouse", warehouse)) == 4
+
+
+def test_profiles_have_policies_of_their_own(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = warehouse.parent / "own.yaml"
+    text = "policy: {catalog: {windows: sat}}\nprofiles:\n  prod:\n    warehouse: %s\n    policy: {catalog: {windows: nights}}\n"
+    own.write_text(text % warehouse)
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    rows = items("policy", "show", "shop.orders", "--profile", "prod")
+    assert [(row["value"], row["effect"]) for row in rows] == [("sat", "overridden"), ("nights", "in force")]
+    assert items("config", "show", "--profile", "prod")
+
+
+def test_a_policy_of_the_current_directory_is_refused(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(warehouse.parent)
+    Path("paimon.yaml").write_text("policy: {catalog: {hooks: evil}}\n")
+    assert "cannot permit anything" in run("policy", "show", "--warehouse", warehouse, code=2)[1]
+
+
+def test_set_replaces_what_is_still_there(warehouse: Path) -> None:
+    first, _ = run("policy", "set", new(warehouse, "catalog: {windows: sat}"), "--warehouse", warehouse)
+    assert "1 setting" in first and "was none" in first
+    version = json.loads(run("policy", "show", "--warehouse", warehouse, "-o", "json")[0])["version"]
+    run("policy", "set", new(warehouse, "catalog: {windows: sun}"), "--warehouse", warehouse, "--if-version", version)
+    _, said = run("policy", "set", new(warehouse, "{}"), "--warehouse", warehouse, "--if-version", version, code=5)
+    assert "changed meanwhile" in said
+    run("policy", "set", new(warehouse, "{}"), "--warehouse", warehouse, "--if-version", "none", code=5)
+    assert (warehouse / ".paimon-cli/policy.yaml").read_text() == "catalog: {windows: sun}"
+
+
+def test_of_several_that_replace_one_version_one_succeeds(warehouse: Path) -> None:
+    catalog = Catalog(str(warehouse))
+    catalog.policy.set(str(new(warehouse, "{}")))
+    version = catalog.policy.version()
+
+    def replaced(number: int) -> bool:
+        path = warehouse.parent / f"{number}.yaml"
+        path.write_text(f"catalog: {{caps: {{runs: {number + 1}}}}}")
+        try:
+            catalog.policy.set(str(path), if_version=version)
+        except Conflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert [*pool.map(replaced, range(6))].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("catalog: {gaol: latency}", "unknown key 'gaol'"),
+        ("catalog: {hooks: 'rm -rf /'}", "hooks is not taken from a warehouse"),
+        ("catalog: {hosts: evil.example}", "hosts is not taken from a warehouse"),
+        ("catalog: !!python/object/apply:os.system [id]", "tags are refused"),
+        ("x: &x {}\ncatalog: *x", "anchors and aliases are refused"),
+    ],
+)
+def test_set_refuses_what_would_not_count(warehouse: Path, text: str, said: str) -> None:
+    path = policy(warehouse, "catalog: {windows: sat}")
+    assert said in run("policy", "set", new(warehouse, text), "--warehouse", warehouse, code=2)[1]
+    assert path.read_text() == "catalog: {windows: sat}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("catalog: {gaol: latency}", 2),
+        ("catalog: {windows: [nights", 2),
+        (b"\xff\xfe", 2),
+        ("a: " + "[" * 100_000, 2),
+        ("#" * (1 << 21), 10),
+        ("catalog: {timezone: ../../../etc/passwd}", 2),
+    ],
+    ids=range(6),
+)
+def test_maintain_changes_nothing_under_a_policy_that_nobody_can_read(warehouse: Path, text: str | bytes, code: int) -> None:
+    policy(warehouse, text)
+    before = sorted(warehouse.rglob("*"))
+    _, said = run("maintain", "--all-tables", "--warehouse", warehouse, "--yes", code=code)
+    assert "policy.yaml" in said and "\x1b" not in said
+    run("maintain", "--watch", "--max-rounds", 1, "--warehouse", warehouse, "--yes", code=code)
+    run("maintain", warehouse / "shop.db/orders", "--dry-run", code=code)
+    assert sorted(warehouse.rglob("*")) == before
+    (row,) = (row for row in items_of_health(warehouse) if row["table"] == "policy.yaml")
+    assert row["verdict"] == "critical"
+
+
+def items_of_health(warehouse: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(
+        run("health", "--database", "shop", "--warehouse", warehouse, "-o", "json", code=4)[0]
+    )["items"]
+    return found
+
+
+def test_a_link_is_no_policy(warehouse: Path, tmp_path: Path) -> None:
+    (warehouse / ".paimon-cli").mkdir()
+    (tmp_path / "elsewhere.yaml").write_text("catalog: {windows: sat}")
+    os.symlink(tmp_path / "elsewhere.yaml", warehouse / ".paimon-cli/policy.yaml")
+    assert "is a link" in run("policy", "show", "--warehouse", warehouse, code=10)[1]
+    run("policy", "set", new(warehouse, "{}"), "--warehouse", warehouse, code=10)
+
+
+def test_what_a_warehouse_may_not_ask_is_a_finding(warehouse: Path) -> None:
+    policy(warehouse, "catalog:\n  hooks: 'curl https://evil.example'\n  retention: {partitions: 1 d, snapshots: 1 s}\n")
+    rows = {row["table"]: row for row in items_of_health(warehouse)}
+    of_policy, of_table = (
+        [finding for finding in rows[name]["findings"] if finding["code"] == "PD035"]  # type: ignore[attr-defined]
+        for name in ("policy.yaml", "shop.orders")
+    )
+    assert "hooks (policy.yaml:2)" in of_policy[0]["message"] and of_policy[0]["severity"] == "warning"
+    assert "retention.partitions 1 d (policy.yaml:3)" in of_table[0]["message"]
+    assert "retention.snapshots 1 s (policy.yaml:3)" in of_table[0]["message"]
+    assert "compacted" in run("maintain", "--all-tables", "--warehouse", warehouse, "--yes")[0]
+
+
+def test_explain_shows_the_decision_with_its_arithmetic(warehouse: Path) -> None:
+    policy(warehouse, "databases:\n  shop:\n    caps: {bytes: 5 b}\n")
+    (row,) = items("policy", "explain", "shop", "--warehouse", warehouse)
+    assert (row["decision"], row["left_buckets"]) == ("nothing to do", 1)
+    assert "> 5 (--max-bytes, caps.bytes)" in str(row["why_not"]) and row["policy"] == ["caps.bytes: 5 b (policy.yaml:3)"]
+    policy(warehouse, "{}")
+    (row,) = items("policy", "explain", warehouse / "shop.db/orders")
+    assert (row["decision"], row["buckets"], row["policy"]) == ("compact", 1, [])
+    assert ">=" in str(row["why"])
+
+
+def test_hooks_are_told_about_the_tables_of_their_line(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = warehouse.parent / "told"
+    own = warehouse.parent / "own.yaml"
+    own.write_text(f"policy:\n  tables:\n    shop.orders: {{hooks: tee -a {told}}}\n    shop.x*: {{hooks: tee -a {told}.x}}\n")
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    run("maintain", "--watch", "--max-rounds", 1, "--warehouse", warehouse, "--yes")
+    events = [json.loads(line) for line in told.read_text().replace("}{", "}\n{").splitlines()]
+    assert [(event["table"], event["kind"]) for event in events] == [("shop.orders", "COMPACT")]
+    assert not Path(f"{told}.x").exists()
+
+
+def test_without_a_warehouse_there_is_no_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PAIMON_WAREHOUSE", raising=False)
+    run("policy", "show", code=8)

@@ -1,0 +1,190 @@
+"""Rounds under a policy: windows first, then caps, then retention. Shared by the service, single runs, and the explanation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.engine import LocalEngine
+from paimon_cli.jobs.service.compaction_service import CompactionService, RoundState, ServedTable
+from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.next_round import NextStep, decisions_of
+from paimon_cli.maintain.policy import Policy, TablePolicy
+from paimon_cli.requests.compaction import Upkeep
+from paimon_cli.storage.counted_storage import counting_requests
+from paimon_cli.storage.injected import SystemClock
+from paimon_cli.storage.storage import Storage
+from tests.jobs.test_leases import HandClock
+from tests.jobs.test_service_rounds import Rounds
+
+HOUR, DAY = 3_600_000, 86_400_000
+NOON = 1_796_000_000_000 // DAY * DAY + 12 * HOUR
+
+
+def policy(text: str) -> TablePolicy:
+    rules = Policy.read(text.encode(), "policy.yaml")
+    return TablePolicy(tuple(rules.about("shop", "orders").settings))
+
+
+def orders(directory: Path, commits: int = 4, buckets: int = 1, more: dict[str, str] | None = None) -> Table:
+    options = {"bucket": str(buckets), "num-sorted-run.compaction-trigger": "3", **(more or {})}
+    table = Table.create(directory / "wh/shop.db/orders", columns=["id BIGINT NOT NULL"], primary_key=["id"], options=options)
+    for _ in range(commits):
+        table.write([{"id": number} for number in range(20)], compact="none")
+    return table
+
+
+class SlowLeases(Leases):
+    """Leases whose store takes so long that the window ends meanwhile."""
+
+    def acquire(self, storage: Storage, directory: str) -> bool:
+        self.clock.sleep(1)
+        return super().acquire(storage, directory)
+
+
+class Service:
+    """A service of one table under a policy that a test changes between rounds."""
+
+    def __init__(self, table: Table, rules: TablePolicy, **upkeep: bool) -> None:
+        self.clock, self.rules = HandClock(NOON), rules
+        self.seen = Rounds(self.clock)
+        self.service = CompactionService(
+            lambda: [ServedTable("shop.orders", lambda: replace(table.supported, clock=self.clock), self.rules)],
+            CompactRequest("minor"),
+            LocalEngine(),
+            self.clock,
+            self.seen,
+            contextlib.nullcontext,
+            upkeep=Upkeep(**upkeep),
+        )
+
+    def round(self) -> str:
+        before = len(self.seen.rounds)
+        self.service.run(10, 1)
+        return self.seen.rounds[before].tables[0].state
+
+
+def test_outside_its_windows_a_table_costs_no_request(tmp_path: Path) -> None:
+    service = Service(orders(tmp_path), policy("catalog: {windows: nights}"))
+    with counting_requests() as requests:
+        assert service.round() == RoundState.CLOSED
+    assert not any(requests.values())
+    service.clock.millis = NOON + 10 * HOUR
+    assert service.round() == RoundState.COMPACTED
+
+
+def test_no_step_begins_after_the_window(tmp_path: Path) -> None:
+    table = orders(tmp_path)
+    service = Service(table, policy("catalog: {windows: 00:00-12:00}"))
+    service.clock.millis = NOON - 5
+    served = service.service.tables()[0]
+    service.service.leases = SlowLeases("compaction", "one", 60_000, service.clock)
+    service.round()
+    (done,) = service.seen.rounds[-1].tables
+    assert served.policy.is_closed(service.clock.millis) and done.left.steps == ("compaction",)
+    assert len(table.files()) == 4
+
+
+def test_caps_bound_a_round(tmp_path: Path) -> None:
+    table = orders(tmp_path, buckets=4)
+    service = Service(table, policy("catalog: {caps: {buckets: 1}}"))
+    assert service.round() == RoundState.COMPACTED
+    assert service.seen.rounds[-1].tables[0].summary.buckets == 1
+    assert service.round() == RoundState.COMPACTED
+    assert service.seen.rounds[-1].tables[0].summary.buckets == 1
+    size = sum(file.size for file in table.files()) // 4
+    service.rules = policy(f"catalog: {{caps: {{bytes: {size // 10} b}}}}")
+    assert service.round() == RoundState.NOTHING
+
+
+def test_a_cap_on_runs_compacts_earlier(tmp_path: Path) -> None:
+    table = orders(tmp_path, commits=2, more={"compaction.max-size-amplification-percent": "10000"})
+    service = Service(table, policy("catalog: {windows: 00:00-24:00}"))
+    assert service.round() == RoundState.NOTHING
+    service = Service(table, policy("catalog: {caps: {runs: 1}}"))
+    assert service.round() == RoundState.COMPACTED and len(table.files()) == 1
+
+
+def expire(table: Table, rules: TablePolicy) -> None:
+    """A round with the clock of the storage, which no policy goes ahead of."""
+    service = Service(table, rules, expire=True, whole=True)
+    service.clock.millis = SystemClock().now_millis() + 10
+    service.round()
+
+
+def test_retention_is_lengthened(tmp_path: Path) -> None:
+    table = orders(tmp_path, commits=15, more={"snapshot.time-retained": "1 ms", "snapshot.num-retained.max": "12"})
+    expire(table, policy("catalog: {retention: {snapshots: 30 d}}"))
+    assert len(table.snapshots()) == 16
+    expire(table, TablePolicy())
+    assert len(table.snapshots()) == 10
+
+
+def test_tags_are_kept_for_longer(tmp_path: Path) -> None:
+    table = orders(tmp_path, commits=1)
+    table.tags.create("short", time_retained="1 ms")
+    table.tags.create("long")
+    expire(table, policy("catalog: {retention: {tags: 30 d}}"))
+    assert {tag.name for tag in table.tags} == {"short", "long"}
+    expire(table, TablePolicy())
+    assert {tag.name for tag in table.tags} == {"long"}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    orders(tmp_path)
+    return Catalog(str(tmp_path / "wh"))
+
+
+def rule(catalog: Catalog, text: str) -> None:
+    path = Path(str(catalog.url), ".paimon-cli/policy.yaml")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def test_single_runs_obey_the_policy_by_name_and_by_path(catalog: Catalog) -> None:
+    rule(catalog, "databases: {shop: {windows: 'mon 00:00-00:01'}}")
+    places = ["shop.orders", str(Path(str(catalog.url), "shop.db/orders"))]
+    if catalog.maintain(tables=[places[0]])[0].state == RoundState.COMPACTED:
+        pytest.fail("it is not Monday midnight")
+    assert [catalog.maintain(tables=[place])[0].state for place in places] == [RoundState.CLOSED] * 2
+    assert [catalog.plan_maintenance(tables=[place])[0].state for place in places] == [RoundState.CLOSED] * 2
+    assert catalog.table(places[0]).maintain().state == RoundState.CLOSED
+    assert Table.open(places[1]).plan_maintenance().state == RoundState.CLOSED
+    rule(catalog, "databases: {shop: {windows: 00:00-24:00}}")
+    assert catalog.maintain(database="shop")[0].state == RoundState.COMPACTED
+
+
+def test_a_service_goes_on_with_the_last_policy_that_could_be_read(catalog: Catalog) -> None:
+    warnings: list[str] = []
+    catalog.runtime = replace(catalog.runtime, warn=warnings.append)
+    rule(catalog, "catalog: {caps: {buckets: 1}}")
+    seen = Rounds(HandClock())
+    seen.then[1] = lambda: rule(catalog, "catalog: {caps: *a}")
+    catalog.watch(database="shop", watcher=seen, max_rounds=3, interval=0, expire=True, whole=True)
+    assert len(seen.rounds) == 3 and len([text for text in warnings if "the last one counts" in text]) == 1
+
+
+def test_the_next_round_is_explained(tmp_path: Path) -> None:
+    table = orders(tmp_path, buckets=2)
+    clock = HandClock(NOON)
+
+    def decided(text: str) -> dict[str, object]:
+        served = ServedTable("shop.orders", lambda: replace(table.supported, clock=clock), policy(text))
+        (found,) = decisions_of([served], clock, 60)
+        return json.loads(json.dumps(vars(found)))
+
+    closed = decided("catalog: {windows: nights}")
+    assert (closed["decision"], closed["opens"]) == (NextStep.WAIT, NOON + 10 * HOUR)
+    assert closed["policy"] == ["windows: nights (policy.yaml:1)"]
+    capped = decided("catalog:\n  caps:\n    buckets: 1\n    runs: 99")
+    assert (capped["decision"], capped["buckets"], capped["left_buckets"]) == (NextStep.COMPACT, 1, 1)
+    assert "size-amplification" in str(capped["why"]) and "caps.buckets" in str(capped["why_not"])
+    assert capped["policy"] == ["caps.buckets: 1 (policy.yaml:3)"]
+    assert len(table.files()) == 8

@@ -1,0 +1,169 @@
+"""Policies: which line counts for a table, what a warehouse may not set, and that it can only lengthen retention."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_cli.errors import UsageError
+from paimon_cli.maintain.policy import Policy, PolicyKey, TablePolicy
+from paimon_cli.maintain.policy_effect import Effect, changed_options, judged_settings, tag_retention
+from paimon_cli.maintain.policy_text import read_policy_text
+from paimon_cli.options.table_options import TableOptions
+
+DAY = 86_400_000
+TEXT = b"""\
+tables:
+  "shop.ord*":
+    caps: {runs: 3}
+  shop.orders:
+    caps: {bytes: 1 GB}
+databases:
+  shop:
+    caps: {runs: 10, bytes: 2 GB}
+  "st?ging": {windows: sat}
+catalog:
+  windows: nights
+"""
+
+
+def of_warehouse(text: str) -> Policy:
+    return Policy.read(text.encode(), "policy.yaml")
+
+
+def of_user(text: str) -> Policy:
+    return Policy.of(read_policy_text(text.encode(), "config.yaml"), "config.yaml", is_own=True)
+
+
+def met(*policies: Policy, table: str = "shop.orders") -> TablePolicy:
+    database, _, name = table.partition(".")
+    return TablePolicy(tuple(setting for policy in policies for setting in policy.about(database, name).settings))
+
+
+def test_the_last_line_that_meets_a_table_counts() -> None:
+    policy = Policy.read(TEXT, "policy.yaml")
+    orders, other = met(policy), met(policy, table="shop.items")
+    assert (orders.value(PolicyKey.RUNS), orders.value(PolicyKey.ROUND_BYTES)) == (3, 1 << 30)
+    assert (other.value(PolicyKey.RUNS), other.value(PolicyKey.ROUND_BYTES)) == (10, 2 << 30)
+    assert [(s.place, s.level, s.pattern) for s in orders.met if s.key == PolicyKey.RUNS] == [
+        ("policy.yaml:8", "databases", "shop"),
+        ("policy.yaml:3", "tables", "shop.ord*"),
+    ]
+    assert met(policy, table="staging.x").settings[PolicyKey.WINDOWS].text == "sat"
+    assert met(policy, table="stging.x").settings[PolicyKey.WINDOWS].text == "nights"
+
+
+def test_the_user_counts_after_the_warehouse() -> None:
+    policy = met(of_warehouse("tables: {shop.orders: {caps: {runs: 3}}}"), of_user("catalog: {caps: {runs: 30}}"))
+    assert policy.value(PolicyKey.RUNS) == 30
+
+
+def test_brackets_are_no_patterns() -> None:
+    policy = of_warehouse("tables: {'shop.[a-z]*': {caps: {runs: 3}}}")
+    assert met(policy).value(PolicyKey.RUNS) is None and met(policy, table="shop.[a-z]x").value(PolicyKey.RUNS) == 3
+
+
+def test_a_warehouse_starts_no_program_and_names_no_host() -> None:
+    policy = of_warehouse("catalog:\n  hooks: https://evil.example/token/abc\n  hosts: [evil.example]\n  caps: {runs: 3}")
+    assert [(s.key, s.text) for s in policy.refused] == [("hooks", "https://evil.example"), ("hosts", "evil.example")]
+    assert met(policy).value(PolicyKey.HOOKS) is None and met(policy).value(PolicyKey.RUNS) == 3
+    assert met(of_user("catalog: {hooks: [notify -v, https://x.example/y]}")).value(PolicyKey.HOOKS) == (
+        "notify -v",
+        "https://x.example/y",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("catalgo: {}", "policy.yaml:1: unknown key 'catalgo'"),
+        ("catalog:\n  gaol: x", "policy.yaml:2: unknown key 'gaol'"),
+        ("catalog:\n  caps.runs: 3", "policy.yaml:2: unknown key 'caps.runs'"),
+        ("catalog:\n  caps:\n    rnus: 3", "policy.yaml:3: unknown key 'rnus'"),
+        ("catalog:\n  <<: {caps: {runs: 3}}", "policy.yaml:2: unknown key '<<'"),
+        ("catalog: {caps: 3}", "'caps' is no mapping"),
+        ("catalog: {caps: {runs: 0}}", "caps.runs: '0' is no number from 1"),
+        ("catalog: {caps: {runs: [1, 2]}}", "caps.runs has no value that can be taken"),
+        ("catalog: {caps: {runs: }}", "caps.runs has no value that can be taken"),
+        ("catalog: {caps: {bytes: many}}", "caps.bytes: cannot parse the size 'many'"),
+        ("catalog: {windows: night}", "windows: 'night' is no window of time"),
+        ("catalog: {windows: []}", "windows: there is no window"),
+        ("catalog: {timezone: Nowhere}", "timezone: 'Nowhere' is no time zone"),
+        ("catalog: {retention: {snapshots: 7}}", "retention.snapshots: '7' is a time without a unit"),
+        ("databases: {shop.orders: {}}", "'shop.orders' is no pattern of databases"),
+        ("tables: {orders: {}}", "'orders' is no pattern of tables"),
+        ("tables: {a.b.c: {}}", "'a.b.c' is no pattern of tables"),
+    ],
+)
+def test_mistakes_are_named_with_their_lines(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        of_warehouse(text)
+    assert said in refused.value.message
+
+
+def test_all_mistakes_are_named_at_once_and_only_so_many() -> None:
+    with pytest.raises(UsageError) as refused:
+        of_warehouse("catalog:\n" + "".join(f"  key{number}: 1\n" for number in range(5000)))
+    assert "5000 mistakes" in refused.value.message and "policy.yaml:21:" in refused.value.message
+    assert "policy.yaml:22:" not in refused.value.message and "and 4,980 more" in refused.value.message
+
+
+def changed(policy: TablePolicy, options: dict[str, str] | None = None, given: dict[str, str] | None = None) -> dict[str, str]:
+    return changed_options(policy, TableOptions({**(options or {}), **(given or {})}), given or {})
+
+
+def test_a_warehouse_lengthens_retention() -> None:
+    week = met(of_warehouse("catalog: {retention: {snapshots: 7 d, snapshots-min: 20, partitions: 30 d}}"))
+    assert changed(week) == {"snapshot.time-retained": f"{7 * DAY} ms", "snapshot.num-retained.min": "20"}
+    longer = {"snapshot.time-retained": "30 d", "snapshot.num-retained.min": "50", "partition.expiration-time": "90 d"}
+    assert changed(week, longer) == {}
+    assert changed(week, {"partition.expiration-time": "3 d"})["partition.expiration-time"] == f"{30 * DAY} ms"
+
+
+def test_no_number_ends_the_time_that_a_warehouse_asks_for() -> None:
+    week = met(of_warehouse("catalog: {retention: {snapshots: 7 d}}"))
+    assert changed(week, {"snapshot.num-retained.max": "10"})["snapshot.num-retained.max"] == str(2**31 - 1)
+    both = met(of_warehouse("catalog: {retention: {snapshots: 7 d, snapshots-max: 100}}"))
+    assert changed(both, {"snapshot.num-retained.max": "10"})["snapshot.num-retained.max"] == "100"
+
+
+def test_the_user_may_shorten_retention() -> None:
+    longer = of_warehouse("catalog: {retention: {snapshots: 7 d, tags: 90 d}}")
+    day = met(longer, of_user("catalog: {retention: {snapshots: 1 d, snapshots-max: 5, partitions: 30 d, tags: 2 d}}"))
+    assert changed(day, {"snapshot.time-retained": "3 d"}) == {
+        "snapshot.time-retained": f"{DAY} ms",
+        "snapshot.num-retained.max": "10",  # never below the least number, which is 10 by default
+        "partition.expiration-time": f"{30 * DAY} ms",
+    }
+    assert (tag_retention(day, 5 * DAY), tag_retention(met(longer), 5 * DAY), tag_retention(met(longer), 99 * DAY)) == (
+        2 * DAY,
+        90 * DAY,
+        99 * DAY,
+    )
+
+
+def test_what_the_call_gives_counts_more() -> None:
+    week = met(of_warehouse("catalog: {retention: {snapshots: 7 d}}"))
+    assert changed(week, given={"snapshot.time-retained": "1 h"}) == {}
+
+
+def test_a_cap_on_runs_lowers_the_trigger_and_keeps_the_levels() -> None:
+    capped = met(of_warehouse("catalog: {caps: {runs: 3}}"))
+    assert changed(capped) == {"num-sorted-run.compaction-trigger": "3", "num-levels": "6"}
+    assert changed(capped, {"num-sorted-run.compaction-trigger": "2"}) == {}
+
+
+def test_each_line_is_judged() -> None:
+    warehouse = of_warehouse("catalog: {retention: {snapshots: 1 s, partitions: 9 d, tags: 3 d}, caps: {runs: 9}}")
+    found = {each.setting.key: each for each in judged_settings(met(warehouse), TableOptions({}))}
+    assert {key: each.effect for key, each in found.items()} == {
+        PolicyKey.SNAPSHOTS: Effect.WITHOUT,
+        PolicyKey.PARTITIONS: Effect.WITHOUT,
+        PolicyKey.TAGS: Effect.IN_FORCE,
+        PolicyKey.RUNS: Effect.WITHOUT,
+    }
+    assert [key for key, each in found.items() if each.is_shorter] == [PolicyKey.SNAPSHOTS, PolicyKey.PARTITIONS]
+    both = judged_settings(met(warehouse, of_user("catalog: {retention: {snapshots: 1 s}}")), TableOptions({}))
+    assert [(each.effect, each.why) for each in both if each.setting.key == PolicyKey.SNAPSHOTS] == [
+        (Effect.OVERRIDDEN, "by config.yaml:1"),
+        (Effect.IN_FORCE, ""),
+    ]
