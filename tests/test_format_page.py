@@ -138,6 +138,7 @@ SNAPSHOT = Snapshot(
     statistics="s",
     properties={"k": "v"},
     uuid="x",
+    next_row_id=1,
 )
 JSON_TYPES = {"int": int, "long": int, "string": str, "object of strings": dict, "list": list, "list of string": list}
 
