@@ -52,14 +52,19 @@ class Integrity(OpenedTable):
             target = storage_for_url(output_path, opened.place.store_options)
         return export_iceberg(*self._as_scanned(snapshot), *target)
 
-    def foreign_reads(self, *, snapshot: Point | None = None, argument: str | None = None) -> ForeignReadReport:
+    def foreign_reads(
+        self, *, snapshot: Point | None = None, argument: str | None = None, engine: str | None = None
+    ) -> ForeignReadReport:
         """Whether a reader of plain Parquet files sees the correct rows of a snapshot (`verify --foreign-read-safe`).
 
-        Such a reader takes the live files from the manifests, and does not merge. `argument`: the table's name in hints.
+        Such a reader takes the live files from the manifests, and does not merge. `engine`: judge the readers of `clickhouse`,
+        `starrocks`, `trino`, `duckdb` or `polars` instead, as far as they are known. `argument`: the table's name in hints.
         """
         from paimon_cli.invariants.foreign_reads import foreign_read_report
+        from paimon_cli.invariants.known_readers import judged
 
-        return foreign_read_report(*self._as_scanned(snapshot), argument)
+        report = foreign_read_report(*self._as_scanned(snapshot), argument)
+        return report if engine is None else judged(report, engine)
 
     def _as_scanned(self, snapshot: Point | None) -> tuple[TableContext, Snapshot | None]:
         """The context with the columns of a snapshot (default: the latest), and the snapshot."""

@@ -61,7 +61,7 @@ NAMES_OF_KIND = {
     "changelogs different expired expiring files_searched keys unfinished unnamed only_here only_there rows_here rows_there "
     "biggest_bucket_rows stale_files target_rows unseen_records vectors visible_rows waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
-    "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
+    "max_level min_bucket min_level next_row_id next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
     "last_snapshot restored watermark write write_amplification",
     SIZE: "budget_left read_bytes_after read_bytes_before added_bytes freed_later left_bytes orphan_bytes removed_bytes "
@@ -72,7 +72,7 @@ NAMES_OF_KIND = {
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "
     "is_continued is_new is_unfinished option_changed overwrite",
     NAMES: "older_keys choices actions actors branches bucket_after bucket_before calls_before checks extra_files honours left "
-    "causes consumers found gaps outside orphan_files partition_keys primary_keys removed set_aside story "
+    "because causes consumers found gaps outside orphan_files partition_keys primary_keys removed set_aside story "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done dropped last_full modified opens time",
@@ -84,7 +84,7 @@ NAMES_OF_KIND = {
     CHANGE: "delta_record_count",
     PERCENT: "abort_rate",
     SPAN: "span",
-    RECORDS: "differences tried fields findings finds runs steps strategies",
+    RECORDS: "differences tried fields findings finds readers runs steps strategies",
     TO_DO: "health",
     _RECORD: "lookup",
     _PLACE: "certificate copy destination external_path file html output_path path table url",

@@ -193,8 +193,9 @@ def command(
 
     `runs_jobs` adds the options of the engine, `reads_files` those of text input. A parameter whose type is a dataclass
     adds the options that the dataclass declares; `options: Annotated[Given, CompactTables]` adds those of a request, and takes
-    the given ones as keywords for the library. A command with a parameter `table` or `tables`, or in a group with one
-    (`context`), also has `--branch`. `keeps_options`: `--option` is stored in the table, so the command checks it itself.
+    the given ones as keywords for the library. A parameter with the name of a shared option stands in for it. A command with a
+    parameter `table` or `tables`, or in a group with one (`context`), also has `--branch`. `keeps_options`: `--option` is stored
+    in the table, so the command checks it itself.
     """
 
     def register(function: Function) -> Function:
@@ -217,6 +218,8 @@ def _with_shared_options(
     shared = [*(_OF_INPUT if reads_files else []), option("output", output, OutputFormat.TABLE), *options_of(CommonOptions)]
     shared += [_BRANCH] if any(parameter.name in _NAMES_A_TABLE for parameter in own) else []
     shared += [*options_of(EngineOptions), _CONTEXT] if runs_jobs else []
+    own_names = {parameter.name for parameter in own}
+    shared = [parameter for parameter in shared if parameter.name not in own_names]
     changes_tables = any(parameter.name in _OF_CHANGES for parameter in own)
 
     def run(**values: Any) -> None:

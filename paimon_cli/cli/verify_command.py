@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.findings_file import ReportFile, check_form
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName, Yes
+from paimon_cli.cli.parameters import AllowUnsafeCommit, EngineName, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say, warn
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
@@ -44,13 +45,22 @@ def verify(
             help="Only check whether a reader of plain Parquet files, which does not merge, would see the correct rows.",
         ),
     ] = False,
+    engine: Annotated[
+        Literal["auto", "spark", "local", "clickhouse", "starrocks", "trino", "duckdb", "polars"],
+        typer.Option(
+            "--engine",
+            help="Where the work runs: on Spark, in this process (local), or on Spark only for large amounts of data (auto). "
+            "With --foreign-read-safe: the engine whose readers are judged, with their versions.",
+            rich_help_panel="Engine",
+        ),
+    ] = "auto",
     list_codes: Annotated[bool, typer.Option("--list", help="List all checks and exit.")] = False,
 ) -> None:
     """Check the integrity of a table: metadata, files, rows. Changes nothing; exits with 4 on findings.
 
     paimon-cli verify ./wh/shop.db/orders --level full
 
-    paimon-cli verify ./wh/shop.db/orders --foreign-read-safe
+    paimon-cli verify ./wh/shop.db/orders --foreign-read-safe --engine clickhouse
 
     paimon-cli verify ./wh/shop.db/orders --all-snapshots --report junit checks.xml
     """
@@ -65,10 +75,15 @@ def verify(
     check_form(report)
     from paimon_cli.invariants.violation import Violation
 
+    judged = None if engine in get_args(EngineName) else engine
+    if judged is None:
+        call = replace(call, engine=cast(EngineName, engine))
+    elif not foreign_read_safe:
+        raise UsageError(f"--engine {engine} does not run commands", f"{engine} is judged as a reader", "add --foreign-read-safe")
     if foreign_read_safe:
         if options.keys() - {"snapshot"} or report is not None:
             raise UsageError("--foreign-read-safe is a separate check", "it can be combined only with --snapshot")
-        _show_foreign_reads(call, table, options.get("snapshot"))
+        _show_foreign_reads(call, table, options.get("snapshot"), judged)
         return
     found = call.open_damaged(table).verify(**options)
     if report is not None:
@@ -90,11 +105,19 @@ def verify(
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
-def _show_foreign_reads(call: Call, table: str, snapshot: int | None) -> None:
+def _show_foreign_reads(call: Call, table: str, snapshot: int | None, engine: str | None) -> None:
     opened = call.open(table)
-    found = opened.foreign_reads(snapshot=snapshot, argument=call.pasted(table))
-    verdict = "right" if found.is_safe else "wrong"
-    lines = [f"a reader of plain Parquet files is {verdict} about snapshot {found.snapshot_id or '-'} of {opened.name}"]
+    found = opened.foreign_reads(snapshot=snapshot, argument=call.pasted(table), engine=engine)
+    of_snapshot = f"snapshot {found.snapshot_id or '-'} of {opened.name}"
+    lines = [
+        f"{reader.reader} ({reader.versions}) "
+        + (f"refuses {of_snapshot}" if reader.result == "refused" else f"is {reader.result} about {of_snapshot}")
+        + (f": {', '.join(reader.because)}" if reader.because else "")
+        + "".join(f"\n    {text}" for text in (reader.advice, reader.report) if text)
+        for reader in found.readers
+    ]
+    if engine is None:
+        lines = [f"a reader of plain Parquet files is {'right' if found.is_safe else 'wrong'} about {of_snapshot}"]
     for finding in found.findings:
         lines.append(f"  {finding.code}: {finding.message} ({counted(finding.files, 'file')}, {counted(finding.rows, 'row')})")
         lines += [f"    such as {finding.example}", *([f"    run: {finding.command}"] if finding.command else [])]

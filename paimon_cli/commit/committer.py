@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from paimon_cli.commit.automatic_tags import AutomaticTags, create_tags_after
 from paimon_cli.commit.commit_messages import (
     ChangesOn,
     CommitKind,
@@ -91,6 +92,7 @@ class Committer:
         context.check(Operation.COMMIT)
         self._context = context
         self._data_check = context.options.commit_data_conflict_check if data_check is None else data_check
+        self._tags = AutomaticTags.of(context)
         self._check_place = functools.partial(check_place, context)
 
     def commit(
@@ -200,7 +202,9 @@ class Committer:
         watermark: int | None,
         work_begin_millis: int | None = None,
     ) -> CommitResult:
-        return self._ended(steps, identity, watermark, work_begin_millis).or_raise()
+        result = self._ended(steps, identity, watermark, work_begin_millis)
+        create_tags_after(self._tags, result.snapshots)
+        return result.or_raise()
 
     def _ended(
         self, steps: Sequence[CommitStep], identity: CommitIdentity, watermark: int | None, work_begin_millis: int | None

@@ -65,15 +65,33 @@ class ForeignFinding:
     command: str | None
 
 
+@dataclass(frozen=True)
+class ReaderVerdict:
+    """What a reader makes of a snapshot. `result`: right, refused or wrong; `because`: the codes of the obstacles; `report`:
+    where that was described.
+    """
+
+    reader: str
+    versions: str
+    result: str
+    because: tuple[str, ...]
+    report: str
+    advice: str
+
+
 @dataclass
 class ForeignReadReport:
-    """The result for one snapshot. `files` and `rows`: what a plain Parquet reader would see, right or wrong."""
+    """The result for one snapshot. `files` and `rows`: what a plain Parquet reader would see, right or wrong.
+
+    `readers`: those of the engine that was asked for; the snapshot is safe if none of them returns wrong rows.
+    """
 
     snapshot_id: int | None
     is_safe: bool
     files: int = 0
     rows: int = 0
     findings: list[ForeignFinding] = field(default_factory=list)
+    readers: tuple[ReaderVerdict, ...] = ()
 
 
 def foreign_read_report(context: TableContext, snapshot: Snapshot | None, argument: str | None = None) -> ForeignReadReport:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from paimon_cli.commit.automatic_tags import AutomaticTags, tag_content
 from paimon_cli.errors import (
     AlreadyExists,
     CommitUnknown,
@@ -35,7 +36,7 @@ from paimon_cli.maintain.removed_versions import (
     record_removal,
     unfinished_removals,
 )
-from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
+from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.option_catalog import Operation
 from paimon_cli.storage.injected import local_wall_clock
@@ -59,7 +60,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
         retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
         context.storage.create_tag(name, Snapshot.from_json(text, holder).id, retained)
         return context.tags.get(name)
-    content = _tag_content(context, text, retained_millis)
+    content = tag_content(context, text, retained_millis)
     path = context.layout.tag(name)
     outcome = context.storage.put_if_absent(path, content)
     if outcome is PutOutcome.EXISTS and context.tags.content(name) != content:
@@ -84,7 +85,7 @@ def replace_tag(context: TableContext, name: str, snapshot_id: int | None = None
     """Point an existing tag at another snapshot. What only the old one needed stays until orphans are cleaned."""
     context.tags.get(name)
     text, holder = snapshot_and_holder(context, snapshot_id)
-    content = _tag_content(context, text, retained_millis)
+    content = tag_content(context, text, retained_millis)
     before, path = context.tags.content(name), context.layout.tag(name)
     context.storage.overwrite(path, content)
     if not context.storage.exists(holder):
@@ -172,17 +173,24 @@ def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles)
 def expired_tags(
     context: TableContext, older_than: int | None = None, limit_of: Callable[[int], int] = lambda own: own
 ) -> list[str]:
-    """Tags older than their own time limit, or created before `older_than` (epoch millis) if given (Java TagTimeExpire).
+    """Tags older than their own time limit, or created before `older_than` (epoch millis) if given (Java TagTimeExpire), and the
+    oldest of the automatic tags above `tag.num-retained-max`.
 
-    Time limits are ignored with `tag.time-expire-enabled=false`. `limit_of`: the limit that counts instead of a tag's own one.
+    Time limits are ignored with `tag.time-expire-enabled=false`. `limit_of`: the limit that counts instead of a tag's own
+    one, or of none.
     """
     limits_count = context.options.tag_time_expire_enabled
     now = local_wall_clock(context.clock.now_millis())
     limit = None if older_than is None else local_wall_clock(older_than)
     modified = {status.path: status.modified_millis for status in context.storage.list_directory(context.layout.tag_directory)}
+    tags = context.tags.all()
+    surplus = set(_surplus_tags(context, list(tags)))
     found = []
-    for name, tag in context.tags.all().items():
+    for name, tag in tags.items():
         created = tag.created_millis
+        if name in surplus and (created is None or now > created + limit_of(0)):
+            found.append(name)
+            continue
         retained = None if tag.retained_millis is None else limit_of(tag.retained_millis)
         if limits_count and created is not None and retained is not None and now > created + retained:
             found.append(name)
@@ -192,6 +200,13 @@ def expired_tags(
         if limit is not None and created < limit:
             found.append(name)
     return found
+
+
+def _surplus_tags(context: TableContext, names: Sequence[str]) -> list[str]:
+    automatic, most = AutomaticTags.of(context), context.options.tag_num_retained_max
+    if automatic is None or most is None:
+        return []
+    return automatic.names(names)[:-most]
 
 
 def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
@@ -239,12 +254,6 @@ def text_within_tag(context: TableContext, content: bytes) -> bytes:
     except (DamagedFile, NotFound):
         return snapshot_text(content, has_changelog=False)
     return snapshot_text(content, has_changelog=all(map(context.storage.exists, files)))
-
-
-def _tag_content(context: TableContext, text: bytes, retained_millis: int | None) -> bytes:
-    """The content of a tag file; the default time limit is `tag.default-time-retained`."""
-    retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
-    return text if retained is None else tag_text(text, local_wall_clock(context.clock.now_millis()), retained)
 
 
 def tags_above(context: TableContext, snapshot_id: int) -> list[str]:

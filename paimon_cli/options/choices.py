@@ -56,3 +56,28 @@ class ConflictCheck:
     BUCKET: Final = "bucket"
     RANGE: Final = "range"
     KEY: Final = "key"
+
+
+class TagCreation:
+    """When commits create tags by themselves."""
+
+    NONE: Final = "none"
+    PROCESS_TIME: Final = "process-time"
+    WATERMARK: Final = "watermark"
+    BATCH: Final = "batch"
+
+
+class TagPeriod:
+    """How often automatic tags are created."""
+
+    DAILY: Final = "daily"
+    HOURLY: Final = "hourly"
+    TWO_HOURS: Final = "two-hours"
+
+
+class TagPeriodFormat:
+    """How the period is spelled after which an automatic tag is named."""
+
+    WITH_DASHES: Final = "with_dashes"
+    WITHOUT_DASHES: Final = "without_dashes"
+    WITHOUT_DASHES_AND_SPACES: Final = "without_dashes_and_spaces"

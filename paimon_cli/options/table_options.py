@@ -10,6 +10,7 @@ from contextlib import suppress
 from paimon_cli.errors import BadOption, UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS, NO_CHANGELOG
+from paimon_cli.options.choices import TagCreation, TagPeriod, TagPeriodFormat, values_of
 from paimon_cli.options.merge_engines import DEFAULT_ENGINE, MERGE_ENGINES
 from paimon_cli.options.option_text import TypedOption, parse_size, read_option
 from paimon_cli.options.own_options import OwnOptions
@@ -48,6 +49,13 @@ def _bucket_count(value: str) -> int:
     if number == 0:
         raise ValueError("a whole number from 1, -1 for dynamic buckets, or -2 for postponed ones")
     return number
+
+
+def _positive_duration(value: str) -> int:
+    duration = read.parse_duration(value)
+    if duration < 1:
+        raise ValueError("a duration of at least 1 ms")
+    return duration
 
 
 def _unlimited_or_positive(value: str) -> int:
@@ -271,6 +279,18 @@ class TableOptions(OwnOptions):
     snapshot_clean_empty_directories = TypedOption("snapshot.clean-empty-directories", False, read.boolean)
     tag_time_expire_enabled = TypedOption("tag.time-expire-enabled", True, read.boolean)
     tag_default_time_retained = TypedOption("tag.default-time-retained", None, read.parse_duration)
+    tag_automatic_creation = TypedOption("tag.automatic-creation", TagCreation.NONE, read.one_of(*values_of(TagCreation)))
+    tag_creation_period = TypedOption("tag.creation-period", TagPeriod.DAILY, read.one_of(*values_of(TagPeriod)))
+    tag_creation_period_duration = TypedOption("tag.creation-period-duration", None, _positive_duration)
+    tag_creation_delay = TypedOption("tag.creation-delay", 0, read.parse_duration)
+    tag_period_formatter = TypedOption(
+        "tag.period-formatter", TagPeriodFormat.WITH_DASHES, read.one_of(*values_of(TagPeriodFormat))
+    )
+    tag_automatic_completion = TypedOption("tag.automatic-completion", False, read.boolean)
+    tag_num_retained_max = TypedOption("tag.num-retained-max", None, read.integer(1))
+    tag_batch_customized_name = TypedOption("tag.batch.customized-name", None, read.text)
+    sink_process_time_zone = TypedOption("sink.process-time-zone", None, read.text)
+    sink_watermark_time_zone = TypedOption("sink.watermark-time-zone", "UTC", read.text)
     consumer_expiration_time = TypedOption("consumer.expiration-time", None, read.parse_duration)
     partition_expiration_time = TypedOption("partition.expiration-time", None, read.parse_duration)
     partition_expiration_strategy = TypedOption(

@@ -158,6 +158,33 @@ def test_whether_readers_of_plain_files_are_right(run: Run, tmp_path: Path) -> N
     run("verify", table, "--foreign-read-safe", "--only", "files", code=2)
 
 
+@pytest.mark.parametrize(
+    ("engine", "code", "results"),
+    [
+        ("clickhouse", 4, ["wrong", "refused"]),
+        ("duckdb", 4, ["wrong", "wrong"]),
+        ("polars", 4, ["wrong"]),
+        ("starrocks", 0, ["right", "right"]),
+        ("trino", 0, ["right"]),
+    ],
+)
+def test_readers_of_other_engines_are_judged_by_what_is_known_of_them(
+    run: Run, tmp_path: Path, engine: str, code: int, results: list[str]
+) -> None:
+    table = tmp_path / "t"
+    run("create", table, "-C", "id BIGINT NOT NULL", "--primary-key", "id", "--bucket", 1)
+    for _ in range(2):
+        run("write", table, "-", "--format", "json", "--engine", "local", "--compact", "none", stdin='{"id": 1}')
+    named = "--foreign-read-safe", "--engine", engine
+    item = run("verify", table, *named, "-o", "json", code=code).json["item"]
+    assert [reader["result"] for reader in item["readers"]] == results and item["is_safe"] == (code == 0)
+    assert all(reader["because"] == ["needs-merge"] for reader in item["readers"] if reader["result"] != "right")
+    text = run("verify", table, *named, code=code).out
+    assert all(reader["report"] in text and reader["versions"] in text for reader in item["readers"])
+    assert "is right about snapshot 1" in run("verify", table, *named, "--snapshot", 1).out
+    run("verify", table, "--engine", engine, code=2)
+
+
 def test_its_hint_repairs_what_only_a_look_at_all_rows_finds(run: Run, tmp_path: Path) -> None:
     """The index of another file can be decoded, and hides rows: the repair of it must be asked for by name."""
     tables = []

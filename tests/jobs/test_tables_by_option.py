@@ -44,7 +44,7 @@ def test_no_rows_where_an_option_asks_for_others(key: str, tmp_path: Path) -> No
     assert plan_rows(open_table(locate_table(str(tmp_path / "t")), {key: ""}), ReadRequest()).count() == 0
 
 
-@pytest.mark.parametrize("key", ["metadata.iceberg.storage", "tag.automatic-creation", "commit.callbacks"])
+@pytest.mark.parametrize("key", ["metadata.iceberg.storage", "commit.callbacks"])
 def test_no_commit_that_others_would_miss(key: str, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={key: "process-time"})
     for work in (lambda: write(context, [{"k": 1, "v": "a"}]), lambda: compact(context), lambda: Committer(context)):

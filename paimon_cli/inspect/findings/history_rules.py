@@ -102,7 +102,7 @@ def snapshots_are_few(table: ExaminedTable) -> Iterator[Finding]:
     if backlog <= least:
         yield Finding("", OK, "retention", message, figures=figures)
         return
-    message = f"{message}, and no job expires them; the command deletes them"
+    message = f"{message}, and no job expires them (commits of paimon-cli never do); the command deletes them"
     command = f"paimon-cli expire {table.argument} --yes"
     threshold = f"{least} snapshots past their time (snapshot.num-retained.min)"
     yield Finding("PA003", ADVICE, "retention", message, command, figures=figures, threshold=threshold)

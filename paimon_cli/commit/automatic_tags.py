@@ -1,0 +1,202 @@
+"""Tags that commits create by themselves: `tag.automatic-creation` (FORMAT.md, section 13.2; Java TagAutoCreation).
+
+After a commit, the first snapshot behind the end of a period gets a tag with the name of that period, and so on for all periods
+since the newest such tag. So a tag that could not be created is created after a later commit. Commits delete no tags: those above
+`tag.num-retained-max` expire with those whose time is over.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot, tag_text
+from paimon_cli.metadata.table_layout import is_plain_name
+from paimon_cli.options.choices import TagCreation, TagPeriod, TagPeriodFormat
+from paimon_cli.storage.injected import local_wall_clock
+from paimon_cli.storage.storage import PutOutcome, ServesVersions
+
+BATCH_PREFIX = "batch-write-"
+_HOUR_MILLIS = 3_600_000
+_PERIODS = {TagPeriod.DAILY: 24 * _HOUR_MILLIS, TagPeriod.HOURLY: _HOUR_MILLIS, TagPeriod.TWO_HOURS: 2 * _HOUR_MILLIS}
+_DAY_FORMATS = {TagPeriodFormat.WITH_DASHES: "%Y-%m-%d"}
+_HOUR_FORMATS = {TagPeriodFormat.WITH_DASHES: "%Y-%m-%d %H", TagPeriodFormat.WITHOUT_DASHES: "%Y%m%d %H"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_MILLIS = 253_402_300_800_000
+"""The end of the year 9999: later times have no name."""
+
+
+@dataclass(frozen=True)
+class AutomaticTags:
+    """The automatic tags of a table. Times are wall clock times, in milliseconds as if they were UTC."""
+
+    context: TableContext
+    period: int
+    form: str
+
+    @staticmethod
+    def of(context: TableContext) -> AutomaticTags | None:
+        """The rules of the table; None if it has no automatic tags. Raises `UsageError` for a wrong delay, name or time zone."""
+        options = context.options
+        if options.tag_automatic_creation == TagCreation.NONE:
+            return None
+        period, form = _PERIODS[options.tag_creation_period], "%Y%m%d%H%M"
+        if options.tag_creation_period_duration is not None:
+            period = options.tag_creation_period_duration
+        elif options.tag_creation_period == TagPeriod.DAILY:
+            form = _DAY_FORMATS.get(options.tag_period_formatter, "%Y%m%d")
+        elif options.tag_creation_period == TagPeriod.HOURLY:
+            form = _HOUR_FORMATS.get(options.tag_period_formatter, "%Y%m%d%H")
+        else:
+            form = _HOUR_FORMATS[TagPeriodFormat.WITH_DASHES]
+        if not 0 <= options.tag_creation_delay < period:
+            raise UsageError(
+                f"tag.creation-delay of {context.address} is not shorter than the period of its tags",
+                f"the delay is {options.tag_creation_delay} ms, the period {period} ms",
+            )
+        name = options.tag_batch_customized_name
+        if name is not None and not (is_plain_name(name) and name.strip()):
+            raise UsageError(
+                f"tag.batch.customized-name of {context.address} cannot be the name of a tag", f"'{name}' is no file name"
+            )
+        tags = AutomaticTags(context, period, form)
+        tags.wall_clock(0)
+        return tags
+
+    def wall_clock(self, millis: int) -> int:
+        """The wall clock at a moment (epoch millis) in the zone that names the tags. Raises `UsageError` for an unknown zone."""
+        options = self.context.options
+        by_watermark = options.tag_automatic_creation == TagCreation.WATERMARK
+        zone = options.sink_watermark_time_zone if by_watermark else options.sink_process_time_zone
+        if zone is None:
+            return local_wall_clock(millis)
+        try:
+            offset = (_EPOCH + timedelta(milliseconds=millis)).astimezone(ZoneInfo(zone)).utcoffset()
+        except (KeyError, ValueError, OSError) as error:
+            key = "sink.watermark-time-zone" if by_watermark else "sink.process-time-zone"
+            raise UsageError(
+                f"{key} of {self.context.address} is no time zone", f"'{zone}' is unknown here", "such as UTC"
+            ) from error
+        return millis + round((offset or timedelta()).total_seconds() * 1000)
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        """Those of these tags that were created by these rules, the oldest period first."""
+        if self.context.options.tag_automatic_creation == TagCreation.BATCH:
+            return sorted(name for name in names if name.startswith(BATCH_PREFIX))
+        return sorted((name for name in names if self._time_of(name) is not None), key=lambda name: self._time_of(name) or 0)
+
+    def create(self, made: Sequence[Snapshot]) -> list[str]:
+        """Create the tags that are due after a commit of these snapshots; returns their names.
+
+        Jobs that only write to a write-only table leave that to the one that compacts it, as in Java.
+        """
+        options = self.context.options
+        if options.write_only and not any(snapshot.commit_kind == COMPACT for snapshot in made):
+            return []
+        if options.tag_automatic_creation == TagCreation.BATCH:
+            return self._create_of_batch(made)
+        names = self.names(self.context.tags.names())
+        last = self.context.tags.find(names[-1]) if names else None
+        due = None if last is None else (self._time_of(names[-1]) or 0) + self.period
+        newest = self._time(made[-1])
+        if newest is None or not self._is_due(newest, due):
+            return []
+        ids = [number for number in self.context.snapshots.ids() if last is None or number > last.snapshot.id]
+        created: list[str] = []
+        while ids:
+            position = bisect_left(ids, True, key=lambda number: self._reaches(number, due))
+            if position == len(ids):
+                break
+            snapshot = self.context.snapshots.find(ids[position])
+            time = None if snapshot is None else self._time(snapshot)
+            ids = ids[position + 1 :]
+            if snapshot is None or time is None:
+                continue
+            begin = time // self.period * self.period - self.period
+            if options.tag_automatic_completion and due is not None:
+                begin = due
+            due = begin + self.period
+            self._put(self._name_of(begin), snapshot)
+            created.append(self._name_of(begin))
+        return created
+
+    def _create_of_batch(self, made: Sequence[Snapshot]) -> list[str]:
+        """Point the tag of the day at the newest of these snapshots with new rows (Java BatchWriteGeneratorTagOperator)."""
+        written = [snapshot for snapshot in made if snapshot.commit_kind != COMPACT]
+        if not written:
+            return []
+        day = f"{_EPOCH + timedelta(milliseconds=local_wall_clock(written[-1].time_millis)):%Y-%m-%d}"
+        name = self.context.options.tag_batch_customized_name or BATCH_PREFIX + day
+        self._put(name, written[-1], replaces=True)
+        return [name]
+
+    def _is_due(self, time: int, due: int | None) -> bool:
+        return due is None or time - self.context.options.tag_creation_delay >= due + self.period
+
+    def _reaches(self, number: int, due: int | None) -> bool:
+        """Whether a snapshot is late enough for the next tag. Their times rise; one that has just expired is not."""
+        snapshot = self.context.snapshots.find(number)
+        time = None if snapshot is None else self._time(snapshot)
+        return time is not None and self._is_due(time, due)
+
+    def _time(self, snapshot: Snapshot) -> int | None:
+        """The time of a snapshot that decides about its tag; None if it has no usable one."""
+        by_watermark = self.context.options.tag_automatic_creation == TagCreation.WATERMARK
+        millis = snapshot.watermark if by_watermark else snapshot.time_millis
+        return self.wall_clock(millis) if millis is not None and 0 <= millis < _LAST_MILLIS - 2 * self.period else None
+
+    def _name_of(self, time: int) -> str:
+        return f"{_EPOCH + timedelta(milliseconds=time):{self.form}}"
+
+    def _time_of(self, name: str) -> int | None:
+        """The begin of the period that a tag is named after; None for other tags."""
+        try:
+            time = datetime.strptime(name, self.form).replace(tzinfo=timezone.utc)
+        except ValueError:
+            return None
+        millis = (time - _EPOCH) // timedelta(milliseconds=1)
+        return millis if self._name_of(millis) == name else None
+
+    def _put(self, name: str, snapshot: Snapshot, *, replaces: bool = False) -> None:
+        """Create a tag; an existing one stays, or is replaced."""
+        context = self.context
+        if isinstance(context.storage, ServesVersions):
+            if replaces and name in context.tags.names():
+                context.storage.delete_tag(name)
+            context.storage.create_tag(name, snapshot.id, context.options.tag_default_time_retained)
+            return
+        holder, path = context.layout.snapshot(snapshot.id), context.layout.tag(name)
+        content = tag_content(context, context.storage.read_bytes(holder))
+        outcome = PutOutcome.CREATED
+        if replaces:
+            context.storage.overwrite(path, content)
+        else:
+            outcome = context.storage.put_if_absent(path, content)
+        # Expiry reads the tags after deleting the snapshot file: either it sees this tag, or we see that the file is gone.
+        if outcome is PutOutcome.CREATED and not context.storage.exists(holder):
+            context.storage.delete(path)
+            raise NotFound(f"snapshot {snapshot.id} was deleted before it was tagged", "another job expired it")
+
+
+def tag_content(context: TableContext, text: bytes, retained_millis: int | None = None) -> bytes:
+    """The content of a tag file for the snapshot in `text`; the default time limit is `tag.default-time-retained`."""
+    retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
+    return text if retained is None else tag_text(text, local_wall_clock(context.clock.now_millis()), retained)
+
+
+def create_tags_after(tags: AutomaticTags | None, made: Sequence[Snapshot]) -> None:
+    """Create the tags that are due. A failure does not undo the commit that was made; the tags follow after the next one."""
+    if tags is None or not made:
+        return
+    try:
+        created = tags.create(made)
+    except (PaimonError, FileNotFoundError) as failure:
+        tags.context.trace.step("tags_not_created", error=str(failure))
+        return
+    if created:
+        tags.context.trace.step("tags_created", names=created)

@@ -1,0 +1,140 @@
+"""Commits create a tag for each period; the names and the choice of snapshots are those of Java's TagAutoCreation."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.automatic_tags import AutomaticTags
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.tags import expired_tags
+from tests.commit.commit_tables import SteppingClock
+from tests.rivals import Meddler, raising
+from tests.tables import compact, make_table, write
+
+UTC = {"tag.automatic-creation": "process-time", "sink.process-time-zone": "UTC"}
+
+
+def millis(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp() * 1000)
+
+
+def made(folder: Path, **options: str) -> str:
+    given = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    forced = {"commit.force-create-snapshot": "true"}
+    return make_table(folder / "t", {"id": "INT"}, [], bucket=-1, options={**UTC, **forced, **given}).url
+
+
+def commit(url: str, at: str, watermark: str | None = None, **given: str) -> TableContext:
+    context = TableContext.open(url, given, clock=SteppingClock(millis(at)))
+    Committer(context).commit([], fresh_identity(context), watermark=None if watermark is None else millis(watermark))
+    return context
+
+
+def tags(url: str) -> dict[str, int]:
+    return {name: tag.snapshot.id for name, tag in TableContext.open(url).tags.all().items()}
+
+
+def test_the_first_commit_behind_the_end_of_a_day_is_tagged(tmp_path: Path) -> None:
+    url = made(tmp_path)
+    for at in ("2026-11-28T09:00", "2026-11-28T23:59", "2026-11-29T00:00", "2026-11-29T07:00"):
+        commit(url, at)
+    assert tags(url) == {"2026-11-27": 1, "2026-11-28": 3}
+    commit(url, "2026-12-03T10:00")
+    assert tags(url) == {"2026-11-27": 1, "2026-11-28": 3, "2026-12-02": 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "second"),
+    [
+        ({"tag__creation_period": "hourly"}, "2026-11-28 08", "2026-11-28 10"),
+        ({"tag__creation_period": "hourly", "tag__period_formatter": "without_dashes"}, "20261128 08", "20261128 10"),
+        ({"tag__creation_period": "hourly", "tag__period_formatter": "without_dashes_and_spaces"}, "2026112808", "2026112810"),
+        ({"tag__creation_period": "two-hours"}, "2026-11-28 06", "2026-11-28 08"),
+        ({"tag__creation_period_duration": "15 min"}, "202611280915", "202611281045"),
+        ({"tag__creation_period": "hourly", "sink__process_time_zone": "Asia/Tokyo"}, "2026-11-28 17", "2026-11-28 19"),
+        ({"tag__creation_period": "hourly", "tag__automatic_completion": "true"}, "2026-11-28 08", "2026-11-28 09"),
+    ],
+)
+def test_periods_and_names(tmp_path: Path, options: dict[str, str], first: str, second: str) -> None:
+    url = made(tmp_path, **options)
+    commit(url, "2026-11-28T09:30")
+    commit(url, "2026-11-28T11:00")
+    assert list(tags(url)) == [first, second]
+
+
+def test_a_tag_may_wait_for_rows_that_come_late(tmp_path: Path) -> None:
+    url = made(tmp_path, tag__creation_period="hourly", tag__creation_delay="20 min")
+    for at in ("2026-11-28T09:30", "2026-11-28T10:19", "2026-11-28T10:20"):
+        commit(url, at)
+    assert tags(url) == {"2026-11-28 08": 1, "2026-11-28 09": 3}
+
+
+def test_watermarks_decide_if_they_are_known(tmp_path: Path) -> None:
+    url = made(tmp_path, tag__automatic_creation="watermark")
+    commit(url, "2026-11-28T09:00")
+    assert tags(url) == {}
+    commit(url, "2026-11-28T09:01", "2026-11-20T12:00")
+    commit(url, "2026-11-28T09:02", "2026-11-21T00:00")
+    assert tags(url) == {"2026-11-19": 2, "2026-11-20": 3}
+
+
+def test_a_batch_moves_the_tag_of_its_day(tmp_path: Path) -> None:
+    url = made(tmp_path, tag__automatic_creation="batch", tag__default_time_retained="2 d")
+    for _ in range(2):
+        context = commit(url, "2026-11-28T12:00")
+    assert tags(url) == {"batch-write-2026-11-28": 2}
+    assert context.tags.get("batch-write-2026-11-28").retained_millis == 2 * 86_400_000
+    named = made(tmp_path / "n", tag__automatic_creation="batch", tag__batch__customized_name="nightly")
+    commit(named, "2026-11-28T12:00")
+    assert tags(named) == {"nightly": 1}
+
+
+def test_commits_delete_no_tags_and_expiry_deletes_the_surplus(tmp_path: Path) -> None:
+    url = made(tmp_path, tag__num_retained_max="2")
+    for day in range(10, 15):
+        context = commit(url, f"2026-11-{day}T01:00")
+    assert len(tags(url)) == 5
+    assert expired_tags(context) == ["2026-11-09", "2026-11-10", "2026-11-11"]
+
+
+def test_writers_leave_the_tags_of_write_only_tables_to_the_compactor(tmp_path: Path) -> None:
+    url = made(tmp_path, write_only="true")
+    context = TableContext.open(url, clock=SteppingClock(millis("2026-11-28T12:00")))
+    for _ in range(2):
+        write(context, [{"id": 1}])
+    assert tags(url) == {}
+    compact(context.with_options({"write-only": "false"}), strategy="full")
+    assert tags(url) == {"2026-11-27": 1}
+
+
+def test_a_tag_that_could_not_be_created_follows_after_the_next_commit(tmp_path: Path) -> None:
+    url = made(tmp_path)
+    storage = Meddler("put_if_absent", "tag-2026-11-27", raising(StorageUnavailable("not today")))
+    write(TableContext.open(url, storage=storage, clock=SteppingClock(millis("2026-11-28T12:00"))), [{"id": 1}])
+    assert tags(url) == {}
+    commit(url, "2026-11-28T12:01")
+    assert tags(url) == {"2026-11-27": 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tag__creation_delay": "1 d"}, {"sink__process_time_zone": "Nowhere/Town"}, {"tag__batch__customized_name": "../x"}],
+)
+def test_rules_that_cannot_be_followed_are_refused_before_the_commit(tmp_path: Path, options: dict[str, str]) -> None:
+    url = made(tmp_path, **options)
+    with pytest.raises(UsageError):
+        commit(url, "2026-11-28T12:00")
+    assert TableContext.open(url).snapshots.latest() is None
+
+
+def test_other_tags_are_not_taken_for_automatic_ones(tmp_path: Path) -> None:
+    context = TableContext.open(made(tmp_path))
+    automatic = AutomaticTags.of(context)
+    assert automatic is not None
+    assert automatic.names(["2026-11-28", "2026-1-5", "v1", "2026-13-01", "2026-11-27"]) == ["2026-11-27", "2026-11-28"]
