@@ -11,13 +11,13 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from paimon_cli.api.arguments import checks_call
+from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.api.merging import Merge
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
@@ -40,6 +40,8 @@ from paimon_cli.jobs.spark.chunks import gathered
 from paimon_cli.jobs.spark.submit import check_running, send_package
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.jobs.spark.write import Task
+from paimon_cli.requests.fields import Names
+from paimon_cli.requests.writing import ChangeCall
 from paimon_cli.spark.spark_types import arrow_timezone
 from paimon_cli.spark.task_rows import arrow_columns, partition_number
 from paimon_cli.spark.writing import FrameEngine, compute_rows_of_batch
@@ -50,17 +52,20 @@ if TYPE_CHECKING:
     from paimon_cli.requests.merging import MergeCall, MergeClause
 
 
+class FrameMerge(ChangeCall):
+    """A merge of a DataFrame into a table, `on` columns that are equal in both."""
+
+    on: Names = Names()
+    _: KW_ONLY
+    timezone: str | None = None
+    options: Mapping[str, str] | None = None
+    warehouse: str | None = None
+    branch: str | None = None
+
+
 @checks_call
-def merge(
-    frame: DataFrame,
-    name: str | os.PathLike[str] | Table,
-    *,
-    on: str | Sequence[str],
-    options: Mapping[str, str] | None = None,
-    warehouse: str | None = None,
-    branch: str | None = None,
-    **merge: Any,
-) -> Merge:
+@takes(FrameMerge)
+def merge(frame: DataFrame, name: str | os.PathLike[str] | Table, call: FrameMerge) -> Merge:
     """Begin a merge of a DataFrame into a table: `merge(news, "shop.orders", on="id").when_matched_update_all().execute()`.
 
     `name` may be an opened table; else `name`, `options`, `warehouse` and `branch` are those of `Table.open`. `on` and the others
@@ -81,14 +86,15 @@ def merge(
             "the DataFrame is a stream", "a merge is one commit", "call this function for each batch in foreachBatch"
         )
     if isinstance(name, Table):
-        if not (options is None and warehouse is None and branch is None):
+        if not (call.options is None and call.warehouse is None and call.branch is None):
             raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
         runtime = replace(name.runtime, engine="auto", master=None, spark_conf={}, given_engine=None, session=session)
         table = Table(name.context, runtime)
     else:
-        table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(session=session))
-    timezone = arrow_timezone(str(session.conf.get("spark.sql.session.timeZone")))
-    begun = table.merge(FrameToMerge(frame), on=on, **{"timezone": timezone, **merge})
+        runtime = Runtime(session=session)
+        table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)
+    timezone = call.timezone or arrow_timezone(str(session.conf.get("spark.sql.session.timeZone")))
+    begun = table.merge(FrameToMerge(frame), call.on, **vars(ChangeCall.of(call)), timezone=timezone)
 
     def run(call: MergeCall, clauses: tuple[MergeClause, ...]) -> MergeSummary:
         summary = table._merge(call, clauses)

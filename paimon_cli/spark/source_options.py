@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 from paimon_cli.api.table import Table
@@ -18,6 +19,8 @@ from paimon_cli.storage.catalog_options import is_catalog_option
 TABLE_OPTIONS = ("path", "branch", "warehouse")
 AT_VERSION, AT_TIME = "versionasof", "timestampasof"
 """How Spark's users name a version in other formats: a snapshot or a tag; a point in time."""
+_FIRST_MILLIS = 10**11
+"""Numbers below are seconds since 1970 in `timestampAsOf`, as in Paimon's own connector; `as_of` takes them for snapshots."""
 TRAVEL_OPTIONS = ("snapshot", "tag", "as_of", "incremental")
 SCAN_OPTIONS = ("columns", "where", *TRAVEL_OPTIONS, "incremental_mode", "row_kind")
 WRITE_OPTIONS = (
@@ -153,7 +156,10 @@ def _with_our_names(values: dict[str, str]) -> dict[str, str]:
         if theirs not in values:
             continue
         value = values.pop(theirs)
-        ours = "as_of" if theirs == AT_TIME else "snapshot" if value.isdecimal() and value.isascii() else "tag"
+        is_number = value.isdecimal() and value.isascii()
+        ours = "as_of" if theirs == AT_TIME else "snapshot" if is_number else "tag"
+        if theirs == AT_TIME and is_number and int(value) < _FIRST_MILLIS:
+            value = datetime.fromtimestamp(int(value), timezone.utc).isoformat()
         if ours in values:
             raise UsageError(f"options {_SHOWN[theirs]} and {ours} are given", "they mean the same", "give one of them")
         values[ours] = value

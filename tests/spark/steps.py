@@ -181,6 +181,14 @@ def merge(world: World) -> None:
     world.rows = [*after, *(row[:-1] for key, row in by_key.items() if key not in met and row[-1] != "d")]
 
 
+def merge_new(world: World) -> None:
+    """In any table, rows that are not there can be inserted."""
+    rows = world.some_rows()
+    spark.merge(world.frame(rows), world.url, on="k").when_not_matched_insert_all().execute()
+    there = {row[K] for row in world.rows}
+    world.rows += [row for row in rows if row[K] not in there]
+
+
 def update(world: World) -> None:
     most = world.dice.randrange(12)
     world.table.update({"n": "coalesce(n, 0) + 1", "v": "concat(v, '!')"}, where=f"k < {most}")
@@ -260,7 +268,7 @@ def refused(world: World) -> None:
         rows.write.format("paimon").mode("append").save(world.url)
 
 
-ALWAYS = (write, write, write_repeated_keys, write_twice, compact, stream, refused)
+ALWAYS = (write, write, write_repeated_keys, write_twice, merge_new, compact, stream, refused)
 OF_CHANGES = (merge, merge, update, delete)
 
 

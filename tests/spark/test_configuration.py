@@ -24,12 +24,12 @@ from paimon_cli import Table
 import paimon_cli.spark as paimon
 
 schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
-Table.create(sys.argv[1], schema=schema, primary_key=["k"], options={"bucket": "1"})
+table = Table.create(sys.argv[1], schema=schema, primary_key=["k"], options={"bucket": "1"})
+table.write(pa.table({"k": [1], "v": ["one"]}))
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
 spark = paimon.configure(builder).getOrCreate()
-spark.createDataFrame([(1, "one")], "k long, v string").write.format("paimon").mode("append").save(sys.argv[1])
 spark.createDataFrame([(1, "uno"), (2, "dos")], "k long, v string").write.format("paimon").mode("append").save(sys.argv[1])
-now = {row.k: row.v for row in spark.read.format("paimon").load(sys.argv[1]).collect()}
+now = {row["k"]: row["v"] for row in Table.open(sys.argv[1]).scan().to_arrow().to_pylist()}
 first = {row.k: row.v for row in spark.read.format("paimon").option("versionAsOf", 1).load(sys.argv[1]).collect()}
 try:
     paimon.configure()
@@ -77,6 +77,8 @@ def test_where_spark_is_elsewhere_nothing_is_started(monkeypatch: pytest.MonkeyP
         ({"versionAsOf": "7"}, {"snapshot": "7"}),
         ({"versionasof": "monday"}, {"tag": "monday"}),
         ({"timestampAsOf": "2026-01-02"}, {"as_of": "2026-01-02"}),
+        ({"timestampAsOf": "1795949914"}, {"as_of": "2026-11-29T10:58:34+00:00"}),
+        ({"timestampAsOf": "1795949914000"}, {"as_of": "1795949914000"}),
         ({"versionAsOf": "7", "snapshot": "7"}, None),
         ({"timestampAsOf": "2026-01-02", "as_of": "2026-01-02"}, None),
     ],

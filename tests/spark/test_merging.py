@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from paimon_cli import spark
+from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.jobs.merge_source import StagedSource
 from paimon_cli.maintain.used_names import UsedNames
@@ -90,6 +91,14 @@ def test_a_batch_that_spark_repeats_is_merged_once(session: SparkSession, tmp_pa
     commits = [snapshot.commit_identifier for snapshot in table.snapshots() if snapshot.commit_user == "sums"]
     assert sorted(set(commits)) == [0, 1, 2]
     assert data_files(table.context) == named_files(table.context)
+
+
+def test_parameters_are_spelled_out() -> None:
+    of_table = signature(Table.merge).parameters.keys() - {"self", "source"}
+    assert of_table | {"frame", "name", "options", "warehouse", "branch"} == signature(spark.merge).parameters.keys()
+    given: Any = {"compct": "none"}
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'compct'. did you mean 'compact'"):
+        spark.merge(cast(DataFrame, None), "orders", on="id", **given)
 
 
 def test_what_is_refused_leaves_no_file(session: SparkSession, tmp_path: Path) -> None:
