@@ -194,8 +194,11 @@ class BoundedGroup(HelpfulGroup):
 
             use_own_scripts()
         if COMPLETION_VARIABLE in os.environ:
+            from paimon_cli.cli import first_word
             from paimon_cli.cli.completion import answer_quickly
 
+            if first_word.answer(os.environ):
+                sys.exit(0)
             answer_quickly()
         settings["standalone_mode"] = False
         with hiding_secrets_of_command(arguments):

@@ -100,6 +100,8 @@ PANELS = {
 }
 """For each panel of the help and each command, the module that declares it in `commands`, or a group as `module.name`."""
 
+HIDDEN_NAMES = frozenset({"list"})
+"""Second names of commands, which no help and no completion shows."""
 LOCATIONS = {name: (location, panel) for panel, commands in PANELS.items() for name, location in commands.items()}
 
 

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import typer
 
 from paimon_cli.errors import Refused, UsageError
-from paimon_cli.jobs.engine import WhyNotSpark
 from paimon_cli.options.option_text import counted as counted
 from paimon_cli.options.option_text import human_size as human_size
 from paimon_cli.options.option_text import printable as printable
@@ -105,6 +104,8 @@ def ran(summary: Ran) -> str:
 
 def engine_text(name: str, reason: str) -> str:
     """The engine, and why it was chosen automatically, if that is Spark, was to be Spark, or with `-v`."""
+    from paimon_cli.jobs.engine import WhyNotSpark  # loaded where a job has run
+
     is_told = name != LOCAL_ENGINE or isinstance(reason, WhyNotSpark) or _verbosity is Verbosity.VERBOSE
     return f"{name} ({reason})" if reason and is_told else name
 

@@ -1,4 +1,5 @@
-"""`paimon-cli snapshots ls` in a new process, at 10 and 10,000 snapshots, against importing what every command imports.
+"""`paimon-cli snapshots ls` in a new process, at 10 and 10,000 snapshots, and completions, against importing what every command
+imports.
 
 python -m scripts.bench.startup [--snapshots 10 1000 10000] [--rounds 5]
 """
@@ -13,17 +14,28 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 from scripts.bench.cost_growth import Growth, cpu_of_process, in_turn
 from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.metadata_table import generate
 
 MAX_IMPORTS = 2.5
 LIMITED_GOAL = 1.2
+TAB_GOAL = 1.0
 IMPORTS = [sys.executable, "-c", "import typer, rich, pyarrow, fsspec, fastavro"]
 
 
 def listed(table: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "paimon_cli", "snapshots", "ls", str(table), *options]
+
+
+def completed(line: str) -> list[str]:
+    asks = (
+        f"{COMPLETION_VARIABLE}=complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION=get-args",
+        f"_TYPER_COMPLETE_ARGS=paimon-cli {line}",
+    )
+    return ["env", *asks, sys.executable, "-m", "paimon_cli"]
 
 
 def against_imports(name: str, command: Sequence[str], goal: float | None) -> Comparison:
@@ -54,6 +66,8 @@ def main() -> None:
             for count in (min(tables), max(tables))
             for options in ((), ("-o", "json"))
         ]
+        lines = ("", "snapshots ", "read --")
+        comparisons += [against_imports(f"completion of 'paimon-cli {line}'", completed(line), TAB_GOAL) for line in lines]
         met = report(comparisons, arguments.rounds)
         for name, options, goal in (("all", (), None), ("--limit 20", ("--limit", "20"), LIMITED_GOAL)):
             works = {count: partial(cpu_of_process, listed(table, *options)) for count, table in tables.items()}

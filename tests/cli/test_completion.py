@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from paimon_cli import Table
-from paimon_cli.cli import completion
+from paimon_cli.cli import completion, first_word
 from paimon_cli.cli.app import app
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 
@@ -254,3 +254,24 @@ def test_help_in_completions_is_as_rich_would_show_it() -> None:
         "[bold]x[/bold] and [dim italic]y[/]",
     ):
         assert completion.without_markup(text) == rich_render_text(text)
+
+
+@pytest.mark.parametrize("begin", ["", "s", "snapshots", "list", "nothing"])
+def test_the_first_word_is_completed_as_by_typer(
+    folder: Path, begin: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asks = {COMPLETION_VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment = asks | {"_TYPER_COMPLETE_ARGS": f"paimon-cli {begin}"}
+    answered = first_word.answer(environment)
+    quick = capsys.readouterr().out
+    monkeypatch.setattr(first_word, "answer", lambda environment: False)
+    typers = CliRunner().invoke(app, env=environment).stdout
+    assert quick.strip() == typers.strip()
+    assert answered == bool(quick)
+
+
+@pytest.mark.parametrize("line", ["paimon-cli", "paimon-cli --v", "paimon-cli -q s", "paimon-cli snapshots ", "paimon-cli 's"])
+def test_other_words_are_left_to_typer(line: str) -> None:
+    asks = {COMPLETION_VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert not first_word.answer(asks | {"_TYPER_COMPLETE_ARGS": line})
+    assert not first_word.answer({COMPLETION_VARIABLE: "complete_bash", "_TYPER_COMPLETE_ARGS": "paimon-cli s"})
