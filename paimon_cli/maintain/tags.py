@@ -188,7 +188,7 @@ def expired_tags(
     found = []
     for name, tag in tags.items():
         created = tag.created_millis
-        if name in surplus and (created is None or now > created + limit_of(0)):
+        if name in surplus and (created is None or now >= created + limit_of(0)):
             found.append(name)
             continue
         retained = None if tag.retained_millis is None else limit_of(tag.retained_millis)
