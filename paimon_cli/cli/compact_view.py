@@ -197,4 +197,5 @@ def summary_line(table: str, summary: CompactSummary) -> str:
     files = f"{counted(summary.files_before, 'file')} -> {summary.files_after}"
     sizes = f"{human_size(summary.bytes_before)} -> {human_size(summary.bytes_after)}"
     conflicts = f", {counted(summary.conflicts, 'conflict')}" if summary.conflicts else ""
-    return f"{table}: snapshot {ids}, {counted(summary.buckets, 'bucket')}, {files}, {sizes}{conflicts}, {ran(summary)}"
+    counts = f", another bucket count in {counted(summary.regrouped, 'partition')}" if summary.regrouped else ""
+    return f"{table}: snapshot {ids}, {counted(summary.buckets, 'bucket')}{counts}, {files}, {sizes}{conflicts}, {ran(summary)}"

@@ -6,7 +6,7 @@
 planned again or skipped, or ends the job.
 
 Buckets are independent: a failure or conflict in one does not discard the work on others. In tables with postponed buckets, an
-earlier stage first distributes waiting rows to their buckets.
+earlier stage first distributes waiting rows to their buckets; in a service, another one then splits and merges buckets.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
+from paimon_cli.jobs.bucket_regroup import regroup_planned
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
@@ -53,6 +54,8 @@ class CompactSummary(Summary):
 
     `bytes_read`, `bytes_written`: without files that were only moved to a higher level.
 
+    `regrouped`: partitions whose buckets were split or merged; the new ones are among the `buckets`.
+
     `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
     """
 
@@ -65,6 +68,7 @@ class CompactSummary(Summary):
     bytes_written: int = 0
     snapshots: tuple[Snapshot, ...] = ()
     conflicts: int = 0
+    regrouped: int = 0
     waiting_records: int = 0
     engine: str = ""
     engine_reason: str = ""
@@ -73,16 +77,18 @@ class CompactSummary(Summary):
 
     @classmethod
     def of(cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, run: dict[str, Any]) -> CompactSummary:
+        messages = [*outcome.regrouped, *outcome.committed]
         shown = sum(
             waiting_rows(mode, message.bucket, message.compact.removed)
             - waiting_rows(mode, message.bucket, message.compact.added)
-            for message in outcome.committed
+            for message in messages
         )
-        before = [file for message in outcome.committed for file in message.compact.removed]
-        after = [file for message in outcome.committed for file in message.compact.added]
-        read, written = rewritten_files(outcome.committed)
+        before = [file for message in messages for file in message.compact.removed]
+        after = [file for message in messages for file in message.compact.added]
+        read, written = rewritten_files(messages)
+        made = sum(bool(message.compact.added) for message in outcome.regrouped)
         return cls(
-            buckets=sum(message.bucket != POSTPONE_BUCKET for message in outcome.committed),
+            buckets=made + sum(message.bucket != POSTPONE_BUCKET for message in outcome.committed),
             files_before=len(before),
             files_after=len(after),
             bytes_before=sum(file.file_size for file in before),
@@ -91,6 +97,7 @@ class CompactSummary(Summary):
             bytes_written=sum(file.file_size for file in written),
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
+            regrouped=len({message.partition for message in outcome.regrouped}),
             waiting_records=max(0, plan.figures.waiting_records - shown),
             **run,
             plan=plan,
@@ -129,6 +136,9 @@ def run_compact(
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
     if context.mode.bucket_mode.postpones:
         work.run(work.distribute_rows)
+        if request.may_regroup:
+            work.run(work.regroup_partitions)
+            work.request = request.after_regrouping(work.total.regrouped)
     work.run(work.compact_buckets)
     summary = work.summary()
     _raise_unfinished(request, work.total, summary)
@@ -169,6 +179,12 @@ class _Compaction:
             raise
         self.total.add_stage(done)
         self.plan, self.replans = self.plan or plan, self.replans + replans
+
+    def regroup_partitions(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Split and merge the buckets of partitions whose count does not fit their rows."""
+        new_files = self._new_files()
+        plan = self._plan(self.request.after(self.total.committed), new_files.stamp, only)
+        return plan, regroup_planned(new_files, plan, self.engine, self.progress)
 
     def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Distribute postponed rows to their buckets."""
@@ -222,7 +238,7 @@ def _run_with_replans(stage: Stage, replans_allowed: int) -> tuple[Outcome, Comp
 
 def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
     """Add to the error of a later stage that the commit of the distributed rows remains in place."""
-    if distributed.snapshots:
+    if any(message.bucket == POSTPONE_BUCKET for message in distributed.committed):
         ids = [snapshot.id for snapshot in distributed.snapshots]
         note = f"the postponed rows already have their buckets, since snapshot {ids[-1]}"
         error.why = f"{error.why}; {note}" if error.why else note
@@ -355,7 +371,7 @@ def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactS
     errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:
         return
-    done = len(total.committed)
+    done = len(total.committed) + len(total.regrouped)
     if not done and (request.on_conflict != OnConflict.SKIP or total.failures):
         raise errors[0]
     what, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"
