@@ -33,6 +33,7 @@ from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.sort_job import sort_partitions
+from paimon_cli.jobs.stale_buckets import move_all_stale_files
 from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed, ran_on
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
@@ -54,6 +55,7 @@ class CompactSummary(Summary):
 
     `bytes_read`, `bytes_written`: without files that were only moved to a higher level.
 
+    `stale_files`: files with an older bucket count than their partition, from writers of other engines, whose rows were moved.
     `regrouped`: partitions whose buckets were split or merged; the new ones are among the `buckets`.
 
     `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
@@ -69,11 +71,16 @@ class CompactSummary(Summary):
     snapshots: tuple[Snapshot, ...] = ()
     conflicts: int = 0
     regrouped: int = 0
+    stale_files: int = 0
     waiting_records: int = 0
     engine: str = ""
     engine_reason: str = ""
     seconds: float = 0.0
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
+
+    @property
+    def has_changed(self) -> bool:
+        return bool(self.buckets or self.stale_files)
 
     @classmethod
     def of(cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, run: dict[str, Any]) -> CompactSummary:
@@ -98,6 +105,7 @@ class CompactSummary(Summary):
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
             regrouped=len({message.partition for message in outcome.regrouped}),
+            stale_files=outcome.stale_files,
             waiting_records=max(0, plan.figures.waiting_records - shown),
             **run,
             plan=plan,
@@ -134,6 +142,8 @@ def run_compact(
     error of the first bucket is raised.
     """
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
+    if request.may_regroup and context.options.bucket > 0:
+        work.run(work.move_stale_files)
     if context.mode.bucket_mode.postpones:
         work.run(work.distribute_rows)
         if request.may_regroup:
@@ -186,6 +196,11 @@ class _Compaction:
         plan = self._plan(self.request.after(self.total.committed), new_files.stamp, only)
         return plan, regroup_planned(new_files, plan, self.engine, self.progress)
 
+    def move_stale_files(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Move the rows of files that writers of other engines have committed with an older bucket count."""
+        plan = self.ready if only is None and self.ready is not None else self._plan(self.request, "", only)
+        return plan, move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
+
     def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Distribute postponed rows to their buckets."""
         new_files = self._new_files()
@@ -205,7 +220,7 @@ class _Compaction:
 
     def _plan_of_buckets(self, stamp: str, only: frozenset[BucketId] | None) -> CompactionPlan:
         rest, distributed = self.request.after(self.total.committed), bool(self.total.committed)
-        if self.ready is not None and only is None and not distributed:
+        if self.ready is not None and only is None and not (distributed or self.total.stale_files):
             return self.ready.prepared(stamp, rest)
         allowed = self.request.unknown_buckets_allowed or distributed
         return self._plan(replace(rest, unknown_buckets_allowed=allowed), stamp, only)
@@ -371,7 +386,7 @@ def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactS
     errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:
         return
-    done = len(total.committed) + len(total.regrouped)
+    done = len(total.committed) + len(total.regrouped) + total.stale_files
     if not done and (request.on_conflict != OnConflict.SKIP or total.failures):
         raise errors[0]
     what, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"

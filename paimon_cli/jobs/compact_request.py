@@ -17,6 +17,7 @@ from paimon_cli.compact.compaction_task import (
 )
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
@@ -134,6 +135,7 @@ NO_BUCKETS = BucketFigures()
 class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
+    `mixed`: partitions with files of several bucket counts, which a service mends before it compacts the table.
     `idle_at`: when the next partition will have been idle for `idle_time` (epoch millis); None if no partition is waiting.
     """
 
@@ -141,6 +143,7 @@ class CompactionPlan(ShownAsTable):
     decisions: tuple[Decision, ...] = ()
     figures: BucketFigures = NO_BUCKETS
     idle_at: int | None = None
+    mixed: tuple[bytes, ...] = ()
 
     def prepared(self, file_stamp: str, limits: CompactRequest) -> CompactionPlan:
         """This plan with a file stamp for its tasks, and within the limits of the request."""
@@ -163,7 +166,7 @@ class CompactionPlan(ShownAsTable):
 
     @property
     def has_work(self) -> bool:
-        return bool(self.tasks or self.postponed or self.regrouped)
+        return bool(self.tasks or self.postponed or self.regrouped or self.mixed)
 
     @property
     def work(self) -> Work:
@@ -226,7 +229,8 @@ def plan_compaction(
     waiting = [moment + (request.idle_time or 0) for moment in newest.values()]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
-    return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
+    mixed = mixed_partitions(buckets.table.bucket_counts()) if request.may_regroup and context.options.bucket > 0 else ()
+    return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at, tuple(mixed))
 
 
 def _regrouped(

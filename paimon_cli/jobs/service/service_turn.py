@@ -217,7 +217,7 @@ class TurnDone:
     @property
     def has_changed(self) -> bool:
         """Whether something was done that may have removed findings."""
-        return bool(self.summary.buckets) or self.upkeep != NOT_KEPT_UP
+        return self.summary.has_changed or self.upkeep != NOT_KEPT_UP
 
 
 def take(
