@@ -175,7 +175,7 @@ class Compaction(OpenedCatalog):
             watcher = self._noted(chosen.watcher, stack, clock) if chosen.whole else chosen.watcher
             service = CompactionService(
                 served,
-                CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed),
+                CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed, regroups=True),
                 engine,
                 clock,
                 watcher,

@@ -153,7 +153,7 @@ def table_text(done: TableRound) -> str | None:
     if done.error is not None:
         return f"{done.table}: {done.state}: {done.error.message}"
     kept = "; ".join(upkeep_texts(done.upkeep))
-    if not done.summary.buckets:
+    if not done.summary.has_changed:
         return f"{done.table}: {kept}" if kept else None
     line = summary_line(done.table, done.summary)
     return f"{line}; {kept}" if kept else line

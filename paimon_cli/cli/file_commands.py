@@ -207,8 +207,9 @@ def plan_buckets(call: Call, table: TableName, partition: Partitions = None) -> 
     """Show which bucket count each partition should have, why, and the bytes and the time that the change would take.
 
     With postponed buckets each partition has its own count, and one whose largest bucket is above twice the target
-    (postpone.target-size-per-bucket, or postpone.target-row-num-per-bucket) should be split, by powers of two. With fixed
-    buckets one count holds for all partitions. Nothing is changed.
+    (postpone.target-size-per-bucket, or postpone.target-row-num-per-bucket) is split, by powers of two, in the next round of
+    maintain or compact --watch, while writers go on. With fixed buckets one count holds for all partitions, and only rescale
+    changes it. This command changes nothing.
 
     paimon-cli buckets plan ./wh/shop.db/orders
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.bucket.key_range import KeyRange
@@ -153,7 +153,45 @@ class PostponedRows:
         return sum(file.file_size for file in self.files)
 
 
-Decision = CompactionTask | PostponedRows | SkippedBucket
+@dataclass(frozen=True)
+class RegroupedPartition:
+    """A partition whose buckets are split or merged, in the place of the decisions about each of them.
+
+    `bucket`: the first one with files; `files`: of all; `runs_before`: the most of one bucket.
+    """
+
+    partition: bytes
+    bucket: int
+    files: tuple[DataFileMeta, ...]
+    buckets: int
+    new_buckets: int
+    runs_before: int
+    reason: str
+    state: PickState = NEVER_PICKED
+
+    @classmethod
+    def of(cls, buckets: Sequence[BucketFiles], new_buckets: int, why: str) -> RegroupedPartition:
+        first = min(buckets, key=lambda bucket: bucket.bucket)
+        return cls(
+            *first.bucket_id,
+            tuple(file for bucket in buckets for file in bucket.files),
+            first.total_buckets,
+            new_buckets,
+            max(count_runs(bucket.files) for bucket in buckets),
+            f"{first.total_buckets} -> {new_buckets} buckets: {why}",
+        )
+
+    @property
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(file.file_size for file in self.files)
+
+
+Decision = CompactionTask | PostponedRows | RegroupedPartition | SkippedBucket
 
 
 def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:

@@ -16,6 +16,8 @@ from paimon_cli.metadata.table_layout import natural_order
 
 KEEP, SPLIT, MERGE, RESCALE = "keep", "split", "merge", "rescale"
 """What becomes of the buckets of a partition. A rescale is left to the owner of the table."""
+BY_SERVICE, BY_OWNER = "next round of maintain or compact --watch", "when you run the command, while nobody writes"
+"""Who changes a bucket count, and when."""
 LOOK_BACK_COMPACTIONS = 20
 """How many of the latest compactions show how fast this table is rewritten."""
 LEAST_MEASURED_BYTES = 1 << 20
@@ -32,7 +34,8 @@ class BucketPlanRow:
     `biggest_bucket_bytes`, `biggest_bucket_rows`: what the largest one holds, and `bucket_size_after`: an estimate of its bytes
     afterwards. `target_bytes` or `target_rows`: what a bucket should hold by the options of the table. `skew`: the largest bucket
     divided by the average one. `rewritten_bytes`: what the change reads, and writes again; `seconds`: an estimate, by the latest
-    compactions of this table if paimon-cli made some. `command`: what to run, None if there is nothing to do.
+    compactions of this table if paimon-cli made some. `when`: who does it, and when; empty if there is nothing to do. `command`:
+    what to run instead of waiting, None if there is nothing to do.
     """
 
     partition: str
@@ -50,6 +53,7 @@ class BucketPlanRow:
     skew: float
     rewritten_bytes: int
     seconds: float
+    when: str
     command: str | None
 
 
@@ -88,6 +92,7 @@ def _postponed(table: ExaminedTable) -> Iterator[BucketPlanRow]:
             action=SPLIT if decision.is_split else MERGE,
             new_buckets=new,
             bucket_size_after=kept.biggest_bucket_bytes * decision.buckets // new,
+            when=BY_SERVICE,
             command=rescaled(table, new, decision.partition),
         )
     for partition in held.values():
@@ -109,6 +114,7 @@ def _fixed(table: ExaminedTable) -> Iterator[BucketPlanRow]:
             new_buckets=better,
             reason="the largest partition decides, because one count holds for all",
             bucket_size_after=kept.biggest_bucket_bytes * held[0].total_buckets // better,
+            when=BY_OWNER,
             command=rescaled(table, better),
         )
 
@@ -143,6 +149,7 @@ def _kept(table: ExaminedTable, held: Sequence[BucketFiles]) -> BucketPlanRow:
         skew=max(skews(held)),
         rewritten_bytes=0,
         seconds=0.0,
+        when="",
         command=None,
     )
 

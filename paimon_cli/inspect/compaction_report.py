@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
+from paimon_cli.compact.compaction_task import (
+    CompactionTask,
+    Decision,
+    PostponedRows,
+    RegroupedPartition,
+    SkippedBucket,
+    task_steps,
+)
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
@@ -77,6 +84,8 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
         return _skipped(partition, decision)
     if isinstance(decision, PostponedRows):
         return _distributed(context, partition, decision)
+    if isinstance(decision, RegroupedPartition):
+        return _regrouped(partition, decision)
     steps = task_steps(context, decision)
     rewrites = [step for step in steps if isinstance(step, Rewrite)]
     read, written = sum(f.file_size for step in rewrites for f in step.files), _written(context, decision, steps)
@@ -138,6 +147,13 @@ def _skipped(partition: str, decision: SkippedBucket) -> DecisionRow:
         ranges=0,
         commits=0,
     )
+
+
+def _regrouped(partition: str, decision: RegroupedPartition) -> DecisionRow:
+    """All buckets of a partition as a decision about the first one. Runs that are merged on the way are not estimated."""
+    skipped = _skipped(partition, SkippedBucket(decision.partition, decision.bucket, decision.runs_before, ""))
+    files, size = len(decision.files), decision.size
+    return replace(skipped, reason=decision.reason, files=files, size=size, read_bytes=size, write_bytes=size)
 
 
 def _distributed(context: TableContext, partition: str, decision: PostponedRows) -> DecisionRow:

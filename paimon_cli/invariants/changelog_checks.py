@@ -148,11 +148,14 @@ def _between(
         old, new = _at_least(context, before, least), _at_least(context, after, least)
     for together in _compared_together(old, new, changes):
         begun, ended, shown = (tuple(map(found.get, together)) for found in (old, new, changes))
-        there = [(bucket and (bucket.files, bucket.index_files)) for bucket in begun]
-        if any(shown) or there != [(bucket and (bucket.files, bucket.index_files)) for bucket in ended]:
+        if any(shown) or _contents(begun) != _contents(ended):
             yield Replay(
                 first, after.id, after.schema_id, None if producer.records_input else _found(begun), _found(ended), _found(shown)
             )
+
+
+def _contents(buckets: Iterable[BucketFiles | None]) -> list[tuple[object, ...]]:
+    return [() if bucket is None else (bucket.files, bucket.index_files) for bucket in buckets]
 
 
 def _found(buckets: Iterable[BucketFiles | None]) -> tuple[BucketFiles, ...]:

@@ -7,13 +7,17 @@ of a regrouping that was interrupted is visible, and the next run begins again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.compact.bucket_regrouper import RegroupTask, regroup_buckets, regroup_tasks
+from paimon_cli.errors import SnapshotExpired, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_outcome import Outcome, try_commit
+from paimon_cli.jobs.compact_request import CompactionPlan
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
-from paimon_cli.jobs.table_change import NewFiles
+from paimon_cli.jobs.table_change import NewFiles, expiry_noticed
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -54,6 +58,38 @@ def regroup(
             found.setdefault(task.partition, []).extend(messages)
         new_files.delete_repeated(engine, [message for messages in found.values() for message in messages])
     return found
+
+
+def regroup_planned(new_files: NewFiles, plan: CompactionPlan, engine: Engine, progress: Progress) -> Outcome:
+    """Regroup the partitions of a plan, each in a commit of its own, so that a conflict in one leaves the others alone."""
+    outcome, context, planned = Outcome(), new_files.context, {one.partition: one for one in plan.regrouped}
+    if not planned or plan.snapshot_id is None:
+        return outcome
+    try:
+        with expiry_noticed(context, plan.snapshot_id):
+            snapshot = context.snapshots.get(plan.snapshot_id)
+            counts = {partition: one.new_buckets for partition, one in planned.items()}
+            found = regroup(new_files, snapshot, counts, engine, progress)
+    except SnapshotExpired as expired:
+        outcome.conflicts = {one.bucket_id: expired for one in planned.values()}
+        return outcome
+    waiting = list(found.values())
+    with new_files.shield(), undone_on_failure(lambda: _settle_refused(new_files, waiting)):
+        while waiting:
+            messages = waiting.pop(0)
+            conflict = try_commit(new_files, messages, done := Outcome())
+            outcome.regrouped += done.committed
+            outcome.snapshots += done.snapshots
+            if conflict is not None:
+                new_files.settle(messages, CommitResult.failed(conflict))
+                outcome.conflicts[planned[messages[0].partition].bucket_id] = conflict
+    return outcome
+
+
+def _settle_refused(new_files: NewFiles, left: Iterable[Sequence[CommitMessage]]) -> None:
+    """Delete the files of commits that were not tried any more."""
+    for messages in left:
+        new_files.settle(messages, CommitResult(outcome=CommitOutcome.REFUSED))
 
 
 def _regroup(context: TableContext, task: RegroupTask) -> tuple[CommitMessage, ...]:

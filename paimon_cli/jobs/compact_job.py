@@ -6,7 +6,7 @@
 planned again or skipped, or ends the job.
 
 Buckets are independent: a failure or conflict in one does not discard the work on others. In tables with postponed buckets, an
-earlier stage first distributes waiting rows to their buckets.
+earlier stage first distributes waiting rows to their buckets; in a service, another one then splits and merges buckets.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from paimon_cli.compact.compaction_task import CompactionTask, Decision, Skipped
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
+from paimon_cli.jobs.bucket_regroup import regroup_planned
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
@@ -33,6 +34,7 @@ from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.range_compaction import RangeCommits
 from paimon_cli.jobs.sort_job import sort_partitions
+from paimon_cli.jobs.stale_buckets import move_all_stale_files
 from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed, ran_on
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
@@ -54,6 +56,9 @@ class CompactSummary(Summary):
 
     `bytes_read`, `bytes_written`: without files that were only moved to a higher level.
 
+    `stale_files`: files with an older bucket count than their partition, from writers of other engines, whose rows were moved.
+    `regrouped`: partitions whose buckets were split or merged; the new ones are among the `buckets`.
+
     `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
     """
 
@@ -66,24 +71,32 @@ class CompactSummary(Summary):
     bytes_written: int = 0
     snapshots: tuple[Snapshot, ...] = ()
     conflicts: int = 0
+    regrouped: int = 0
+    stale_files: int = 0
     waiting_records: int = 0
     engine: str = ""
     engine_reason: str = ""
     seconds: float = 0.0
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
 
+    @property
+    def has_changed(self) -> bool:
+        return bool(self.buckets or self.stale_files)
+
     @classmethod
     def of(cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, run: dict[str, Any]) -> CompactSummary:
+        messages = [*outcome.regrouped, *outcome.committed]
         shown = sum(
             waiting_rows(mode, message.bucket, message.compact.removed)
             - waiting_rows(mode, message.bucket, message.compact.added)
-            for message in outcome.committed
+            for message in messages
         )
-        before = [file for message in outcome.committed for file in message.compact.removed]
-        after = [file for message in outcome.committed for file in message.compact.added]
-        read, written = rewritten_files(outcome.committed)
+        before = [file for message in messages for file in message.compact.removed]
+        after = [file for message in messages for file in message.compact.added]
+        read, written = rewritten_files(messages)
+        made = sum(bool(message.compact.added) for message in outcome.regrouped)
         return cls(
-            buckets=len({message.bucket_id for message in outcome.committed if message.bucket != POSTPONE_BUCKET}),
+            buckets=made + len({message.bucket_id for message in outcome.committed if message.bucket != POSTPONE_BUCKET}),
             files_before=len(before),
             files_after=len(after),
             bytes_before=sum(file.file_size for file in before),
@@ -92,6 +105,8 @@ class CompactSummary(Summary):
             bytes_written=sum(file.file_size for file in written),
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
+            regrouped=len({message.partition for message in outcome.regrouped}),
+            stale_files=outcome.stale_files,
             waiting_records=max(0, plan.figures.waiting_records - shown),
             **run,
             plan=plan,
@@ -128,8 +143,13 @@ def run_compact(
     error of the first bucket is raised.
     """
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
+    if request.may_regroup and context.options.bucket > 0:
+        work.run(work.move_stale_files)
     if context.mode.bucket_mode.postpones:
         work.run(work.distribute_rows)
+        if request.may_regroup:
+            work.run(work.regroup_partitions)
+            work.request = request.after_regrouping(work.total.regrouped)
     if request.cuts_runs(context):
         work.run(work.cut_runs)
     work.run(work.compact_buckets)
@@ -177,6 +197,17 @@ class _Compaction:
             raise
         self.total.add_stage(done)
         self.plan, self.replans = self.plan or plan, self.replans + replans
+
+    def regroup_partitions(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Split and merge the buckets of partitions whose count does not fit their rows."""
+        new_files = self._new_files()
+        plan = self._plan(self.request.after(self.total.committed), new_files.stamp, only)
+        return plan, regroup_planned(new_files, plan, self.engine, self.progress)
+
+    def move_stale_files(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Move the rows of files that writers of other engines have committed with an older bucket count."""
+        plan = self.ready if only is None and self.ready is not None else self._plan(self.request, "", only)
+        return plan, move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
 
     def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Distribute postponed rows to their buckets."""
@@ -228,7 +259,7 @@ class _Compaction:
         rest, distributed = self.request.after(self.total.committed), bool(self.total.committed)
         if self.uncut is not None and only is None:
             return self.uncut.prepared(stamp, rest)
-        if self.ready is not None and only is None and not distributed:
+        if self.ready is not None and only is None and not (distributed or self.total.stale_files):
             return self.ready.prepared(stamp, rest)
         allowed = self.request.unknown_buckets_allowed or distributed
         return self._plan(replace(rest, unknown_buckets_allowed=allowed), stamp, only)
@@ -261,7 +292,7 @@ def _run_with_replans(stage: Stage, replans_allowed: int) -> tuple[Outcome, Comp
 
 def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
     """Add to the error of a later stage that the commit of the distributed rows remains in place."""
-    if distributed.snapshots:
+    if any(message.bucket == POSTPONE_BUCKET for message in distributed.committed):
         ids = [snapshot.id for snapshot in distributed.snapshots]
         note = f"the postponed rows already have their buckets, since snapshot {ids[-1]}"
         error.why = f"{error.why}; {note}" if error.why else note
@@ -412,8 +443,9 @@ def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactS
     if not errors:
         return
     unfinished = {*total.failures, *total.conflicts}
-    done = len({message.bucket_id for message in total.committed} - unfinished)
-    if not total.committed and (request.on_conflict != OnConflict.SKIP or total.failures):
+    others = len(total.regrouped) + total.stale_files
+    done = len({message.bucket_id for message in total.committed} - unfinished) + others
+    if not (total.committed or others) and (request.on_conflict != OnConflict.SKIP or total.failures):
         raise errors[0]
     what, hint = f"{len(unfinished)} of {done + len(unfinished)} buckets", "run the command again for the remaining buckets"
     details = {"buckets_committed": done, "buckets_skipped": len(unfinished), "snapshots": [s.id for s in summary.snapshots]}

@@ -37,16 +37,24 @@ class FailedBucket:
 
 @dataclass
 class Outcome:
-    """Committed messages and their snapshots; the errors of buckets with a conflict and of buckets that failed."""
+    """Committed messages and their snapshots; the errors of buckets with a conflict and of buckets that failed.
+
+    `regrouped`: the messages that split or merged buckets, which are not among those of compactions. `stale_files`: how many
+    files with another bucket count than their partition were moved.
+    """
 
     committed: list[CommitMessage] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
     conflicts: dict[BucketId, Conflict] = field(default_factory=dict)
     failures: dict[BucketId, PaimonError] = field(default_factory=dict)
+    regrouped: list[CommitMessage] = field(default_factory=list)
+    stale_files: int = 0
 
     def add_round(self, later: Outcome) -> None:
         """Add a repeated run of the same stage. Its conflicts replace the earlier ones, whose buckets were planned again."""
         self.committed += later.committed
+        self.regrouped += later.regrouped
+        self.stale_files += later.stale_files
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
         self.conflicts = later.conflicts
@@ -54,6 +62,8 @@ class Outcome:
     def add_stage(self, later: Outcome) -> None:
         """Add the outcome of another stage."""
         self.committed += later.committed
+        self.regrouped += later.regrouped
+        self.stale_files += later.stale_files
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
         self.conflicts.update(later.conflicts)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
+from paimon_cli.compact.bucket_counts import countable_partitions, decide_counts
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, left_to_expiry
+from paimon_cli.compact.compaction_task import (
+    CompactionTask,
+    Decision,
+    PostponedRows,
+    RegroupedPartition,
+    SkippedBucket,
+    left_to_expiry,
+)
 from paimon_cli.compact.key_ranges import KeyRanges, key_ranges, why_whole
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
@@ -42,7 +51,8 @@ class CompactRequest(CompactOptions):
     `distributed`: the postponed rows that this round has distributed already, which count towards its limits. `turn_bytes`: the
     limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger. `budget_bytes`: what is
     left of the budget of a run. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several
-    tables. `forces_level_0`: as for `plan_bucket`.
+    tables. `forces_level_0`: as for `plan_bucket`. `regroups`: partitions with postponed buckets may get another bucket count,
+    unless partitions or buckets are chosen; `regrouped_bytes`: what this round has read for that, towards its limits.
     """
 
     _: KW_ONLY
@@ -51,6 +61,13 @@ class CompactRequest(CompactOptions):
     budget_bytes: int | None = None
     unknown_buckets_allowed: bool = False
     forces_level_0: bool = True
+    regroups: bool = False
+    regrouped_bytes: int = 0
+
+    @property
+    def may_regroup(self) -> bool:
+        """Whether the bucket counts of partitions may change: they are a matter of whole tables, and of services."""
+        return self.regroups and not (self.partition or self.bucket or self.order_by or self.if_snapshot is not None)
 
     @property
     def order(self) -> SortOrder | None:
@@ -88,6 +105,11 @@ class CompactRequest(CompactOptions):
     def after(self, messages: Sequence[CommitMessage]) -> CompactRequest:
         """The request for the rest of a round in which postponed rows were distributed."""
         return replace(self, distributed=tuple(message for message in messages if message.bucket == POSTPONE_BUCKET))
+
+    def after_regrouping(self, messages: Sequence[CommitMessage]) -> CompactRequest:
+        """The request for the rest of a round in which buckets were split or merged."""
+        read = sum(file.file_size for message in messages for file in message.compact.removed)
+        return replace(self, regroups=False, regrouped_bytes=read)
 
 
 @dataclass(frozen=True)
@@ -147,6 +169,7 @@ NO_BUCKETS = BucketFigures()
 class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
+    `mixed`: partitions with files of several bucket counts, which a service mends before it compacts the table.
     `idle_at`: when the next partition will have been idle for `idle_time` (epoch millis); None if no partition is waiting.
     """
 
@@ -154,6 +177,7 @@ class CompactionPlan(ShownAsTable):
     decisions: tuple[Decision, ...] = ()
     figures: BucketFigures = NO_BUCKETS
     idle_at: int | None = None
+    mixed: tuple[bytes, ...] = ()
 
     def prepared(self, file_stamp: str, limits: CompactRequest) -> CompactionPlan:
         """This plan with a file stamp for its tasks, and within the limits of the request."""
@@ -170,12 +194,18 @@ class CompactionPlan(ShownAsTable):
         return [decision for decision in self.decisions if isinstance(decision, PostponedRows)]
 
     @property
+    def regrouped(self) -> list[RegroupedPartition]:
+        """Partitions whose buckets are split or merged, before postponed rows are distributed."""
+        return regrouped_in(self.decisions)
+
+    @property
     def has_work(self) -> bool:
-        return bool(self.tasks or self.postponed)
+        return bool(self.tasks or self.postponed or self.regrouped or self.mixed)
 
     @property
     def work(self) -> Work:
-        return Work.of(file for part in (self.tasks, self.postponed) for task in part for file in task.files)
+        parts = (self.tasks, self.postponed, self.regrouped)
+        return Work.of(file for part in parts for task in part for file in task.files)
 
 
 def plan_compaction(
@@ -227,11 +257,31 @@ def plan_compaction(
         decision = plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
         return request.noting_ranges(context, decision)
 
-    decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
+    regrouped = _regrouped(context, request, buckets, expiring)
+    judged = (bucket for _, bucket in sorted(buckets.items()) if bucket.partition not in regrouped or bucket.bucket < 0)
+    made = sorted((*map(decide, judged), *regrouped.values()), key=lambda decision: decision.bucket_id)
+    decisions = tuple(decision for decision in made if only is None or decision.bucket_id in only)
     waiting = [moment + (request.idle_time or 0) for moment in newest.values()]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
-    return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
+    mixed = mixed_partitions(buckets.table.bucket_counts()) if request.may_regroup and context.options.bucket > 0 else ()
+    return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at, tuple(mixed))
+
+
+def _regrouped(
+    context: TableContext, request: CompactRequest, buckets: LazyBuckets, expiring: Collection[bytes]
+) -> dict[bytes, RegroupedPartition]:
+    """The partitions that should have another bucket count, as far as the limits of the request allow."""
+    if not (request.may_regroup and context.mode.bucket_mode.postpones):
+        return {}
+    held = {key: found for key, found in countable_partitions(buckets).items() if key not in expiring}
+    counts = (decision for decision in decide_counts(context, held) if decision.new_buckets != decision.buckets)
+    wanted = [RegroupedPartition.of(held[count.partition], count.new_buckets, count.reason) for count in counts]
+    return {decision.partition: decision for decision in regrouped_in(apply_limits(wanted, request))}
+
+
+def regrouped_in(decisions: Iterable[Decision]) -> list[RegroupedPartition]:
+    return [decision for decision in decisions if isinstance(decision, RegroupedPartition)]
 
 
 def _beginning(context: TableContext, ranges: KeyRanges) -> str:
@@ -259,12 +309,13 @@ def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
 def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple[Decision, ...]:
     """Turn the tasks that exceed the limits of a request into skipped buckets.
 
-    Buckets with the most runs come first, since reads gain most from compacting them.
+    Buckets that are split or merged come first, then those with the most runs, since reads gain most from compacting them.
     """
     picked = (d for d in decisions if not isinstance(d, SkippedBucket))
-    by_urgency = sorted(picked, key=lambda task: (-task.runs_before, task.size))
+    by_urgency = sorted(picked, key=lambda t: (not isinstance(t, RegroupedPartition), -t.runs_before, t.size))
     later: dict[BucketId, SkippedBucket] = {}
-    size = sum(file.file_size for message in limits.distributed for file in message.compact.removed)
+    size = limits.regrouped_bytes
+    size += sum(file.file_size for message in limits.distributed for file in message.compact.removed)
     count, turn = len(limits.distributed), 0
     for task in by_urgency:
         if limits.max_buckets is not None and count >= limits.max_buckets:
@@ -283,7 +334,7 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
     return tuple(later.get(decision.bucket_id, decision) for decision in decisions)
 
 
-def _left(task: CompactionTask | PostponedRows, why: str) -> SkippedBucket:
+def _left(task: CompactionTask | PostponedRows | RegroupedPartition, why: str) -> SkippedBucket:
     """The decision to leave a bucket for a later round."""
     reason = f"{task.reason}, but {why}"
     return SkippedBucket(task.partition, task.bucket, task.runs_before, reason, files=len(task.files), size=task.size)

@@ -1,4 +1,6 @@
-"""Moves the rows of files that were written for another bucket count into the buckets of their partition (`repair`).
+"""Moves the rows of files that were written for another bucket count into the buckets of their partition.
+
+`repair` does it when it is asked, and a service in its rounds.
 
 The rows go through the write path, so that they are routed by the hash of their key and numbered above the rows of their bucket:
 the commit that brought them is newer than the rescale. One COMPACT snapshot adds the results and removes the stale files, because
@@ -21,15 +23,16 @@ from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.commit.outcome import CommitResult
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import Conflict, NotSupported
 from paimon_cli.history.live_files import LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text
-from paimon_cli.history.stale_buckets import CommittedFile, StalePartition
+from paimon_cli.history.stale_buckets import CommittedFile, StalePartition, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.jobs.compact_outcome import Outcome
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.stored_rows import RowsOfTable, numbered_splits, rows_as_written
-from paimon_cli.jobs.table_change import NewFiles, write_files
+from paimon_cli.jobs.table_change import NewFiles, Shield, write_files
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileChanges, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
@@ -64,6 +67,25 @@ class MovedRows:
             kept = rows if split.left_out is None else rows.filter(_absent(rows, split.left_out))
             tally.rows += kept.num_rows
             yield kept
+
+
+def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
+    """Move what can be moved in all partitions, each in a commit of its own; the others are left to the user (`health`)."""
+    outcome, snapshot = Outcome(), context.snapshots.latest()
+    for found in [] if snapshot is None else stale_partitions(context, snapshot):
+        if snapshot is None or not found.can_be_mended:
+            continue
+        place = found.stale[0].entry.bucket_id
+        try:
+            with shield():
+                outcome.snapshots += move_stale_files(context, snapshot, found).snapshots
+        except Conflict as conflict:
+            outcome.conflicts[place] = conflict
+        except NotSupported as refusal:
+            outcome.failures[place] = refusal
+        else:
+            outcome.stale_files += len(found.stale)
+    return outcome
 
 
 def move_stale_files(context: TableContext, snapshot: Snapshot, found: StalePartition) -> CommitResult:

@@ -20,6 +20,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact import bucket_regrouper
 from paimon_cli.compact.bucket_regrouper import RegroupTask, regroup_buckets, regroup_tasks
+from paimon_cli.datatypes.bucket_functions import row_buckets
 from paimon_cli.errors import DamagedFile, FilesConflict, PaimonError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -27,6 +28,7 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.bucket_regroup import can_regroup, regroup
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.table_change import NewFiles
+from paimon_cli.lsm.sort_merge import merge_sorted_runs
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
@@ -220,7 +222,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(CancelledError):
         regroup_buckets(context, task_of(context, 4), lambda: next(calls) > 0)
     assert data_files(context) == files
-    real = bucket_regrouper.row_buckets
+    real = row_buckets
     monkeypatch.setattr(bucket_regrouper, "row_buckets", lambda *given: np.where(real(*given) == 1, 7, real(*given)))
     with pytest.raises(DamagedFile, match="holds rows of other buckets"):
         regroup_buckets(context, task_of(context, 4))
@@ -231,7 +233,7 @@ def test_a_lost_row_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     context = table(tmp_path / "t", {}, bucket=1)
     put(context, 2, 2)
     files = data_files(context)
-    real = bucket_regrouper.merge_sorted_runs
+    real = merge_sorted_runs
     monkeypatch.setattr(bucket_regrouper, "merge_sorted_runs", lambda *given: (batch.slice(1) for batch in real(*given)))
     with pytest.raises(PaimonError, match="rows became"):
         regroup_buckets(context, task_of(context, 2))

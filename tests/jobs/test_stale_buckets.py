@@ -13,6 +13,7 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.cli.compact_view import summary_line
 from paimon_cli.commit import files_conflict
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
@@ -23,9 +24,12 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.invariants.repair_steps import RepairKind, RepairPlan
 from paimon_cli.jobs import write_job
+from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import apply_repair
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
+from paimon_cli.jobs.service.maintenance import REQUEST
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.requests.maintenance import RescaleOptions
@@ -244,3 +248,44 @@ def test_commands(run: Run, tmp_path: Path) -> None:  # noqa: F811
     run("repair", context.url, "--apply", "--yes")
     assert "PD026" not in run("health", context.url, code=None).out
     assert found(context) == expected({k: "late" for k in range(10, 50)})
+
+
+@pytest.mark.parametrize("buckets", [3, 4])
+def test_a_service_moves_what_came_late(buckets: int, tmp_path: Path) -> None:
+    """Within one round, and beside another table's work; it says so."""
+    context = made(tmp_path, {"write-only": "false"})
+    late = prepared(context, [row(k, "late", p) for k in range(10, 50) for p in "ab"])
+    rescale(context, buckets)
+    late()
+    now = TableContext.open(context.url)
+    summary = run_compact(now, REQUEST, LocalEngine(), NoProgress())
+    assert summary.stale_files == 4 and summary.has_changed
+    assert "4 files with an old bucket count moved" in summary_line("t", summary)
+    assert not mixed_partitions(now.manifests.live_files(now.snapshots.get(summary.snapshots[-1].id)).bucket_counts())
+    assert found(now) == sorted((p, k, "late" if k >= 10 else "old") for k in range(50) for p in "ab")
+    assert data_files(now) == named_files(now)
+    assert run_compact(now, REQUEST, LocalEngine(), NoProgress()).stale_files == 0
+    write(TableContext.open(context.url), [row(7, "after")])
+
+
+def test_a_service_leaves_what_it_cannot_order_and_says_why(tmp_path: Path) -> None:
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    context = made(tmp_path, options)
+    late = prepared(context, [row(k, "late") for k in range(10)])
+    rescale(context)
+    newer = prepared(TableContext.open(context.url), [row(k, "newer") for k in range(10)])
+    late()
+    newer()
+    before = rows(context)
+    with pytest.raises(NotSupported, match="cannot be put in order"):
+        run_compact(TableContext.open(context.url), REQUEST, LocalEngine(), NoProgress())
+    assert rows(context) == before
+
+
+def test_a_single_compaction_moves_nothing(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10)])
+    rescale(context)
+    late()
+    assert not plan_compaction(TableContext.open(context.url), CompactRequest("minor")).mixed
+    assert plan_compaction(TableContext.open(context.url), REQUEST).mixed

@@ -383,7 +383,7 @@ class CompactionService:
             failed = _failed(turn.table, done.error, turn.figures)
             return replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
         idle = RoundState.NOTHING if done.upkeep == NOT_KEPT_UP else RoundState.CLEANED
-        state = RoundState.COMPACTED if done.summary.buckets else idle
+        state = RoundState.COMPACTED if done.summary.has_changed else idle
         return TableRound(
             turn.table,
             state,

@@ -59,8 +59,8 @@ class Once(Upkeep):
 
 
 AT_ONCE = Once(expire=True, whole=True, orphans_every=NEVER)
-REQUEST = CompactRequest("minor", unknown_buckets_allowed=True)
-"""Compact what the triggers of the tables pick, as a service does."""
+REQUEST = CompactRequest("minor", unknown_buckets_allowed=True, regroups=True)
+"""Compact what the triggers of the tables pick, and give postponed partitions the buckets that they need, as a service does."""
 
 
 class PlannedState:
@@ -311,7 +311,7 @@ def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -
     upkeep += UpkeepDone(orphans=len(orphans.files), orphan_bytes=orphans.size)
     findings = health_of(ExaminedTable(context, context.layout.argument), table.name).problems
     summary = CompactSummary(
-        buckets=len(fitting.tasks) + len(fitting.postponed),
+        buckets=len(fitting.tasks) + len(fitting.postponed) + len(fitting.regrouped),
         files_before=fitting.work.files,
         bytes_read=fitting.work.size,
         plan=fitting,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, TookTooLong
 from paimon_cli.history.live_files import LazyBuckets
 from paimon_cli.history.snapshot_history import SnapshotHistory
@@ -52,7 +52,7 @@ class Need:
 
     @classmethod
     def of(cls, table: str, plan: CompactionPlan, trigger: int) -> Need:
-        tasks: list[CompactionTask | PostponedRows] = [*plan.tasks, *plan.postponed]
+        tasks: list[CompactionTask | PostponedRows | RegroupedPartition] = [*plan.tasks, *plan.postponed, *plan.regrouped]
         runs = max((task.runs_before for task in tasks), default=0)
         since = NEVER if plan.figures.uncompacted_since is None or not tasks else plan.figures.uncompacted_since
         return cls(trigger - runs, since, sum(task.size for task in tasks), table)
@@ -172,7 +172,7 @@ def look(
         need=Need.of(table, plan, options.compaction_trigger),
         snapshot_id=plan.snapshot_id,
         figures=plan.figures,
-        has_compaction=bool(plan.tasks or plan.postponed),
+        has_compaction=plan.has_work,
         expiries=upkeep.expiries,
         cleans_orphans=cleans_orphans,
         must_look_again=counts or options.optimization_interval is not None,
@@ -226,7 +226,7 @@ class TurnDone:
     @property
     def has_changed(self) -> bool:
         """Whether something was done that may have removed findings."""
-        return bool(self.summary.buckets) or self.upkeep != NOT_KEPT_UP
+        return self.summary.has_changed or self.upkeep != NOT_KEPT_UP
 
 
 def take(
