@@ -195,6 +195,10 @@ class Pieces:
     """Bytes of the data files that one task checks."""
     verified_task_files: int = 500
     """Data files that one task checks."""
+    compactions_together: int = 16
+    """Compactions of a bucket in a long history whose effect is compared together."""
+    compactions_one_by_one: int = 1_000
+    """The questions of a history up to which each of its compactions is compared."""
     reclaimed_task_files: int = 5_000
     """Files that one task deletes."""
     copied_task_files: int = 500

@@ -149,14 +149,27 @@ class History(OpenedTable):
         old = schema_below(self.context, new) if before is None else self.context.named_schema(str(before))
         return schema_changes(old, new)
 
-    def blame(self, key: Mapping[str, Any]) -> list[KeyVersion]:
-        """Every stored version of a key, or of all keys that match part of one: commit, file, level, sequence number, values."""
+    def blame(self, key: Mapping[str, Any], *, html: str | None = None, force: bool = False) -> list[KeyVersion]:
+        """Every stored version of a key, or of all keys that match part of one: commit, engine, file, level, sequence number,
+        values, and what readers saw after that commit.
+
+        `html`: also write them as a timeline, one page, to a file or URL; `force`: replace an existing file.
+        """
         from paimon_cli.read.key_history import key_history, key_predicate
 
-        return key_history(
-            self.context,
-            key_predicate(self.context, {name: None if value is None else str(value) for name, value in key.items()}),
-        )
+        texts = {name: None if value is None else str(value) for name, value in key.items()}
+        table = self.context
+        predicate = key_predicate(table, texts)
+        if html is None:
+            return key_history(table, predicate).versions
+        from paimon_cli import __version__
+        from paimon_cli.inspect.blame_page import blame_page
+        from paimon_cli.storage.whole_file import whole_file
+
+        with whole_file(html, table.place.store_options, table.random, replace=force) as sink:
+            found = key_history(table, predicate)
+            sink.write(blame_page(self.name, texts, found, __version__).encode(errors="replace"))
+        return found.versions
 
 
 def all_options() -> list[OptionRow]:

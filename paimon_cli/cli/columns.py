@@ -79,7 +79,7 @@ NAMES_OF_KIND = {
     WALL_CLOCK: "created updated",
     SECONDS: "age_seconds expires_in_seconds uncompacted_seconds",
     KEY: "max_key min_key",
-    JSON: "options properties reasons values",
+    JSON: "options properties reasons seen values",
     SNAPSHOT_IDS: "snapshots",
     CHANGE: "delta_record_count",
     PERCENT: "abort_rate",

@@ -11,8 +11,8 @@ from paimon_cli.cli.output import Item, Listing, OutputFormat
 from paimon_cli.cli.parameters import Given, TableName, addressable
 from paimon_cli.cli.results import counted, note
 from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import Key
 from paimon_cli.requests.reading import ChangelogCall
-from paimon_cli.requests.selections import split_partitions
 
 if TYPE_CHECKING:
     from paimon_cli.api.scan import Changes, Scan
@@ -167,19 +167,24 @@ def blame(
             show_default=False,
         ),
     ],
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Also write a timeline, as one page.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --html if it exists.")] = False,
 ) -> None:
-    """Show every stored version of a key: commit, file, level, sequence number, kind and values.
+    """Show every stored version of a key: commit, engine, file, level, sequence number, kind, values, and what readers saw then.
 
     paimon-cli blame ./wh/shop.db/orders --key id=7
+
+    paimon-cli blame ./wh/shop.db/orders --key id=7 --html order-7.html
 
     paimon-cli blame ./wh/shop.db/orders --key dt=2026-11-21 --key id=7 -o json
     """
     from paimon_cli.read.key_history import KeyVersion
 
-    keys = split_partitions(key, "--key") or []
-    if len(keys) > 1:
-        raise UsageError("one key at a time", "a column is given twice")
+    if force and html is None:
+        raise UsageError("--force without --html", "it replaces the file of --html", "remove --force")
     opened = call.open(table)
-    rows = opened.blame(keys[0] if keys else {})
+    rows = opened.blame(Key.read(key) or {}, html=html, force=force)
     omitted = "".join(f"\nnot shown: {row.missing}" for row in rows if row.missing)
     call.show(Listing("KeyVersionList", opened.name, KeyVersion, rows, footer=counted(len(rows), "version") + omitted))

@@ -1,6 +1,6 @@
 """The kinds of anomalies that `history check` tells, and what a finding is.
 
-`past_commits` finds them in metadata, or asks a question about rows that `past_rows` answers.
+`past_commits` finds them in metadata, or asks a question about rows (`past_questions`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Walks through the retained commits of a table, and tells from metadata which anomalies did happen (`anomalies`).
 
-What only rows can prove becomes a question (`past_rows`). Each commit is visited once: time and memory grow with the manifests.
+What only rows can prove becomes a question (`past_questions`). Each commit is visited once, so time grows with the manifests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from paimon_cli.invariants.anomalies import (
     anomaly,
 )
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
-from paimon_cli.invariants.past_rows import KeysOfBuckets, Question, RewrittenBucket, RowsElsewhere, SharedKeys, overlap_of_keys
+from paimon_cli.invariants.key_places import KeysOfBuckets, RowsElsewhere, with_ends_elsewhere
+from paimon_cli.invariants.past_questions import Question
+from paimon_cli.invariants.past_rows import RewrittenBucket, SharedKeys, overlap_of_keys
 from paimon_cli.invariants.retained_past import (
     commits_without_snapshot,
     holds_any,
@@ -293,9 +295,10 @@ class PastCommits:
             for buckets in _buckets(version, {partition}):
                 yield KeysOfBuckets((commit,), buckets)
         for entries in version.buckets.values():
-            held = tuple(entry for entry in entries if self.holds(entry) and not entry.is_postponed)
-            if held:
-                yield RowsElsewhere((), held)
+            held = [entry for entry in entries if self.holds(entry) and not entry.is_postponed]
+            with suppress(DamagedFile):  # `verify` reports it
+                if held and (suspects := with_ends_elsewhere(context, held)):
+                    yield RowsElsewhere((), suspects)
 
 
 def _violations(version: WalkedVersion) -> Iterator[Violation]:

@@ -1,7 +1,6 @@
-"""What rows say about a suspected anomaly: which keys two commits both wrote, what a compaction changed, and which rows lie in a
-bucket that is not theirs.
+"""What rows say about a suspected anomaly: which keys two commits both wrote, and what a compaction changed.
 
-A question is plain data, so that an engine can answer many at once. Rows are merged like those of a compaction, in its memory.
+Rows are merged like those of a compaction, in its memory.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.key_locations import key_text, repeated_keys
+from paimon_cli.bucket.key_locations import key_text
 from paimon_cli.bucket.merged_rows import batch_rows, max_merged_runs, rows_by_key
 from paimon_cli.bucket.spilled_runs import merge_in_passes
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import (
@@ -27,17 +25,15 @@ from paimon_cli.invariants.anomalies import (
     LIKELY,
     LOST_UPDATE,
     REWRITTEN,
-    TWO_PLACES,
     UNTOLD,
     Anomaly,
     Commit,
     anomaly,
 )
-from paimon_cli.invariants.row_checks import rows_of_other_buckets
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference
 from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.predicate import Predicate
@@ -68,7 +64,7 @@ class SharedKeys:
         rows = batch_rows([SortedRun(file.level, (file,)) for file in self.files], PIECES.merge_bytes, len(columns))
         sides = [(BEFORE, file) for file in self.older] + [(AFTER, file) for file in self.newer]
         runs = [functools.partial(_of_side, context, self.bucket_id, file, side, columns, rows, where) for side, file in sides]
-        found = _Tally(schema.primary_keys)
+        found = KeyTally(schema.primary_keys)
         merged = merge_in_passes(
             runs, schema.trimmed_primary_keys, _KeysOfBoth(), max_merged_runs(context, PIECES.merge_bytes), keys_repeat=True
         )
@@ -112,7 +108,7 @@ class RewrittenBucket:
 
     def answer(self, context: TableContext, where: Predicate | None) -> Iterator[Anomaly]:
         opened = context.defined_by(context.schemas.named(self.schema_id)).with_level_0()
-        keys, found = opened.schema.primary_keys, _Tally(opened.schema.primary_keys)
+        keys, found = opened.schema.primary_keys, KeyTally(opened.schema.primary_keys)
         for names in self._changed_sections(opened):
             sides = ((BEFORE, self.before), (AFTER, self.after))
             runs = [functools.partial(_of_state, opened, _only(files, names), side, where) for side, files in sides]
@@ -136,6 +132,15 @@ class RewrittenBucket:
         for rule in self.rules:
             yield anomaly(rule, f"what the compaction did cannot be told: {why}", self.commits, certainty=UNTOLD)
 
+    def added_since(self, earlier: RewrittenBucket) -> tuple[DataFileMeta, ...] | None:
+        """The files of level 0 that were added since an earlier compaction; None if something else has changed."""
+        if self.schema_id != earlier.schema_id or self.before.index_files or self.after.index_files or earlier.before.index_files:
+            return None
+        known = {(file.file_name, file.level) for file in earlier.after.files}
+        added = tuple(file for file in self.before.files if (file.file_name, file.level) not in known)
+        is_whole = len(self.before.files) - len(added) == len(known)
+        return added if is_whole and all(file.level == 0 for file in added) else None
+
     def _changed_sections(self, context: TableContext) -> Iterator[set[str]]:
         """The files, by name, of key ranges in which the compaction changed files, levels or vectors."""
         before, after = ({(file.file_name, file.level) for file in side.files} for side in (self.before, self.after))
@@ -147,70 +152,6 @@ class RewrittenBucket:
             only_moved = len(names) == 1 and all(held)
             if not (same_vectors and (held[0] == held[1] or only_moved)):
                 yield names
-
-
-@dataclass(frozen=True)
-class RowsElsewhere:
-    """Do the files of a bucket hold rows of other buckets? Only where the hash of a row decides its bucket."""
-
-    commits: tuple[Commit, ...]
-    entries: tuple[ManifestEntry, ...]
-    rules: tuple[str, ...] = (TWO_PLACES,)
-
-    @property
-    def files(self) -> tuple[DataFileMeta, ...]:
-        return tuple(entry.file for entry in self.entries)
-
-    def answer(self, context: TableContext, where: Predicate | None) -> Iterator[Anomaly]:
-        schema, found, names = context.schema, _Tally(context.schema.primary_keys), []
-        for entry in self.entries:
-            before = found.counts.get(TWO_PLACES, 0)
-            for batch in read_data_file(context, entry.bucket_id, entry.file, list(schema.primary_keys), PIECES.batch_rows):
-                rows = batch if where is None else where.filtered(batch)
-                found.add(TWO_PLACES, rows, rows_of_other_buckets(context, entry, rows))
-            if found.counts.get(TWO_PLACES, 0) > before:
-                names.append(entry.file.file_name)
-        if text := found.text(TWO_PLACES):
-            bucket = context.bucket_path(*self.entries[0].bucket_id)
-            what = f"{bucket} holds {text} of other buckets, where no writer replaces them"
-            yield anomaly(TWO_PLACES, what, self.commits, key=found.firsts[TWO_PLACES], files=names, certainty=LIKELY)
-
-    def untold(self, context: TableContext, why: str) -> Iterator[Anomaly]:
-        yield anomaly(TWO_PLACES, f"the rows of a bucket cannot be read: {why}", certainty=UNTOLD)
-
-
-@dataclass(frozen=True)
-class KeysOfBuckets:
-    """Do several of these buckets show one key?"""
-
-    commits: tuple[Commit, ...]
-    buckets: tuple[BucketFiles, ...]
-    rules: tuple[str, ...] = (TWO_PLACES,)
-
-    @property
-    def files(self) -> tuple[DataFileMeta, ...]:
-        return tuple(file for bucket in self.buckets for file in bucket.files)
-
-    def answer(self, context: TableContext, where: Predicate | None) -> Iterator[Anomaly]:
-        found = repeated_keys(context, self.buckets, None if where is None else where.filtered)
-        if found is not None:
-            paths = " and ".join(context.bucket_path(*bucket_id) for bucket_id in found.bucket_ids)
-            more = f", and {found.count - 1} other keys are in several buckets" if found.count > 1 else ""
-            yield anomaly(TWO_PLACES, f"the key {found.key} is in {paths}{more}", self.commits, key=found.key)
-
-    def untold(self, context: TableContext, why: str) -> Iterator[Anomaly]:
-        yield anomaly(TWO_PLACES, f"the keys cannot be compared: {why}", certainty=UNTOLD)
-
-
-Question = SharedKeys | RewrittenBucket | RowsElsewhere | KeysOfBuckets
-
-
-def answered(context: TableContext, where: Predicate | None, question: Question) -> list[Anomaly]:
-    """The findings of a question, on an engine. `where`: only keys that match. Damage is no error: `verify` reports it."""
-    try:
-        return list(question.answer(context, where))
-    except (DamagedFile, NotFound, NotSupported) as error:
-        return list(question.untold(context, str(error)))
 
 
 def overlap_of_keys(context: TableContext, older: Iterable[DataFileMeta], newer: Collection[DataFileMeta]) -> str | None:
@@ -226,7 +167,7 @@ def overlap_of_keys(context: TableContext, older: Iterable[DataFileMeta], newer:
     return None
 
 
-class _Tally:
+class KeyTally:
     """How many keys are concerned in each way, and the first of them."""
 
     def __init__(self, keys: Sequence[str]) -> None:

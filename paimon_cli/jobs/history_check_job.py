@@ -9,7 +9,8 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import ANOMALY_RULES, BY_NAME, UNTOLD, Anomaly
 from paimon_cli.invariants.past_commits import PastCommits
-from paimon_cli.invariants.past_rows import Question, SharedKeys, answered
+from paimon_cli.invariants.past_questions import Question, answered, in_groups
+from paimon_cli.invariants.past_rows import SharedKeys
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.read.key_history import key_predicate
@@ -40,7 +41,7 @@ def run_history_check(
             else:
                 questions.append(each)
     if request.level == "rows":
-        found += _answers(context, where, questions, engine, progress)
+        found += _answers(context, where, in_groups(questions), engine, progress)
     else:
         for question in questions:
             if isinstance(question, SharedKeys):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_cli.bucket.data_file_reader import read_data_file
+import pyarrow.parquet as pq
+
+from paimon_cli.bucket.data_file_reader import file_format, read_data_file
+from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.errors import DamagedFile, NotSupported, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, EntryKind, FileFilter, ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.storage.redaction import shown_name
+from paimon_cli.storage.storage import open_sized
 
 PREFIXED = {
     "DATE": "DATE ",
@@ -34,6 +39,8 @@ class KeyVersion:
 
     `snapshot_id`, `time` (epoch millis), `commit_kind`, `commit_user`: of the commit that added the file, or of the oldest
     snapshot if the file is `earlier` than that. `until`: the snapshot that removed the file. `missing`: why it cannot be read.
+    `engine`: what wrote the file, as far as the snapshot or the file says. `seen`: the row of the key that readers saw after that
+    commit, None if they saw none.
     """
 
     snapshot_id: int
@@ -50,6 +57,32 @@ class KeyVersion:
     values: dict[str, Any] | None
     file: str
     missing: str | None = None
+    engine: str | None = None
+    seen: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class KeyMoment:
+    """A commit that added or removed versions of keys: what it `wrote`, and the rows of these keys that readers saw after it.
+
+    `has_changed`: readers saw others before it, or it is the first. Unreadable versions are left out of `seen`.
+    """
+
+    snapshot_id: int
+    time: int
+    commit_kind: str
+    commit_user: str
+    wrote: tuple[KeyVersion, ...]
+    seen: tuple[dict[str, Any], ...]
+    has_changed: bool
+
+
+@dataclass(frozen=True)
+class KeyHistory:
+    """All versions of some keys by commit, oldest first, and the moments at which something happened to them."""
+
+    versions: list[KeyVersion]
+    moments: list[KeyMoment]
 
 
 @dataclass(frozen=True)
@@ -87,11 +120,63 @@ def _equals(context: TableContext, name: str, text: str | None) -> str:
     return f"{column} = {PREFIXED.get(root, '')}{quoted}"
 
 
-def key_history(context: TableContext, predicate: Predicate) -> list[KeyVersion]:
-    """The versions of matching keys by commit, oldest first; within a commit by sequence number."""
+def key_history(context: TableContext, predicate: Predicate) -> KeyHistory:
+    """The versions of matching keys by commit, oldest first, within a commit by sequence number; and what readers saw when."""
     files, until = _added_files(context, predicate)
     versions = [version for file in files for version in _versions(context, predicate, file, until)]
-    return sorted(versions, key=lambda v: (v.snapshot_id, v.partition, v.bucket, v.sequence or 0, v.level))
+    versions.sort(key=lambda v: (v.snapshot_id, v.partition, v.bucket, v.sequence or 0, v.level))
+    moments = _moments(context, predicate, {file.entry.bucket_id for file in files}, versions)
+    seen = {moment.snapshot_id: {_key(context, row): row for row in moment.seen} for moment in moments}
+
+    def shown(version: KeyVersion) -> dict[str, Any] | None:
+        return None if version.values is None else seen.get(version.snapshot_id, {}).get(_key(context, version.values))
+
+    return KeyHistory([replace(version, seen=shown(version)) for version in versions], moments)
+
+
+def _key(context: TableContext, values: Mapping[str, Any]) -> str:
+    return repr([values.get(name) for name in context.schema.primary_keys])
+
+
+def _moments(
+    context: TableContext, predicate: Predicate, buckets: Collection[BucketId], versions: Sequence[KeyVersion]
+) -> list[KeyMoment]:
+    """The snapshots in which versions appeared or went, and what readers saw at each."""
+    written: dict[int, list[KeyVersion]] = {}
+    for version in versions:
+        written.setdefault(version.snapshot_id, []).append(version)
+    moments: list[KeyMoment] = []
+    for number in sorted({*written, *(version.until for version in versions if version.until is not None)}):
+        snapshot = context.snapshots.find(number)
+        if snapshot is None:
+            continue
+        seen = tuple(_seen(context, predicate, buckets, snapshot))
+        has_changed = not moments or seen != moments[-1].seen
+        user, wrote = shown_name(snapshot.commit_user), tuple(written.get(number, ()))
+        moments.append(KeyMoment(number, snapshot.time_millis, snapshot.commit_kind, user, wrote, seen, has_changed))
+    return moments
+
+
+def _seen(
+    context: TableContext, predicate: Predicate, buckets: Collection[BucketId], snapshot: Snapshot
+) -> Iterator[dict[str, Any]]:
+    """The matching rows that a read of the snapshot shows. What cannot be read is left out: its version says why."""
+    partitions, bounds, fields = {bucket_id.partition for bucket_id in buckets}, TableBounds(context), context.schema.fields
+    wanted = FileFilter(partitions.__contains__, {bucket_id.bucket for bucket_id in buckets})
+    try:
+        state = bucket_files(context, snapshot, wanted)
+        for bucket_id in sorted(set(state) & set(buckets)):
+            if bucket_id.bucket < 0:
+                continue
+            bucket = state[bucket_id]
+            files = tuple(f for f in bucket.files if predicate.may_match(bounds.of_keys(*bucket_id, f)))
+            rows = read_bucket(
+                context, replace(bucket, files=files), [field.name for field in fields], row_filter=predicate.filtered
+            )
+            for batch in rows:
+                yield from canonical_rows(batch, fields)
+    except (DamagedFile, NotFound, NotSupported):
+        return
 
 
 def _added_files(context: TableContext, predicate: Predicate) -> tuple[list[_AddedFile], dict[tuple[object, ...], int]]:
@@ -137,8 +222,10 @@ def _versions(
         "file": entry.file.file_name,
     }
     try:
+        engine: str | None = None
         for row in _rows(context, predicate, entry):
-            yield KeyVersion(**common, **row)
+            engine = engine or _engine(context, snapshot, entry)
+            yield KeyVersion(**common, **row, engine=engine)
     except (DamagedFile, NotSupported) as error:
         yield KeyVersion(**common, sequence=None, kind=None, values=None, missing=str(error))
 
@@ -152,3 +239,20 @@ def _rows(context: TableContext, predicate: Predicate, entry: ManifestEntry) -> 
             sequences, kinds = matching.column(SEQUENCE_NUMBER).to_pylist(), matching.column(VALUE_KIND).to_pylist()
             for sequence, kind, values in zip(sequences, kinds, canonical_rows(matching, fields), strict=True):
                 yield {"sequence": sequence, "kind": KIND_TEXTS[kind], "values": values}
+
+
+_LIBRARIES = {"parquet-mr": "Java", "parquet-cpp-arrow": "Arrow C++", "parquet-rs": "Rust"}
+"""The libraries that write Parquet files, by how they name themselves, and whose they are."""
+
+
+def _engine(context: TableContext, snapshot: Snapshot, entry: ManifestEntry) -> str | None:
+    """What wrote a file: paimon-cli marks its snapshots; else a Parquet file names the library that wrote it."""
+    if any(name.startswith("paimon-cli.") for name in snapshot.properties or {}):
+        return "paimon-cli"
+    if file_format(entry.file.file_name) != "parquet":
+        return None
+    path = context.data_file_path(*entry.bucket_id, entry.file)
+    with open_sized(context.storage, path, entry.file.file_size) as source:
+        created = str(pq.ParquetFile(source).metadata.created_by)
+    known = next((name for library, name in _LIBRARIES.items() if created.startswith(library)), None)
+    return shown_name(f"{known}: {created.partition(' (')[0]}" if known else created)

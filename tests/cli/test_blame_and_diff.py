@@ -36,6 +36,26 @@ def test_blame(run: Run, context: TableContext) -> None:
     assert run("blame", context.url, "--key", "id=700", "-o", "json").json["items"] == []
 
 
+def test_blame_tells_who_wrote_and_what_readers_saw(run: Run, context: TableContext, tmp_path: Path) -> None:
+    html = tmp_path / "key.html"
+    items = run("blame", context.url, "--key", "id=7,dt=2026-01-01", "--html", str(html), "-o", "json").json["items"]
+    assert [i["seen"] and i["seen"]["name"] for i in items] == ["n7", "it's me", "it's me", None]
+    assert {i["engine"] for i in items} == {"paimon-cli"}
+    text = html.read_text()
+    assert text.count("<tr") == 5 and text.count('class="changed"') == 3 and "no row" in text and "COMPACT" in text
+    assert "it&#x27;s me" in text and "<script" not in text
+    run("blame", context.url, "--key", "id=7", "--html", str(html), code=2)
+    run("blame", context.url, "--key", "id=7", "--html", str(html), "--force")
+    run("blame", context.url, "--key", "id=7", "--force", code=2)
+
+
+def test_files_name_the_library_that_wrote_them(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "dedup_unpartitioned_levels", tmp_path)
+    key = tables.rows(TableContext.open(str(table)))[0]["k"]
+    items = run("blame", str(table), "--key", f"k={key}", "-o", "json").json["items"]
+    assert items and {i["engine"].partition(" version")[0] for i in items} == {"Java: parquet-mr"}
+
+
 def test_blame_without_the_first_snapshots_or_files(run: Run, context: TableContext) -> None:
     victim = next(Path(context.url).glob("dt=*/bucket-*/*"))
     Path(context.layout.snapshot(1)).unlink()

@@ -17,7 +17,10 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import LIKELY, PROVEN, UNTOLD, Anomaly
+from paimon_cli.invariants.past_commits import PastCommits
+from paimon_cli.invariants.past_questions import CompactionChain, in_groups
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
+from paimon_cli.pieces import PIECES
 from tests.jobs.test_snapshot_ordering import row, written
 from tests.tables import Row, compact, make_table, write
 
@@ -130,6 +133,24 @@ def test_a_compaction_that_changed_rows(tmp_path: Path) -> None:
         ("compaction-changed-rows", "k = 1", (4,)),
         ("compaction-changed-rows", "k = 7", (6,)),
     ]
+
+
+def test_compactions_of_a_long_history_are_compared_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table(tmp_path)
+    for number in range(9):
+        write(context, [row(k, number) for k in (number, 50)])
+        if number == 6:
+            write(context, [row(99, 1)])
+            removed(context, 0)
+        compact(context, strategy="full")
+    alone = Table.open(context.url).history_check()
+    assert [(a.rule, a.key) for a in alone] == [("compaction-changed-rows", "k = 99")]
+    monkeypatch.setattr(PIECES, "compactions_one_by_one", 0)
+    monkeypatch.setattr(PIECES, "compactions_together", 4)
+    walked = list(PastCommits(TableContext.open(context.url)).findings())
+    groups = in_groups([each for each in walked if not isinstance(each, Anomaly)])
+    assert [len(group.members) for group in groups if isinstance(group, CompactionChain)] == [4, 4, 2]
+    assert Table.open(context.url).history_check() == alone
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])

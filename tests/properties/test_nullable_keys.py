@@ -130,7 +130,8 @@ def test_versions_of_a_null_key_are_shown(tmp_path: Path) -> None:
     context = _small_table(tmp_path)
     write(context, [{"a": None, "b": "x", "v": 2}])
     for key in ({"a": "NULL", "b": "x"}, {"a": None, "b": "x"}):
-        assert [version.values["v"] for version in key_history(context, key_predicate(context, key)) if version.values] == [1, 2]
+        versions = key_history(context, key_predicate(context, key)).versions
+        assert [version.values["v"] for version in versions if version.values] == [1, 2]
 
 
 def test_a_table_without_the_option_takes_no_null_keys(tmp_path: Path) -> None:
