@@ -41,6 +41,7 @@ from paimon_cli.ingest.typed_columns import CastRules, cast_column
 UTC_FORM = TextForm(timezone="UTC")
 ROUNDING = CastRules(may_round=True, timezone="UTC")
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_MILLIS_OF_DAY = 86_400_000
 _MORE_THAN_MICROS = r"(\.[0-9]{6})[0-9]+"
 
 
@@ -157,11 +158,13 @@ def _decimals_as_text(cells: pa.Array, form: ValueForm) -> pa.Array:
     if not pa.types.is_string(cells.type):
         return text_of_json(cells)
     import base64
-    from decimal import Decimal
 
     def text(cell: str) -> str:
         number = int.from_bytes(base64.b64decode(cell, validate=True), "big", signed=True)
-        return f"{Decimal(number).scaleb(-form.scale):f}"
+        digits = str(abs(number)).rjust(form.scale + 1, "0")
+        point = len(digits) - form.scale
+        fraction = f".{digits[point:]}" if form.scale > 0 else "0" * -form.scale
+        return f"{'-' if number < 0 else ''}{digits[:point]}{fraction}"
 
     texts, bad = list[str | None](), list[int]()
     for row, cell in enumerate(cells.to_pylist()):  # no Arrow type holds such numbers
@@ -196,7 +199,7 @@ def _time_of_day(unit: int) -> Callable[[pa.Array, ValueForm], pa.Array]:
     def decode(cells: pa.Array, form: ValueForm) -> pa.Array:
         ticks = _integers(cells)
         millis = pc.divide(ticks, unit)
-        day = pc.and_(pc.greater_equal(millis, 0), pc.less(millis, 86_400_000))
+        day = pc.and_(pc.greater_equal(ticks, 0), pc.less(millis, _MILLIS_OF_DAY))
         wrong = pc.fill_null(pc.invert(day), False).to_numpy(zero_copy_only=False)
         if wrong.any():
             raise bad_cells(cells, np.flatnonzero(wrong), "it is not a time of day")

@@ -7,6 +7,7 @@ with it. Nothing is inferred by Arrow, so that no event chooses how deep or how 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -105,7 +106,8 @@ def cell_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
-        return java_double_text(float(value))
+        number = float(value)
+        return java_double_text(number) if math.isfinite(number) else str(value)
     if isinstance(value, int):
         return str(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
