@@ -113,6 +113,7 @@ class Stream:
     envelope: Callable[[str, str, Row | None, Row | None], Row] = debezium
     moves_keys: bool = True
     is_typed: bool = False
+    truncates: bool = False
     state: dict[str, dict[int, Row]] = field(default_factory=dict)
     lines: list[bytes] = field(default_factory=list)
 
@@ -128,6 +129,10 @@ class Stream:
             if len(self.lines) > 40 and self._random.random() < 0.02:
                 self._wide.add(table)
             choice = self._random.random()
+            if self.truncates and choice < 0.01:
+                rows.clear()
+                self.lines.append(json.dumps(self.envelope(table, "t", None, None)).encode())
+                continue
             if not rows or choice < 0.4:
                 row = self._row(table, self._random.randrange(1000))
                 self._emit(table, "u" if row["id"] in rows else "c", rows.get(row["id"]), row)

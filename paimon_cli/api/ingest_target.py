@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,8 +44,8 @@ class IngestedTable(ShownAsTable):
     """What an ingest did to a table. `sources`: tables of the source; `state`: `applied`, or `stopped` with the `error` and its
     code.
 
-    `inserts`, `updates`, `deletes`: rows by kind; `skipped`: events that had been applied before; `bad_events`: set apart in a
-    file. `created`, `columns_added`, `types_changed`: its schema. `incomplete`: updates without the row before.
+    `inserts`, `updates`, `deletes`: rows by kind; `truncations`: how often it was emptied; `bad_events`: stopped it, or set
+    apart. `created`, `columns_added`, `types_changed`: its schema. `incomplete`: updates without the row before.
     """
 
     table: str
@@ -54,6 +54,7 @@ class IngestedTable(ShownAsTable):
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
+    truncations: int = 0
     bad_events: int = 0
     incomplete: int = 0
     created: bool = False
@@ -92,6 +93,7 @@ class IngestTarget:
     failure: PaimonError | None = None
     planned: TableSchema | None = None
     counts: Counter[int] = field(default_factory=Counter)
+    truncations: int = 0
     bad_events: int = 0
     incomplete: int = 0
     created: bool = False
@@ -143,6 +145,9 @@ class IngestTarget:
         `bad`: those among the events that could not be read, to which others are added. If a bad event stops the table, what
         comes after it is left out, so that what is held is complete up to its mark.
         """
+        if events.truncates:
+            self._truncate(events, marks)
+            return
         try:
             rows, positions = self._rows(events, bad)
         except PaimonError:
@@ -157,6 +162,47 @@ class IngestTarget:
             self.held.append(rows)
             self.held_bytes += rows.nbytes
 
+    def _expect_one_schema(self, table: SourceTable) -> None:
+        """Raise `UsageError` if tables of several schemas have one name: only those of several databases are shards."""
+        self.sources.add(table)
+        if len({source.schema for source in self.sources}) > 1:
+            names = ", ".join(sorted(f"{source.schema}.{source.table}" for source in self.sources))
+            raise UsageError(
+                f"{names} would be merged in {self.name}", "they are different tables", "name one with --table-mapping"
+            )
+
+    def _truncate(self, events: TableEvents, marks: BlockMarks) -> None:
+        """Commit what is held, and then empty the table, in a commit that says that it is done."""
+        self.sources.add(events.table)
+        position = int(events.read.lines.positions[0])
+        self._mark(marks, position)
+        if len(self.sources) > 1:
+            names = ", ".join(sorted(source.name for source in self.sources))
+            what = f"{self.name}: {events.table.name} was emptied by a truncation"
+            raise NotSupported(
+                what, f"the table has the rows of {names}, which cannot be told apart", "map them to tables of their own"
+            )
+        self.truncations += 1
+        if self.table is None or self.is_dry:
+            return
+        from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
+        from paimon_cli.jobs.table_change import identity_of
+
+        self.commit()
+        self.table.check_commit()
+        after = {**self.marks, marks.key: marks.after(position)}
+        context = self.table.context
+        identity = replace(identity_of(context, self.user, self._next_id), properties=self._properties(after))
+        done = run_drop(context, (), plan_drop(context, (), identity), identity)
+        if done.already_committed:
+            self._expect_same(after)
+        if done.snapshots:
+            self.snapshots += [snapshot.id for snapshot in done.snapshots]
+            self.marks, self._next_id = after, self._next_id + 1
+
+    def _properties(self, marks: Marks) -> tuple[tuple[str, str], ...]:
+        return ((MARKS_PROPERTY, marks_text(marks, self.user)),)
+
     def _mark(self, marks: BlockMarks, position: int | None) -> None:
         """Remember that events are held up to a position within a block."""
         if position is not None and (mark := marks.before(position)) is not None:
@@ -164,17 +210,7 @@ class IngestTarget:
 
     def _rows(self, events: TableEvents, bad: list[BadEvent]) -> tuple[pa.Table, Positions]:
         """The rows of events in the types of the table, and the position of the event of each."""
-        if events.truncates:
-            what = f"{self.name}: its source was emptied by a truncation"
-            raise NotSupported(
-                what, "this version does not apply it", "truncate the table, and ingest later events with another --commit-user"
-            )
-        self.sources.add(events.table)
-        if len({source.schema for source in self.sources}) > 1:
-            names = ", ".join(sorted(f"{source.schema}.{source.table}" for source in self.sources))
-            raise UsageError(
-                f"{names} would be merged in {self.name}", "they are different tables", "name one with --table-mapping"
-            )
+        self._expect_one_schema(events.table)
         self._follow(events)
         schema = self.schema
         assert schema is not None
@@ -291,13 +327,12 @@ class IngestTarget:
         from paimon_cli.jobs.write_request import WriteRequest
 
         data = self._united(rows)
-        properties = ((MARKS_PROPERTY, marks_text(marks, self.user)),)
         request = WriteRequest(
             source=ArrowRows(data, f"the events of {self.name}"),
             op_column=KIND_COLUMN,
             commit_user=self.user,
             commit_id=self._next_id,
-            properties=properties,
+            properties=self._properties(marks),
         )
         self.table.check_commit()
         done = self.table._write(request, None)
@@ -342,6 +377,7 @@ class IngestTarget:
             inserts=self.counts[RowKind.INSERT],
             updates=self.counts[RowKind.UPDATE_AFTER],
             deletes=self.counts[RowKind.DELETE],
+            truncations=self.truncations,
             bad_events=self.bad_events,
             incomplete=self.incomplete,
             created=self.created,

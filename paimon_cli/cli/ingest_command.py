@@ -82,6 +82,8 @@ def _parts(table: IngestedTable, is_plan: bool) -> list[str]:
         parts.append(f"{'to create' if is_plan else 'created'}{key}")
     kinds = (("inserted", table.inserts), ("updated", table.updates), ("deleted", table.deletes))
     parts.append(", ".join(f"{count:,} {what}" for what, count in kinds if count) or "nothing new")
+    if table.truncations:
+        parts.append(f"emptied {counted(table.truncations, 'time')}")
     if table.columns_added:
         parts.append(f"new columns: {', '.join(map(printable, table.columns_added))}")
     if table.types_changed:

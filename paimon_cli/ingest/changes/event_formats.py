@@ -86,14 +86,19 @@ _CANAL = EventFormat(
     "canal",
     ImageKeys("data", "old", is_list=True, is_partial=True),
     operation=("type",),
-    operations={"INSERT": Change.CREATE, "ROW": Change.CREATE, "UPDATE": Change.UPDATE, "DELETE": Change.DELETE},
+    operations={
+        "INSERT": Change.CREATE,
+        "ROW": Change.CREATE,
+        "UPDATE": Change.UPDATE,
+        "DELETE": Change.DELETE,
+        "TRUNCATE": Change.TRUNCATE,
+    },
     others=dict.fromkeys(
         (
             "CREATE",
             "ALTER",
             "ERASE",
             "RENAME",
-            "TRUNCATE",
             "CINDEX",
             "DINDEX",
             "QUERY",

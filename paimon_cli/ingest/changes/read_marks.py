@@ -84,6 +84,13 @@ class BlockMarks:
         index = int(np.searchsorted(self.lines.positions, position)) - 1
         return self.previous if index < 0 else Mark(position, digest(self.lines.texts[index].as_py()))
 
+    def after(self, position: int) -> Mark:
+        """The mark after the event at a position."""
+        positions = self.lines.positions
+        index = int(np.searchsorted(positions, position))
+        following = int(positions[index + 1]) if index + 1 < len(positions) else self.lines.end
+        return Mark(following, digest(self.lines.texts[index].as_py()))
+
 
 def check_mark(mark: Mark, lines: EventLines, begin: int, source: str) -> None:
     """Raise `Refused` if the block has another event before the mark. `begin`: where the block begins."""
