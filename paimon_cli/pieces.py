@@ -151,6 +151,8 @@ class Pieces:
     """Bytes of CSV whose quotes are examined at once; they fit the cache of a processor."""
     csv_block_bytes: int = 8 << 20
     """Bytes of CSV that are parsed at a time. Also the maximum length of a CSV row."""
+    event_block_bytes: int = 32 << 20
+    """Text of events that is decoded at a time: enough that each of some hundred tables has a hundred rows."""
     json_block_bytes: int = 8 << 20
     """Bytes of JSON lines that are parsed at a time."""
     text_read_bytes: int = 1 << 20

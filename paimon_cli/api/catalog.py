@@ -14,6 +14,7 @@ from paimon_cli.api.backups import Backups
 from paimon_cli.api.catalog_health import Examination
 from paimon_cli.api.comparison import CompareCall, ComparedVersions
 from paimon_cli.api.definition import NewTable, create_defined
+from paimon_cli.api.ingestion import Ingesting
 from paimon_cli.api.ledger import KeepsLedger
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_catalog import MAX_NAMED
@@ -61,7 +62,7 @@ class NewInCatalog(NewTable):
 
 
 @checks_arguments
-class Catalog(Backups, DroppedTables, KeepsLedger, KeepsPolicy, Examination):
+class Catalog(Backups, DroppedTables, Ingesting, KeepsLedger, KeepsPolicy, Examination):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.

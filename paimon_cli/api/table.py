@@ -17,7 +17,7 @@ from paimon_cli.api.integrity import Integrity
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.reading import Reading
 from paimon_cli.api.runtime import Runtime
-from paimon_cli.api.writing import Writing
+from paimon_cli.api.table_ingestion import TakesEvents
 from paimon_cli.catalog.open_table import entry_of, open_damaged_table, open_table
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, Refused, UsageError
@@ -65,7 +65,7 @@ class CreateCall(NewTable):
 
 
 @checks_arguments
-class Table(Reading, Writing, Integrity, Care, History):
+class Table(Reading, TakesEvents, Integrity, Care, History):
     """An Apache Paimon table.
 
     Opening a table reads only its latest schema. Arrow is imported when rows or statistics are needed, Spark when a job is

@@ -24,6 +24,7 @@ PANELS = {
     "Data": {
         "create": "definition_commands",
         "write": "write_command",
+        "ingest": "ingest_command",
         "update": "update_commands",
         "delete": "update_commands",
         "read": "read_commands",

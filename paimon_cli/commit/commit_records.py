@@ -1,9 +1,10 @@
 """Records of repeatable commits, for histories that cannot tell whether a commit was made (FORMAT.md, section 10.6).
 
 Other tools do not carry on our record of users in the snapshots (`deduplication`), and snapshots expire. So every process that
-makes commit N of a user leaves two empty files in `commit-user/`, whose names say everything: `commit-DIGEST-N-UUID-after-A`
+makes commit N of a user leaves two files in `commit-user/`, whose names say everything: `commit-DIGEST-N-UUID-after-A`
 before the publication, A being the latest snapshot, and `commit-DIGEST-N-UUID-made-S` after it, S being the new one. The second
-counts only beside the first: then the record is complete, otherwise it is open. Files are never changed.
+counts only beside the first: then the record is complete, otherwise it is open. Files are never changed. They are empty, unless
+the snapshot has properties of its caller, which the first one holds as JSON.
 
 **The invariant: a process that publishes commit N of user U as snapshot S has a durable file for (U, N) with an A less than S.**
 
@@ -42,8 +43,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.snapshot_publish import is_same_table
@@ -137,13 +139,45 @@ def was_made(
     return None if is_unknown else False
 
 
+UNKNOWN_RECORD = CommitRecord("", 0, "", 0)
+"""Stands for a record that cannot tell whether its commit was made."""
+
+
+def last_record(context: TableContext, user: str, oldest: int, latest: int) -> CommitRecord | None:
+    """The record of the last commit that the user has made, before snapshot `oldest`, where the history begins; None without one.
+
+    `UNKNOWN_RECORD` if a later one may have been made.
+    """
+    own = [record for record in _records(context.storage, context.layout) if record.is_of(user)]
+    for identifier in sorted({record.identifier for record in own}, reverse=True):
+        same = [record for record in own if record.identifier == identifier]
+        if made := [record for record in same if record.snapshot is not None and record.after < record.snapshot < oldest]:
+            return made[0]
+        if not all(record.snapshot is None and oldest - 1 <= record.after <= latest for record in same):
+            return UNKNOWN_RECORD
+    return None
+
+
+def properties_of_record(context: TableContext, record: CommitRecord) -> Mapping[str, str] | None:
+    """The properties that the commit of a record gave its snapshot; None if they are lost."""
+    try:
+        content = json.loads(context.storage.read_bytes(record.paths(context.layout)[0]))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    is_plain = isinstance(content, dict) and all(isinstance(text, str) for text in content.values())
+    return content if is_plain else None
+
+
 class CommitIntents:
     """The records of one process for the commits that its snapshot is to make: (user, identifier) of each, none that is never
-    repeated.
+    repeated. `properties`: of the snapshot, which the records keep when it has expired.
     """
 
-    def __init__(self, context: TableContext, commits: Iterable[tuple[str, int]]) -> None:
-        self._intents = [_Intent(context, user, identifier) for user, identifier in commits]
+    def __init__(
+        self, context: TableContext, commits: Iterable[tuple[str, int]], properties: Mapping[str, str] | None = None
+    ) -> None:
+        content = json.dumps(properties, ensure_ascii=False, separators=(",", ":")).encode() if properties else b""
+        self._intents = [_Intent(context, user, identifier, content) for user, identifier in commits]
 
     def announce(self, latest: Snapshot | None) -> None:
         """Make the intents durable, before a snapshot is published on top of `latest`."""
@@ -178,8 +212,8 @@ class CommitIntents:
 class _Intent:
     """The record of one commit."""
 
-    def __init__(self, context: TableContext, user: str, identifier: int) -> None:
-        self._context = context
+    def __init__(self, context: TableContext, user: str, identifier: int, content: bytes) -> None:
+        self._context, self._content = context, content
         self._digest = _digest(user)
         self._identifier = identifier
         self._record: CommitRecord | None = None
@@ -189,7 +223,7 @@ class _Intent:
         if record is None or after < record.after:
             # A new file may be stored in the background, beside the manifests: it is durable before the snapshot is.
             self._record = CommitRecord(self._digest, self._identifier, self._context.random.uuid(), after)
-            self._context.storage.write_new(self._record.paths(self._context.layout)[0], b"")
+            self._context.storage.write_new(self._record.paths(self._context.layout)[0], self._content)
             if record is not None:  # another tool has rolled the table back
                 self._context.storage.delete(record.paths(self._context.layout)[0])
 
@@ -199,10 +233,11 @@ class _Intent:
         context = self._context
         with contextlib.suppress(PaimonError), context.trace.timed("commit_record", snapshot=snapshot.id):
             opened = self._record or CommitRecord(self._digest, self._identifier, context.random.uuid(), snapshot.id - 1)
-            added = replace(opened, snapshot=snapshot.id).paths(context.layout)[0 if self._record is None else 1 :]
+            paths = replace(opened, snapshot=snapshot.id).paths(context.layout)
+            added = paths[0 if self._record is None else 1 :]
             self._record = replace(opened, snapshot=snapshot.id)
             for path in added:
-                context.storage.overwrite(path, b"")
+                context.storage.overwrite(path, self._content if path == paths[0] else b"")
             if not context.storage.is_remote and _was_dropped(context, snapshot):
                 self._remove(added)
             elif self._record.uuid.endswith("0"):  # one in 16 commits lists the records

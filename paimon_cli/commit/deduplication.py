@@ -13,8 +13,16 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from paimon_cli.commit.commit_records import CommitIntents, recorded_name, was_made
+from paimon_cli.commit.commit_records import (
+    UNKNOWN_RECORD,
+    CommitIntents,
+    last_record,
+    properties_of_record,
+    recorded_name,
+    was_made,
+)
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
@@ -120,7 +128,8 @@ class CommitIdentity:
 
     `newer_than`: no snapshot up to this id can hold the commit. `assume_new`: if neither the history nor a record shows any more
     whether the commit was made before, assume that it was not. `writers`: (user, identifier) of the commits of other writers that
-    this one makes in their place; none for a writer that commits itself.
+    this one makes in their place; none for a writer that commits itself. `properties`: further properties of its snapshot, which
+    its record beside the snapshots has, too, such as how far a stream of changes was read.
     """
 
     user: str
@@ -128,6 +137,7 @@ class CommitIdentity:
     newer_than: int = 0
     assume_new: bool = False
     writers: tuple[WriterCommit, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_repeatable(self) -> bool:
@@ -169,7 +179,7 @@ class Deduplication:
         self._context = context
         self.identity = identity
         own = ((identity.user, identity.identifier), *identity.writers) if identity.is_repeatable else ()
-        self.intents = CommitIntents(context, own)
+        self.intents = CommitIntents(context, own, dict(identity.properties))
         self._checked = 0
 
     def already_committed(self) -> bool:
@@ -299,6 +309,45 @@ class Deduplication:
         )
 
 
+class LastCommit(NamedTuple):
+    """The last commit of a user: its identifier, and the properties that its identity had; None if these are lost."""
+
+    identifier: int
+    properties: Mapping[str, str] | None
+
+
+def last_commit(context: TableContext, user: str) -> LastCommit | None:
+    """The last repeatable commit of a user; None if it has made none.
+
+    The newest snapshot of the user shows it. If that has expired, its record beside the snapshots does. Raises `Refused` if
+    neither can tell.
+    """
+    oldest, highest, may_have = 1, None, False
+    latest = context.snapshots.latest()
+    for snapshot in context.snapshots.unbroken(latest):
+        oldest = snapshot.id
+        if snapshot.commit_user == user and snapshot.commit_identifier != BATCH_IDENTIFIER:
+            return LastCommit(snapshot.commit_identifier, snapshot.properties or {})
+        users = CommitUsers.from_properties(snapshot.properties)
+        if users is not None and highest is None:
+            highest, may_have = users.identifier_of(user), users.may_know(user) or users.since > 1
+            if not may_have:
+                return None
+    if oldest == 1 and highest is None:
+        return None
+    found = last_record(context, user, oldest, 0 if latest is None else latest.id)
+    if found is None and highest is None:
+        return None
+    if found is None or found is UNKNOWN_RECORD or (highest is not None and found.identifier < highest):
+        raise Refused(
+            f"cannot determine how far user {shown_name(user)} has come in {context.name}",
+            f"snapshots before {oldest} have expired, and the record of its last commit is lost or was never completed",
+            "look which rows are there, and go on as another user",
+            commit_user=shown_name(user),
+        )
+    return LastCommit(found.identifier, properties_of_record(context, found))
+
+
 def recorded_users(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> CommitUsers | None:
     """The record of users for a new snapshot on top of `latest`; None if the table has no record so far.
 
@@ -321,7 +370,7 @@ def user_properties(context: TableContext, latest: Snapshot | None, identity: Co
     users = recorded_users(context, latest, identity)
     record = {} if users is None else {PROPERTY: users.to_text()}
     writers = json.dumps(identity.writers, separators=(",", ":"), ensure_ascii=False)
-    return {**record, WRITERS_PROPERTY: writers} if identity.writers else record
+    return {**dict(identity.properties), **record, **({WRITERS_PROPERTY: writers} if identity.writers else {})}
 
 
 def _newest_record(

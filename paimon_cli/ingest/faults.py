@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
@@ -141,10 +142,13 @@ NO_NUMBERS = NOT_A_NUMBER, NOT_WHOLE = "it is not a number", "it is not a whole 
 AFTER_QUOTE = "after the quote that closes a cell, only a delimiter or the end of the line may follow"
 NOT_JSON, NO_OBJECT, KEY_IS_MISSING = "it is not JSON: ", "it is not a JSON object but ", " is missing"
 TOO_DEEP = "its values are nested too deeply to be read"
-KEYS_OF_EVENTS = (frozenset(("before", "after")), frozenset(("payload", "schema")))
-CHANGE_EVENT = "it is an event of a stream of changes, such as Debezium's, and not a row"
-ROWS_OF_EVENTS = """jq -c '.payload // . | (.after // .before) + {op: (if .op == "d" then "-D" else "+I" end)}' FILE"""
-"""Makes rows and their kinds of such events."""
+KEYS_OF_EVENTS: dict[str, tuple[frozenset[str], ...]] = {
+    "debezium": (frozenset(("before", "after")), frozenset(("payload", "schema"))),
+    "debezium-flat": (frozenset(("__op",)), frozenset(("__deleted",))),
+    "canal": (frozenset(("data", "database", "table", "type", "isDdl")),),
+    "maxwell": (frozenset(("data", "database", "table", "type")),),
+}
+"""For each format of change streams, keys by which its events are recognised."""
 USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n", "-", "--", "?", "."})
 
 
@@ -228,6 +232,16 @@ class Tally:
         return f", or lose {counted(self.bad_rows, 'row')} of {self.rows + self.bad_rows:,}: --on-error skip"
 
 
+def change_event(format: str) -> str:
+    """Why a row is rejected that is an event of this format."""
+    return f"it is an event of a stream of changes ({format}), and not a row"
+
+
+def format_of_event(keys: Set[str]) -> str | None:
+    """The format of the change stream whose events have these keys, None for rows."""
+    return next((name for name, of_format in KEYS_OF_EVENTS.items() if any(one <= keys for one in of_format)), None)
+
+
 def suggested_options(faults: Sequence[Fault]) -> str:
     """Options of the command line with which the first of these faults may not occur, for a hint; '' if there are none."""
     texts = Counter(fault.value for fault in faults if isinstance(fault.value, str) and fault.is_parsed)
@@ -242,8 +256,9 @@ def suggested_options(faults: Sequence[Fault]) -> str:
         return "write a quote within a quoted cell twice, or, if these quotes are ordinary characters: --quote none"
     if any(fault.why == NOT_UTF_8 for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"
-    if faults[0].why == CHANGE_EVENT:
-        return f"make rows of the events, and write them with --op-column op: {ROWS_OF_EVENTS}"
+    if (events := next((one for one in KEYS_OF_EVENTS if faults[0].why == change_event(one)), None)) is not None:
+        source = shlex.quote(faults[0].source)
+        return f"apply it as a change: paimon-cli ingest {source} --format {events} --into TABLE --dry-run"
     if faults[0].row == 1 and faults[0].why.startswith((NOT_JSON, NO_OBJECT)):
         return "rows are objects, each on a line of its own or all in one array; jq -c . FILE turns other JSON into lines"
     if faults[0].why.endswith(KEY_IS_MISSING):

@@ -32,15 +32,15 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.faults import (
-    CHANGE_EVENT,
     KEY_IS_MISSING,
-    KEYS_OF_EVENTS,
     NO_OBJECT,
     NOT_JSON,
     TOO_DEEP,
     BadCell,
     BadCells,
     Fault,
+    change_event,
+    format_of_event,
     shown,
 )
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
@@ -195,8 +195,8 @@ def _key_problem(found: Set[str], columns: set[str], keys: Needed) -> str:
     """What is wrong with the keys of a row, or ''; optional keys that it lacks are recorded in `keys.missing`."""
     unknown = found - columns
     if unknown:
-        if any(keys_of_event <= found for keys_of_event in KEYS_OF_EVENTS):
-            return CHANGE_EVENT
+        if (events := format_of_event(found)) is not None:
+            return change_event(events)
         return f"key {shown(min(unknown))} is not a column of the table (columns: {', '.join(sorted(columns))})"
     missing = keys.required - found
     if missing:

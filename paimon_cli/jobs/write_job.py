@@ -168,6 +168,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     started = context.clock.now_millis()
     check_writable_table(context)
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
+    identity = replace(identity, properties=request.properties)
     committer = Committer(context)
     if committer.is_committed(identity):
         return WriteSummary(**finished_earlier(context, request.compaction, engine, progress))

@@ -39,9 +39,12 @@ _UPSERT, _DELETE = "upsert", "delete"
 
 
 class WriteRequest(WriteOptions):
-    """What to write, and how. Write-only tables are never compacted by writers."""
+    """What to write, and how. Write-only tables are never compacted by writers. `properties`: of the snapshot; see
+    `CommitIdentity`.
+    """
 
     source: RowSource
+    properties: tuple[tuple[str, str], ...] = ()
 
     @property
     def static_partition(self) -> PartitionValues | None:

@@ -95,6 +95,12 @@ def prepare(name: str, home: Path) -> None:
         orders.drop()
     elif name == "export iceberg":
         orders.compact(strategy="full")
+    elif name == "ingest":
+        event = {"before": None, "after": {"id": 1}, "source": {"db": "shop", "table": "sales"}, "op": "c"}
+        (home / "events").mkdir()
+        (home / "events" / "1.json").write_text(json.dumps(event) + "\n")
+        event = {"database": "shop", "table": "sales", "type": "insert", "data": {"id": 1}, "primary_key_columns": ["id"]}
+        (home / "sales.json").write_text(json.dumps(event) + "\n")
     elif name.startswith("stage "):
         orders.write([str(home / "orders.csv")], stage=str(home / "orders.stage"))
         for day, file in (("2026-11-20", "monday"), ("2026-11-21", "tuesday"), ("2026-11-22", "returns")):

@@ -131,6 +131,7 @@ CHANGING = (
     "compact {t} --strategy full --engine local",
     "compact-manifests {t}",
     "write {t} {rows} --engine local",
+    "ingest {rows} --format json --into {t}",
     "update {t} --set n=1 -w k=1",
     "delete {t} -w k=1",
     "expire {t} --retain-max 1 --retain-min 1 --older-than 0s -y",

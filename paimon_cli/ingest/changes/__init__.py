@@ -1,0 +1,1 @@
+"""Events of change streams (Debezium, Canal, Maxwell) as rows with kinds, table by table."""

@@ -1,0 +1,430 @@
+"""Events of a change stream as rows of tables: which table, what happened, and the images before and after.
+
+A block of lines is read twice by Arrow: for the names of tables and the kinds of events, and then, table by table, for their
+rows. Only events that differ from all before are parsed by Python.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.data_type import DataType, DecimalType
+from paimon_cli.errors import BadInput
+from paimon_cli.ingest.changes.debezium_types import EventSchema, declared_columns
+from paimon_cli.ingest.changes.event_formats import (
+    NO_TEXT,
+    Change,
+    EventFormat,
+    Path,
+    Unchanging,
+)
+from paimon_cli.ingest.changes.event_images import ImageReader, Indices, ReadEvents
+from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, pieces_of
+from paimon_cli.ingest.changes.event_values import UNDECLARED, ValueForm
+from paimon_cli.ingest.changes.mysql_types import form_of_mysql
+from paimon_cli.ingest.faults import NOT_JSON
+from paimon_cli.ingest.json_rows import parsed_line
+
+MAX_TABLES = 10_000
+"""Tables of one stream. More names than that come from a source that makes them up."""
+_SEPARATOR = "\0"
+_PAYLOAD = b',"payload":'
+_WRAPPED = b'{"schema":'
+_MAYBE_WRAPPED = r'^\{\s*"(schema|payload)"\s*:'
+_PARTS = frozenset(("schema", "payload"))
+_KEY, _COMMA, _DECODER = re.compile(r'\s*"(\w+)"\s*:\s*'), re.compile(r"\s*,"), json.JSONDecoder()
+DEAD_LETTER = b'{"dead_letter":'
+_NULL = b"null"
+Codes = npt.NDArray[np.integer[Any]]
+
+
+class SourceTable(NamedTuple):
+    """A table as events name it. `schema`: of PostgreSQL and its like; all are '' where an event names no table."""
+
+    database: str
+    table: str
+    schema: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}" if self.database else self.table
+
+
+@dataclass(frozen=True)
+class TableEvents:
+    """Consecutive events of one table. `operations`: one a row of `read`. `forms`: of columns whose events declare types.
+    `keys`: the primary key that the events name. `bad`: events among them that could not be read. A truncation has no rows.
+    """
+
+    table: SourceTable
+    read: ReadEvents
+    operations: Codes
+    forms: Mapping[str, ValueForm]
+    keys: tuple[str, ...] = ()
+    bad: tuple[BadEvent, ...] = ()
+    truncates: bool = False
+
+    def form(self, column: str) -> ValueForm:
+        return self.forms.get(column, UNDECLARED)
+
+
+@dataclass
+class Decoded:
+    """What a block of events holds. `bad`: events whose table cannot be told. `others`: how many events of each kind change no
+    rows; `schema_changes`: their statements.
+    """
+
+    events: list[TableEvents] = field(default_factory=list)
+    bad: list[BadEvent] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)
+    schema_changes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a decoder asks about a table before it reads its rows. `types`: those of the columns that it has; `needs_before`:
+    whether its updates must have exact images of the row before.
+    """
+
+    types: Mapping[str, DataType] = field(default_factory=dict)
+    needs_before: bool = False
+
+
+@dataclass
+class EventDecoder:
+    """Decodes the blocks of a stream. `wanted`: None for a table whose events are left out; `skips`: of a table and source, up to
+    which position its events are left out, because they were applied before.
+    """
+
+    format: EventFormat
+    wanted: Callable[[SourceTable], Wanted | None] = lambda table: Wanted()
+    skips: Callable[[SourceTable, str], int] = lambda table, source: 0
+    left_out: Counter[SourceTable] = field(default_factory=Counter)
+    _readers: dict[SourceTable, ImageReader] = field(default_factory=dict)
+
+    def decode(self, lines: EventLines) -> Decoded:
+        """The rows of a block of events, in the order of the events of each table."""
+        found = Decoded()
+        lines = _objects(_unpacked(lines, found), found)
+        if not len(lines):
+            return found
+        schemas, schema_of = list[bytes](), np.full(len(lines), -1)
+        if self.format.wraps:
+            lines, schemas, schema_of = _payloads(lines)
+        texts, kept = self._texts(lines, found)
+        if len(kept) < len(lines):
+            lines, schema_of = lines.take(kept), schema_of[kept]
+        operations = self._operations(texts, lines, found)
+        names = self._names(texts, len(lines))
+        has_rows = operations >= 0
+        if self.format.names_tables:
+            self._refuse_nameless(names, lines, operations, found)
+            has_rows = operations >= 0
+        chosen = np.flatnonzero(has_rows)
+        codes = pc.dictionary_encode(names.take(pa.array(chosen)))
+        for table, places in _groups(codes):
+            self._decode_table(table, lines, chosen[places], operations, (schemas, schema_of), found)
+        return found
+
+    def _decode_table(
+        self,
+        table: SourceTable,
+        lines: EventLines,
+        places: Indices,
+        operations: Codes,
+        schemas: tuple[list[bytes], Codes],
+        found: Decoded,
+    ) -> None:
+        """Add the events of one table, cut where a truncation or another schema begins."""
+        wanted = self.wanted(table)
+        if wanted is None:
+            self.left_out[table] += len(places)
+            return
+        places = places[lines.positions[places] >= self.skips(table, lines.source)]
+        if not len(places):
+            return
+        texts, schema_of = schemas
+        truncates = operations[places] == Change.TRUNCATE
+        state = schema_of[places] * 2 + truncates
+        cuts = np.flatnonzero((np.diff(state) != 0) | truncates[1:]) + 1
+        for part in np.split(places, cuts):
+            number = int(schema_of[part[0]])
+            schema = None if number < 0 else declared_columns(texts[number])
+            found.events.append(self._read(table, lines.take(part), operations[part], schema, wanted))
+
+    def _read(
+        self,
+        table: SourceTable,
+        lines: EventLines,
+        operations: Codes,
+        schema: EventSchema | None,
+        wanted: Wanted,
+    ) -> TableEvents:
+        reader = self._readers.get(table)
+        if reader is None:
+            if len(self._readers) >= MAX_TABLES:
+                what = f"{lines.source} names more than {MAX_TABLES:,} tables"
+                raise BadInput(what, "no database has so many", "choose some with --include", source=lines.source)
+            reader = self._readers[table] = ImageReader(self.format.images)
+        numbers = {n: pa.decimal128(38, t.scale) for n, t in wanted.types.items() if isinstance(t, DecimalType)}
+        if schema is not None:
+            numbers = {n: pa.decimal128(38, f.scale) for n, f in schema.columns.items() if f.form == "decimal"}
+        tells_absent = self.format.images.is_partial and wanted.needs_before
+        before, bad = lines.positions, list[BadEvent]()
+        read = reader.read(lines, numbers, bad, table.name, tells_absent=tells_absent)
+        if len(read.lines) < len(before):
+            operations = operations[np.isin(before, read.lines.positions)]
+        truncates = bool(len(operations)) and int(operations[0]) == Change.TRUNCATE
+        of_rows = np.empty(0, np.int64) if truncates else operations[read.event]
+        return TableEvents(table, read, of_rows, self._forms(read, schema), self._keys(read), tuple(bad), truncates)
+
+    def _forms(self, read: ReadEvents, schema: EventSchema | None) -> Mapping[str, ValueForm]:
+        if schema is not None:
+            return {name: form for name, form in schema.columns.items() if self._is_column(name)}
+        types = read.parts.get(self.format.types) if self.format.types else None
+        if types is None or not pa.types.is_struct(types.type):
+            return {}
+        forms = dict[str, ValueForm]()
+        for name, texts in zip([one.name for one in types.type], types.flatten(), strict=True):
+            named = pc.drop_null(texts)
+            if len(named) and pa.types.is_string(named.type):
+                forms[name] = form_of_mysql(named[len(named) - 1].as_py())
+        return forms
+
+    def _is_column(self, name: str) -> bool:
+        hidden = self.format.images.not_columns
+        return not (hidden and name.startswith(hidden))
+
+    def _keys(self, read: ReadEvents) -> tuple[str, ...]:
+        names = read.parts.get(self.format.key_names) if self.format.key_names else None
+        if names is None or not pa.types.is_list(names.type):
+            return ()
+        named = pc.drop_null(names)
+        return tuple(str(one) for one in named[len(named) - 1].as_py()) if len(named) else ()
+
+    def _texts(self, lines: EventLines, found: Decoded) -> tuple[dict[Path, pa.Array], Indices]:
+        """The texts at the paths of the format, and the indices of the events that could be read."""
+        paths = self.format.paths
+        everything = np.arange(len(lines))
+        if not paths:
+            return {}, everything
+        table = lines.parsed(_schema_of(paths), "ignore")
+        if table is not None:
+            return {path: _at(table, path) for path in paths}, everything
+        rows, kept = list[dict[Path, str | None]](), list[int]()
+        for index in range(len(lines)):  # an event in this block is malformed
+            parsed, problem = parsed_line(lines.texts[index].as_py())
+            try:
+                texts = {} if problem else {path: _text_at(parsed, path) for path in paths}
+            except ValueError as why:
+                problem = str(why)
+            if problem:
+                found.bad.append(lines.bad(index, problem))
+            else:
+                rows.append(texts)
+                kept.append(index)
+        return {path: pa.array([row[path] for row in rows], pa.string()) for path in paths}, np.array(kept, np.int64)
+
+    def _operations(self, texts: Mapping[Path, pa.Array], lines: EventLines, found: Decoded) -> Codes:
+        """What each event does; -1 for events that change no rows, which are counted."""
+        format = self.format
+        if not format.operation:
+            return np.full(len(lines), Change.CREATE)
+        named = pc.fill_null(texts[format.operation], NO_TEXT)
+        known = list(format.operations)
+        codes = np.array([*format.operations.values(), -1])
+        places = pc.fill_null(pc.index_in(named, pa.array(known)), len(known)).to_numpy()
+        operations = codes[places]
+        if format.deleted:
+            is_deleted = pc.fill_null(pc.equal(texts[format.deleted], "true"), False)
+            operations = np.where(is_deleted.to_numpy(zero_copy_only=False), Change.DELETE, operations)
+        for index in np.flatnonzero(operations < 0):
+            self._count_other(int(index), named[int(index)].as_py(), texts, lines, found)
+        return operations
+
+    def _count_other(self, index: int, operation: str, texts: Mapping[Path, pa.Array], lines: EventLines, found: Decoded) -> None:
+        """Count an event without rows, or add it to the bad ones. These are few."""
+        kind = self.format.others.get(operation)
+        for path, of_mark in self.format.marks.items():
+            if kind is None and not operation and texts[path][index].is_valid:
+                kind = of_mark
+        if kind is None and not operation and _is_heartbeat(lines.texts[index].as_py()):
+            kind = Unchanging.HEARTBEAT
+        if kind is None:
+            key = ".".join(self.format.operation)
+            why = f"its '{key}' is '{operation[:60]}'" if operation else f"it has no '{key}'"
+            found.bad.append(lines.bad(index, f"{why}, so that it is no change that {self.format.name} knows"))
+            return
+        found.others[kind] += 1
+        if kind == Unchanging.SCHEMA_CHANGE:
+            found.schema_changes.append(lines.texts[index].as_py()[:4096].decode(errors="replace"))
+
+    def _names(self, texts: Mapping[Path, pa.Array], count: int) -> pa.Array:
+        """Database, schema and table of each event, in one text."""
+        parts = []
+        for paths in (self.format.database, self.format.schema, self.format.table):
+            part = pa.array([""] * count) if not paths else pc.fill_null(pc.coalesce(*(texts[path] for path in paths)), "")
+            parts.append(part)
+        return pc.binary_join_element_wise(*parts, _SEPARATOR)
+
+    def _refuse_nameless(self, names: pa.Array, lines: EventLines, operations: Codes, found: Decoded) -> None:
+        """Add events without a table to the bad ones, and those whose names hold the separator."""
+        has_table = pc.match_substring_regex(names, f"^[^{_SEPARATOR}]*{_SEPARATOR}[^{_SEPARATOR}]*{_SEPARATOR}[^{_SEPARATOR}]+$")
+        for index in np.flatnonzero(~has_table.to_numpy(zero_copy_only=False) & (operations >= 0)):
+            found.bad.append(lines.bad(int(index), "it names no table"))
+            operations[index] = -1
+
+
+def _unpacked(lines: EventLines, found: Decoded) -> EventLines:
+    """The events without tombstones, and with those that `--on-error FILE` has set apart as they were."""
+    tombstones = pc.equal(lines.texts, pa.scalar(_NULL, pa.large_binary())).to_numpy(zero_copy_only=False)
+    if tombstones.any():
+        found.others[Unchanging.TOMBSTONE] += int(tombstones.sum())
+        lines = lines.take(np.flatnonzero(~tombstones))
+    letters = pc.starts_with(lines.texts, DEAD_LETTER).to_numpy(zero_copy_only=False)
+    if not letters.any():
+        return lines
+    texts = lines.texts.to_pylist()
+    for index in np.flatnonzero(letters):
+        parsed, problem = parsed_line(texts[index])
+        if not problem and isinstance(parsed.get("event"), str):
+            texts[index] = parsed["event"].encode(errors="surrogatepass")
+    return lines.with_texts(pa.array(texts, pa.large_binary()))
+
+
+def _objects(lines: EventLines, found: Decoded) -> EventLines:
+    """The lines that look like JSON objects. Arrow must not see others: a block of nulls crashes its parser."""
+    trimmed = lines.texts
+    looks = pc.and_(pc.starts_with(trimmed, b"{"), pc.ends_with(trimmed, b"}")).to_numpy(zero_copy_only=False)
+    if looks.all():
+        return lines
+    texts = list[bytes]()
+    kept = list[int]()
+    for index in range(len(lines)):
+        text = lines.texts[index].as_py().strip(b" \t\r\n")
+        if text.startswith(b"{") and text.endswith(b"}"):
+            kept.append(index)
+            texts.append(text)
+        elif text == _NULL:
+            found.others[Unchanging.TOMBSTONE] += 1
+        elif text:
+            found.bad.append(lines.bad(index, f"{NOT_JSON}an event is an object on a line of its own"))
+    return lines.take(np.array(kept, np.int64)).with_texts(pa.array(texts, pa.large_binary()))
+
+
+def _payloads(lines: EventLines) -> tuple[EventLines, list[bytes], Codes]:
+    """The payloads of events that come with their schema, the schemas, and which one each event has (-1: none).
+
+    The schema part is the same text for most events of a table, so that only distinct ones are parsed.
+    """
+    wrapped = pc.starts_with(lines.texts, _WRAPPED).to_numpy(zero_copy_only=False)
+    at = pc.find_substring(lines.texts, _PAYLOAD).to_numpy(zero_copy_only=False)
+    if not wrapped.any() or not (at[wrapped] > 0).all():
+        return _unwrapped_one_by_one(lines)
+    offsets = np.frombuffer(lines.texts.buffers()[1], np.int64)[lines.texts.offset :][: len(lines) + 1]
+    block, starts, ends = lines.texts.buffers()[2], offsets[:-1], offsets[1:]
+    cut = np.where(wrapped, starts + at, starts)
+    heads = pieces_of(block, np.where(wrapped, starts + len(_WRAPPED), starts), cut)
+    texts = pieces_of(block, np.where(wrapped, cut + len(_PAYLOAD), starts), np.where(wrapped, ends - 1, ends))
+    encoded = pc.dictionary_encode(heads)
+    schemas = [one.as_py() for one in encoded.dictionary]
+    if any(schema and declared_columns(schema) is None for schema in schemas):
+        return _unwrapped_one_by_one(lines)
+    return lines.with_texts(texts), schemas, np.where(wrapped, encoded.indices.to_numpy(), -1)
+
+
+def _unwrapped_one_by_one(lines: EventLines) -> tuple[EventLines, list[bytes], Codes]:
+    """The same for events that write it in another way, have no schema, or one that is not of rows."""
+    none = np.full(len(lines), -1)
+    candidates = pc.match_substring_regex(lines.texts, _MAYBE_WRAPPED).to_numpy(zero_copy_only=False)
+    if not candidates.any():
+        return lines, [], none
+    texts, schemas = lines.texts.to_pylist(), dict[bytes, int]()
+    for index in np.flatnonzero(candidates):
+        if (found := _parts_of(texts[index])) is None:
+            continue
+        schema, texts[index] = found
+        if declared_columns(schema) is not None:
+            none[index] = schemas.setdefault(schema, len(schemas))
+    return lines.with_texts(pa.array(texts, pa.large_binary())), list(schemas), none
+
+
+def _parts_of(event: bytes) -> tuple[bytes, bytes] | None:
+    """The texts of the schema and of the payload of an event; None if it has other parts."""
+    parts = dict[str, bytes]()
+    try:
+        text = event.decode()
+        at = 1
+        while (match := _KEY.match(text, at)) is not None and len(parts) < len(_PARTS):
+            begin = match.end()
+            _, end = _DECODER.raw_decode(text, begin)
+            parts[match[1]] = text[begin:end].encode()
+            comma = _COMMA.match(text, end)
+            if comma is None:
+                break
+            at = comma.end()
+        is_whole = text[end:].strip() == "}"
+    except (ValueError, RecursionError, UnboundLocalError):
+        return None
+    return (parts["schema"], parts["payload"]) if is_whole and parts.keys() == _PARTS else None
+
+
+def _schema_of(paths: tuple[Path, ...]) -> pa.Schema:
+    """Text columns at these paths, which have one or two parts."""
+    top: dict[str, list[str]] = {}
+    for path in paths:
+        top.setdefault(path[0], []).extend(path[1:])
+    return pa.schema(
+        [(key, pa.struct([(one, pa.string()) for one in inner]) if inner else pa.string()) for key, inner in top.items()]
+    )
+
+
+def _at(table: pa.Table, path: Path) -> pa.Array:
+    column = table[path[0]]
+    cells = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return cells if len(path) == 1 else pc.struct_field(cells, path[1])
+
+
+def _text_at(parsed: Mapping[str, Any], path: Path) -> str | None:
+    value: Any = parsed
+    for key in path:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise ValueError(f"its '{key}' is in no object")
+        value = value.get(key)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"its '{'.'.join(path)}' is no text")
+    if value is not None:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds text that is not valid Unicode") from None
+    return value
+
+
+def _is_heartbeat(text: bytes) -> bool:
+    parsed, problem = parsed_line(text)
+    return not problem and bool(parsed) and parsed.keys() <= {"ts_ms", "ts_us", "ts_ns"}
+
+
+def _groups(codes: pa.DictionaryArray) -> Iterator[tuple[SourceTable, Indices]]:
+    """The events of each table, in the order in which the tables first occur."""
+    numbers = codes.indices.to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(len(codes.dictionary) + 1))
+    for number, name in enumerate(codes.dictionary.to_pylist()):
+        database, schema, table = name.split(_SEPARATOR)
+        yield SourceTable(database, table, schema), order[bounds[number] : bounds[number + 1]]

@@ -1,0 +1,132 @@
+"""What the formats of change streams have in common, and where they differ: keys of the envelope, and the kinds of events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from paimon_cli.ingest.changes.event_images import ImageKeys
+
+
+class Change:
+    """What an event does to rows; a truncation empties its table."""
+
+    CREATE, UPDATE, DELETE, TRUNCATE = range(4)
+
+
+class Unchanging:
+    """Kinds of events that change no rows."""
+
+    TRANSACTION, SCHEMA_CHANGE, HEARTBEAT, TOMBSTONE = "transaction", "schema change", "heartbeat", "tombstone"
+
+
+NO_TEXT = ""
+PLAIN_JSON = "json"
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EventFormat:
+    """A format of change events, each a JSON object on a line.
+
+    `operation`: the path of the text that says what an event does, `operations`: the codes by that text; without an `operation`
+    all events insert. `database`, `schema`, `table`: the paths of names, tried in turn. `marks`: paths of texts that only events
+    without rows have, and the kind of such an event. `images`: where its rows are. `deleted`: the path of a text that is `true`
+    in a deletion. `wraps`: it may come with its schema, as `{"schema": ..., "payload": ...}`. `key_names`: the path of the names
+    of its primary key. `types`: the key with the types of its columns by name.
+    """
+
+    name: str
+    images: ImageKeys
+    operation: Path = ()
+    operations: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+    database: tuple[Path, ...] = ()
+    schema: tuple[Path, ...] = ()
+    table: tuple[Path, ...] = ()
+    marks: Mapping[Path, str] = field(default_factory=dict)
+    deleted: Path = ()
+    wraps: bool = False
+    key_names: str = ""
+    types: str = ""
+    names_tables: bool = True
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All paths that are read before the images."""
+        single = [path for path in (self.operation, self.deleted) if path]
+        return tuple(dict.fromkeys([*single, *self.database, *self.schema, *self.table, *self.marks]))
+
+
+_DEBEZIUM = EventFormat(
+    "debezium",
+    ImageKeys("after", "before"),
+    operation=("op",),
+    operations={"c": Change.CREATE, "r": Change.CREATE, "u": Change.UPDATE, "d": Change.DELETE, "t": Change.TRUNCATE},
+    others={"m": "message"},
+    database=(("source", "db"),),
+    schema=(("source", "schema"),),
+    table=(("source", "table"), ("source", "collection")),
+    marks={("status",): Unchanging.TRANSACTION, ("ddl",): Unchanging.SCHEMA_CHANGE},
+    wraps=True,
+)
+_DEBEZIUM_FLAT = EventFormat(
+    "debezium-flat",
+    ImageKeys("", not_columns="__"),
+    operation=("__op",),
+    operations={"c": Change.CREATE, "r": Change.CREATE, "u": Change.UPDATE, "d": Change.DELETE, NO_TEXT: Change.UPDATE},
+    database=(("__db",), ("__source_db",)),
+    schema=(("__schema",), ("__source_schema",)),
+    table=(("__table",), ("__source_table",)),
+    deleted=("__deleted",),
+    wraps=True,
+    names_tables=False,
+)
+_CANAL = EventFormat(
+    "canal",
+    ImageKeys("data", "old", is_list=True, is_partial=True),
+    operation=("type",),
+    operations={
+        "INSERT": Change.CREATE,
+        "ROW": Change.CREATE,
+        "UPDATE": Change.UPDATE,
+        "DELETE": Change.DELETE,
+        "TRUNCATE": Change.TRUNCATE,
+    },
+    others=dict.fromkeys(
+        (
+            "CREATE",
+            "ALTER",
+            "ERASE",
+            "RENAME",
+            "CINDEX",
+            "DINDEX",
+            "QUERY",
+            "GTID",
+            "XACOMMIT",
+            "XAROLLBACK",
+            "MHEARTBEAT",
+        ),
+        Unchanging.SCHEMA_CHANGE,
+    ),
+    database=(("database",),),
+    table=(("table",),),
+    key_names="pkNames",
+    types="mysqlType",
+)
+_MAXWELL = EventFormat(
+    "maxwell",
+    ImageKeys("data", "old", is_partial=True),
+    operation=("type",),
+    operations={"insert": Change.CREATE, "bootstrap-insert": Change.CREATE, "update": Change.UPDATE, "delete": Change.DELETE},
+    others={
+        **dict.fromkeys(("bootstrap-start", "bootstrap-complete"), Unchanging.TRANSACTION),
+        **dict.fromkeys(("table-create", "table-alter", "table-drop"), Unchanging.SCHEMA_CHANGE),
+        **dict.fromkeys(("database-create", "database-alter", "database-drop"), Unchanging.SCHEMA_CHANGE),
+    },
+    database=(("database",),),
+    table=(("table",),),
+    key_names="primary_key_columns",
+)
+_PLAIN = EventFormat(PLAIN_JSON, ImageKeys(""), names_tables=False)
+EVENT_FORMATS = {one.name: one for one in (_DEBEZIUM, _DEBEZIUM_FLAT, _CANAL, _MAXWELL, _PLAIN)}

@@ -1,0 +1,122 @@
+"""The lines of a stream of events, with their positions in it, and the events that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from lzma import LZMAError
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pajson
+
+from paimon_cli.errors import BadInput
+from paimon_cli.ingest.text_blocks import BYTE_ORDER_MARK, line_bounds
+
+Positions = npt.NDArray[np.int64]
+NEWLINE_TEXT = pa.scalar(b"\n", pa.large_binary())
+MAX_EVENT_BYTES = 256 << 20
+"""A longer line is no event: nothing could hold it beside others."""
+
+
+class BadEvent(NamedTuple):
+    """An event that cannot be applied. `position`: where it begins in the text of `source`, in bytes; of Kafka, its offset.
+
+    `table`: `db.table` as the event names it, '' if that cannot be told.
+    """
+
+    source: str
+    position: int
+    table: str
+    reason: str
+    text: bytes
+
+
+@dataclass(frozen=True)
+class EventLines:
+    """Events of one source, in order. `texts`: large binary, one JSON text each; `positions`: as in `BadEvent`; `end`: the
+    position after the last one, from which a later run goes on.
+    """
+
+    source: str
+    texts: pa.Array
+    positions: Positions
+    end: int
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def take(self, chosen: npt.NDArray[np.integer[Any]]) -> EventLines:
+        """The events at these indices."""
+        return EventLines(self.source, self.texts.take(pa.array(chosen)), self.positions[chosen], self.end)
+
+    def with_texts(self, texts: pa.Array) -> EventLines:
+        """The same events with other texts, such as their payloads."""
+        return EventLines(self.source, texts, self.positions, self.end)
+
+    def bad(self, index: int, reason: str, table: str = "") -> BadEvent:
+        return BadEvent(self.source, int(self.positions[index]), table, reason, self.texts[index].as_py())
+
+    def parsed(self, schema: pa.Schema, unexpected: str) -> pa.Table | None:
+        """The events in the columns of a schema, as Arrow parses them; None if it refuses one, or if it is not one object a line.
+
+        Nothing is inferred: a value nested without end would otherwise become a type nested without end. `unexpected`: what
+        becomes of other keys, `ignore` or `error`.
+        """
+        block = pc.binary_join(pa.LargeListArray.from_arrays(pa.array([0, len(self)], pa.int64()), self.texts), NEWLINE_TEXT)
+        text = block[0].as_buffer()
+        try:
+            table = pajson.read_json(
+                pa.BufferReader(text),
+                read_options=pajson.ReadOptions(use_threads=False, block_size=text.size + 1),
+                parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+            )
+            table.validate(full=True)  # Arrow does not check UTF-8 when it parses
+        except pa.ArrowInvalid:
+            return None
+        return table.combine_chunks() if table.num_rows == len(self) else None
+
+
+def pieces_of(block: bytes, starts: npt.NDArray[np.integer[Any]], ends: npt.NDArray[np.integer[Any]]) -> pa.Array:
+    """The pieces of a block between these positions, as large binary. They may not overlap, and must be in order."""
+    bounds = np.empty(2 * len(starts) + 1, np.int64)
+    bounds[0:-1:2], bounds[1::2] = starts, ends
+    bounds[-1] = ends[-1] if len(ends) else 0
+    both = pa.Array.from_buffers(pa.large_binary(), 2 * len(starts), [None, pa.py_buffer(bounds), pa.py_buffer(block)])
+    return both.take(pa.array(np.arange(0, 2 * len(starts), 2)))
+
+
+def event_blocks(stream: BinaryIO, source: str, size: int) -> Iterator[EventLines]:
+    """The lines of a stream in blocks of about `size` bytes. Empty lines are left out.
+
+    Raises `BadInput` for a damaged archive, and for a line of more than `MAX_EVENT_BYTES`.
+    """
+    position = 0
+    try:
+        while block := stream.read(size):
+            if not block.endswith(b"\n"):
+                block += stream.readline(MAX_EVENT_BYTES)
+                if len(block) > MAX_EVENT_BYTES and not block.endswith(b"\n"):
+                    what = f"{source}: an event of more than {MAX_EVENT_BYTES >> 20} MB"
+                    raise BadInput(what, f"it begins before byte {position + len(block)}", source=source)
+            yield lines_of(block, source, position)
+            position += len(block)
+    except (OSError, EOFError, LZMAError, pa.ArrowException) as problem:
+        raise BadInput(f"cannot read {source}", str(problem), source=source) from problem
+
+
+def lines_of(block: bytes, source: str, position: int) -> EventLines:
+    """The lines of a block that begins at a position of its source."""
+    starts, ends = line_bounds(block)
+    if position == 0 and block.startswith(BYTE_ORDER_MARK):
+        starts = starts.copy()
+        starts[0] = len(BYTE_ORDER_MARK)
+    return EventLines(source, pieces_of(block, starts, ends), starts.astype(np.int64) + position, position + len(block))
+
+
+def events_of(texts: Sequence[bytes], source: str, positions: Positions, end: int) -> EventLines:
+    """Events that came one by one, as messages do."""
+    return EventLines(source, pa.array(texts, pa.large_binary()), positions, end)

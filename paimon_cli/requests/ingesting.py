@@ -1,0 +1,86 @@
+"""The options of `ingest`."""
+
+from dataclasses import KW_ONLY
+from typing import Annotated, Literal
+
+from paimon_cli.errors import UsageError
+from paimon_cli.options.choices import OnError
+from paimon_cli.requests.fields import Option, Parsed, Request, Size, Texts
+
+TABLES = "Tables"
+FormatName = Literal["debezium", "debezium-flat", "canal", "maxwell", "json"]
+
+
+class BadEvents(Parsed[str, str]):
+    """What becomes of events that cannot be applied: `fail`, or the name of a file for them."""
+
+    metavar = "fail|FILE"
+
+    def parse(self, given: str) -> str:
+        if given.lower() == OnError.SKIP:
+            raise UsageError(
+                "--on-error skip", "no event is left out silently", "name a FILE, from which they can be ingested later"
+            )
+        return OnError.FAIL if given.lower() == OnError.FAIL else given
+
+
+class TableIngestOptions(Request):
+    """How events are read and applied."""
+
+    _: KW_ONLY
+    format: Annotated[FormatName, Option("Format of the events; debezium may come with or without its schema part.")]
+    on_error: Annotated[
+        BadEvents,
+        Option(
+            "What to do with events that cannot be applied. fail: their table stops before the first one, and the others go on; "
+            "FILE: set them apart there with source, position and reason. `ingest FILE` tries them again.",
+        ),
+    ] = BadEvents(OnError.FAIL)
+    memory: Annotated[Size, Option("Memory for decoded events.")] = Size("512 mb")
+    commit_user: Annotated[
+        str | None,
+        Option(
+            "Name under which tables remember how far each source was read; default one for all. Another name begins anew.",
+            metavar="NAME",
+        ),
+    ] = None
+
+
+class IngestOptions(TableIngestOptions):
+    """Which tables get the events."""
+
+    _: KW_ONLY
+    database_from: Annotated[
+        Literal["source"] | None,
+        Option(
+            "source: each table goes into the database that has the name of its own. Without it, all go into --into.",
+            panel=TABLES,
+        ),
+    ] = None
+    table_prefix: Annotated[str, Option("Put this before the names of tables.", metavar="TEXT", panel=TABLES)] = ""
+    table_mapping: Annotated[
+        Texts,
+        Option(
+            "Another name for a table: `db.t=name` or `t=name`; repeatable. Tables with the same name are merged.",
+            metavar="SOURCE=NAME",
+            panel=TABLES,
+        ),
+    ] = Texts()
+    include: Annotated[
+        Texts, Option("Only tables that match, such as 'shop.order*'; repeatable.", metavar="GLOB", panel=TABLES)
+    ] = Texts()
+    exclude: Annotated[Texts, Option("Leave out tables that match; repeatable.", metavar="GLOB", panel=TABLES)] = Texts()
+    primary_key: Annotated[
+        Texts,
+        Option(
+            "Primary key of a new table, if the events do not name it: `db.t=id`, `t=a,b`, or just `a,b` for all; repeatable.",
+            metavar="[TABLE=]COLUMNS",
+            panel=TABLES,
+        ),
+    ] = Texts()
+
+    def check(self) -> None:
+        super().check()
+        for mapping in self.table_mapping or ():
+            if not all(mapping.partition("=")[::2]):
+                raise UsageError(f"--table-mapping {mapping}", "it must be SOURCE=NAME", "such as shop.orders=orders")

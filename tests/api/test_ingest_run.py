@@ -1,0 +1,422 @@
+"""Change streams into tables: equal to a plain replay, each event once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.api.ingest_target import IngestTarget
+from paimon_cli.errors import BadInput, NotSupported, PartialSuccess, Refused, UsageError
+from tests.event_streams import Row, Stream, canal, debezium, flat, maxwell, with_schema
+
+KEYS = ["id"]
+
+
+class Killed(BaseException):
+    """A process that dies."""
+
+
+def rows_of(path: Path, table: str) -> dict[Any, Row]:
+    rows = Table.open(str(path / f"shop.db/{table}")).scan().to_arrow().to_pylist()
+    found = {row["id"]: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def expected(stream: Stream, table: str, convert: Callable[[Any], Any]) -> dict[Any, Row]:
+    """The rows of a table, with null in columns that are missing."""
+    rows = stream.state[table]
+    return {convert(key): {name: convert(value) for name, value in row.items()} for key, row in rows.items()}
+
+
+def check(path: Path, stream: Stream, convert: Callable[[Any], Any] = lambda value: value) -> None:
+    for table in stream.state:
+        found, wanted = rows_of(path, table), expected(stream, table, convert)
+        assert found.keys() == wanted.keys()
+        for key, row in wanted.items():
+            assert {name: value for name, value in found[key].items() if name in row or value is not None} == row
+
+
+def as_text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def written(path: Path, *events: Row | bytes | None) -> str:
+    """A file of these events."""
+    lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return str(path)
+
+
+FORMATS = [("debezium", debezium), ("maxwell", maxwell), ("canal", canal), ("debezium-flat", flat)]
+
+
+@pytest.mark.parametrize("name, envelope", FORMATS)
+def test_tables_equal_a_replay(tmp_path: Path, name: str, envelope: Any) -> None:
+    stream = Stream(1, envelope=envelope, moves_keys=envelope is not flat).add(400)
+    file = tmp_path / "events.json"
+    file.write_bytes(stream.text())
+    catalog = Catalog(str(tmp_path))
+    catalog.ingest(str(file), format=name, into="shop", primary_key="id")
+    convert = as_text if name != "canal" else lambda value: value
+    check(tmp_path, stream, convert)
+    again = catalog.ingest(str(file), format=name, into="shop", primary_key="id")
+    assert not any(table.snapshots for table in again)
+
+
+def test_types_come_from_the_schema_part(tmp_path: Path) -> None:
+    stream = Stream(2, is_typed=True).add(300)
+    file = tmp_path / "events.json.gz"
+    file.write_bytes(gzip.compress(stream.text()))
+    done = Catalog(str(tmp_path)).ingest(str(file), format="debezium", into="shop", primary_key=["id"])
+    check(tmp_path, stream)
+    columns = {column.partition(" ")[::2] for table in done for column in table.columns}
+    assert {("id", "INT NOT NULL"), ("amount", "DECIMAL(10, 2)"), ("day", "DATE"), ("at", "TIMESTAMP(6)")} < columns
+    assert any("extra BOOLEAN" in table.columns_added for table in done)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_event_is_applied_once_whenever_the_process_dies(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables sum amounts up, so that an event that is applied twice, or not, shows."""
+    catalog, chance = Catalog(str(tmp_path)), random.Random(seed)
+    options = {"merge-engine": "aggregation", "fields.amount.aggregate-function": "sum", "bucket": "1"}
+    events = [debezium(f"t{n % 3}", "c", None, {"id": n % 5, "amount": str(n)}) for n in range(300)]
+    for n in range(3):
+        catalog.create_table(f"shop.t{n}", columns=["id INT NOT NULL", "amount BIGINT"], primary_key="id", options=options)
+    files = [written(tmp_path / f"{n}.json", *events[n * 60 : n * 60 + 60]) for n in range(5)]
+    commit = IngestTarget.commit
+
+    def dying(target: IngestTarget) -> None:
+        fate = chance.random()
+        if fate < 0.1:
+            raise Killed
+        commit(target)
+        if fate > 0.9:
+            raise Killed
+
+    monkeypatch.setattr(IngestTarget, "commit", dying)
+    monkeypatch.setattr("paimon_cli.api.ingest_run.HELD_SHARE", 1 << 40)  # each block is committed
+    deaths = 0
+    while True:
+        try:
+            catalog.ingest(files, format="debezium", into="shop", memory=16 * 4000)
+            break
+        except Killed:
+            deaths += 1
+    assert deaths
+    for n in range(3):
+        found = {key: row["amount"] for key, row in rows_of(tmp_path, f"t{n}").items()}
+        wanted: dict[int, int] = {}
+        for number in range(n, 300, 3):
+            wanted[number % 5] = wanted.get(number % 5, 0) + number
+        assert found == wanted
+
+
+def test_a_killed_process_is_continued(tmp_path: Path) -> None:
+    stream = Stream(5, tables=2).add(3000)
+    file = tmp_path / "events.json"
+    file.write_bytes(stream.text())
+    command = [sys.executable, "-m", "paimon_cli", "ingest", str(file), "--format", "debezium", "--into", "shop"]
+    command += ["--warehouse", str(tmp_path), "--primary-key", "id", "--memory", "100 kb"]
+    snapshots = tmp_path / "shop.db/t0/snapshot"
+    for wanted in (1, 4):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if snapshots.is_dir() and len(list(snapshots.glob("snapshot-*"))) >= wanted:
+                process.send_signal(signal.SIGKILL)
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    assert subprocess.run(command, check=True, stdout=subprocess.DEVNULL).returncode == 0
+    check(tmp_path, stream, as_text)
+
+
+def test_redelivered_events_and_growing_files(tmp_path: Path) -> None:
+    stream, file = Stream(3).add(100), tmp_path / "events.json"
+    catalog = Catalog(str(tmp_path))
+    file.write_bytes(stream.text())
+    catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+    before = len(stream.lines)
+    stream.add(100)
+    with file.open("ab") as grown:
+        grown.write(stream.text(before - 30, before) + stream.text(before))
+    catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+    check(tmp_path, stream, as_text)
+
+
+def test_a_file_with_another_content_is_refused(tmp_path: Path) -> None:
+    catalog, event = Catalog(str(tmp_path)), [debezium("t", "c", None, {"id": n}) for n in range(3)]
+    file = written(tmp_path / "e.json", event[0], event[1])
+    catalog.ingest(file, format="debezium", into="shop", primary_key="id")
+    written(tmp_path / "e.json", event[0], event[2])
+    with pytest.warns(UserWarning), pytest.raises(Refused, match="is not what was read before"):
+        catalog.ingest(file, format="debezium", into="shop")
+    written(tmp_path / "e.json", event[0])
+    with pytest.warns(UserWarning), pytest.raises(Refused, match="is not what was read before"):
+        catalog.ingest(file, format="debezium", into="shop")
+    written(tmp_path / "e.json", event[2])  # another first event makes it another source
+    assert catalog.ingest(file, format="debezium", into="shop")[0].inserts == 1
+
+
+def test_offsets_survive_expiry_and_other_tools(tmp_path: Path) -> None:
+    """Neither our snapshots nor our record of users is left; the record beside the snapshots says how far the table is."""
+    catalog, file = Catalog(str(tmp_path)), tmp_path / "e.json"
+    first, second = (debezium("t", "c", None, {"id": n, "n": 1}) for n in (1, 2))
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "bucket": "1"}
+    catalog.create_table("shop.t", columns=["id INT NOT NULL", "n INT"], primary_key="id", options=options)
+    catalog.ingest(written(file, first), format="debezium", into="shop")
+    for _ in range(3):
+        table = catalog.table("shop.t")
+        table.write([{"id": 9, "n": 1}])
+        latest = table.snapshots()[0].id
+        path = tmp_path / f"shop.db/t/snapshot/snapshot-{latest}"
+        foreign = {key: value for key, value in json.loads(path.read_text()).items() if key != "properties"}
+        path.write_text(json.dumps(foreign))
+    catalog.table("shop.t").expire(retain_max=1, retain_min=1, older_than="0s")
+    written(file, first, second)
+    catalog.ingest(str(file), format="debezium", into="shop")
+    assert {key: row["n"] for key, row in rows_of(tmp_path, "t").items()} == {1: 1, 2: 1, 9: 3}
+    for record in (tmp_path / "shop.db/t/commit-user").iterdir():
+        if "after" in record.name:
+            record.write_bytes(b"")
+    for path in (tmp_path / "shop.db/t/snapshot").glob("snapshot-*"):
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps({**content, "properties": {}, "commitUser": "other"}))
+    with pytest.warns(UserWarning), pytest.raises(Refused, match="cannot determine"):
+        catalog.ingest(str(file), format="debezium", into="shop")
+
+
+def test_schema_changes_and_what_cannot_be_done(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    types = {"id": {"type": "int32"}, "n": {"type": "int16"}, "a": {"type": "string"}}
+    events = [with_schema(debezium(table, "c", None, {"id": 1, "n": 7}), types) for table in ("good", "bad")]
+    wide = {**types, "n": {"type": "int64"}}
+    events.append(with_schema(debezium("good", "c", None, {"id": 2, "n": 1 << 40, "a": "x"}), wide))
+    text = {**types, "n": {"type": "string"}}
+    events.append(with_schema(debezium("bad", "c", None, {"id": 2, "n": "seven"}), text))
+    events.append(with_schema(debezium("bad", "c", None, {"id": 3, "n": 8}), types))
+    events.append(with_schema(debezium("good", "c", None, {"id": 3, "n": 8}), types))
+    file = written(tmp_path / "e.json", *events)
+    with (
+        pytest.warns(UserWarning, match="has stopped"),
+        pytest.raises(PartialSuccess, match=r"1 table of 2 stopped: shop\.bad") as caught,
+    ):
+        catalog.ingest(file, format="debezium", into="shop", primary_key="id")
+    assert caught.value.exit_code == 9
+    good = rows_of(tmp_path, "good")
+    assert {key: (row["n"], row["a"]) for key, row in good.items()} == {1: (7, None), 2: (1 << 40, "x"), 3: (8, None)}
+    assert catalog.table("shop.good").scan().to_arrow().schema.field("n").type == pa.int64()
+    assert list(rows_of(tmp_path, "bad")) == [1]
+    catalog.table("shop.bad").alter.alter_column("n", type="STRING")
+    catalog.ingest(file, format="debezium", into="shop")
+    assert {key: row["n"] for key, row in rows_of(tmp_path, "bad").items()} == {1: "7", 2: "seven", 3: "8"}
+
+
+def test_bad_events_stop_a_table_or_go_to_a_file(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    for name in "ab":
+        catalog.create_table(f"shop.{name}", columns=["id INT NOT NULL", "n INT"], primary_key="id", bucket=1)
+    events: list[Any] = [debezium(name, "c", None, {"id": 1, "n": 1}) for name in "ab"]
+    events += [debezium("a", "c", None, {"id": 2, "n": "no number"}), debezium("a", "c", None, {"id": 3, "n": 3})]
+    events += [debezium("b", "u", None, None), debezium("b", "c", None, {"id": 3, "n": 3})]
+    file = written(tmp_path / "e.json", *events)
+    other = written(tmp_path / "c.json", debezium("c", "c", None, {"id": 1}))
+    with pytest.warns(UserWarning), pytest.raises(PartialSuccess):
+        catalog.ingest([file, other], format="debezium", into="shop", primary_key="id")
+    assert [list(rows_of(tmp_path, name)) for name in "abc"] == [[1], [1], ["1"]]
+    letters = tmp_path / "letters.json"
+    for _ in range(2):
+        catalog.ingest([file], format="debezium", into="shop", on_error=str(letters))
+    assert [sorted(rows_of(tmp_path, name)) for name in "ab"] == [[1, 3], [1, 3]]
+    found = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert {(one["dead_letter"]["table"], one["dead_letter"]["source"]) for one in found} == {("shop.a", file), ("shop.b", file)}
+    assert len(found) == 2
+    assert all(json.loads(one["event"]) in events for one in found)
+    catalog.table("shop.a").delete(where="id = 2")
+    mended = letters.read_text().replace('\\"no number\\"', "2").splitlines()[:2]
+    written(tmp_path / "mended.json", *[line.encode() for line in mended if "shop.a" in line])
+    catalog.ingest(str(tmp_path / "mended.json"), format="debezium", into="shop")
+    assert sorted(rows_of(tmp_path, "a")) == [1, 2, 3]
+
+
+HOSTILE = [
+    b"not json",
+    b'{"op":"c"',
+    b"[1, 2]",
+    b'{"op":"x","source":{"db":"shop","table":"t"}}',
+    b'{"op":"c","source":{"db":"shop"},"after":{"id":1}}',
+    b'{"op":7,"source":{"db":"shop","table":"t"}}',
+    b'{"op":"c","source":[],"after":{"id":1}}',
+    b'{"op":"c","source":{"db":"shop","table":"t\\u0000x"},"after":{"id":1}}',
+    b'{"op":"c","op":"d","source":{"db":"shop","table":"t"},"after":{"id":1}}',
+    b'{"op":"c","source":{"db":"shop","table":"t"},"after":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    b"{}",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_the_first_bad_event_is_named_and_those_before_it_are_committed(tmp_path: Path, text: bytes) -> None:
+    catalog = Catalog(str(tmp_path))
+    good = [debezium("t", "c", None, {"id": n}) for n in (1, 2)]
+    file = written(tmp_path / "e.json", good[0], text, good[1])
+    position = len(json.dumps(good[0])) + 1
+    with pytest.raises(BadInput, match=f"the event at byte {position}") as caught:
+        catalog.ingest(file, format="debezium", into="shop", primary_key="id")
+    assert caught.value.exit_code == 2
+    assert list(rows_of(tmp_path, "t")) == ["1"]
+    letters = str(tmp_path / "letters.json")
+    catalog.ingest(file, format="debezium", into="shop", on_error=letters)
+    assert sorted(rows_of(tmp_path, "t")) == ["1", "2"]
+    assert len(Path(letters).read_bytes().splitlines()) == 1
+
+
+def test_names_of_the_source_never_lead_elsewhere(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path / "wh"))
+    names = ["../t", "a/b", "..", ".", "x.y", "$t", "", "t" * 300]
+    events = [debezium(name, "c", None, {"id": 1}) for name in names[:-2]]
+    events.append({**debezium("t", "c", None, {"id": 1}), "source": {"db": "../../evil", "table": "t"}})
+    with pytest.warns(UserWarning, match="has stopped"), pytest.raises(PartialSuccess):
+        catalog.ingest(
+            written(tmp_path / "e.json", *events, debezium("fine", "c", None, {"id": 1})),
+            format="debezium",
+            database_from="source",
+            primary_key="id",
+        )
+    assert {path.relative_to(tmp_path).parts[:3] for path in tmp_path.rglob("schema-0")} == {("wh", "shop.db", "fine")}
+    assert {path.name for path in tmp_path.iterdir()} == {"wh", "e.json"}
+
+
+def test_mapping_of_names(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    events = [{**debezium("t", "c", None, {"id": n}), "source": {"db": f"shard{n}", "table": "t"}} for n in (1, 2)]
+    events += [debezium("x", "c", None, {"id": 1}), debezium("left", "c", None, {"id": 1}), debezium("y", "c", None, {"id": 1})]
+    file = written(tmp_path / "e.json", *events)
+    catalog.ingest(
+        file, format="debezium", into="shop", table_prefix="p_", table_mapping="shop.y=z", exclude="*.left", primary_key="id"
+    )
+    assert sorted(path.name for path in (tmp_path / "shop.db").iterdir()) == ["p_t", "p_x", "z"]
+    assert sorted(rows_of(tmp_path, "p_t")) == ["1", "2"]
+    schemas = [{**debezium("t", "c", None, {"id": 1}), "source": {"db": "d", "schema": name, "table": "t"}} for name in "ab"]
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match="would be merged"):
+        catalog.ingest(written(tmp_path / "s.json", *schemas), format="debezium", into="other", primary_key="id")
+
+
+def test_a_missing_image_before(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    events = [debezium("t", "c", None, {"id": 1, "n": "a"}), debezium("t", "u", None, {"id": 1, "n": "b"})]
+    events += [debezium("t", "u", {"id": 1, "n": None}, {"id": 2, "n": "c"}), debezium("t", "d", {"id": 2, "n": None}, None)]
+    events += [debezium("t", "c", None, {"id": 3, "n": "d"}), debezium("t", "u", None, {"id": 3, "n": "e"})]
+    file = written(tmp_path / "e.json", *events)
+    with pytest.warns(UserWarning, match="2 updates came without the row before"):
+        catalog.ingest(file, format="debezium", into="shop", primary_key="id")
+    assert rows_of(tmp_path, "t") == {"3": {"id": "3", "n": "e"}}
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    catalog.create_table("sums.t", columns=["id INT NOT NULL", "n INT"], primary_key="id", options=options, bucket=1)
+    numbers = [debezium("t", "c", None, {"id": 1, "n": 1}), debezium("t", "u", None, {"id": 1, "n": 2})]
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="no image of the row before"):
+        catalog.ingest(written(tmp_path / "n.json", *numbers), format="debezium", into="sums")
+
+
+@pytest.mark.parametrize("envelope, name", [(debezium, "debezium"), (maxwell, "maxwell"), (canal, "canal")])
+def test_sums_are_right_after_updates(tmp_path: Path, envelope: Any, name: str) -> None:
+    """An update retracts the row before, whose null is told from a column that has not changed."""
+    catalog = Catalog(str(tmp_path))
+    options = {"merge-engine": "aggregation", "fields.name.aggregate-function": "sum", "fields.extra.aggregate-function": "sum"}
+    columns = ["id INT NOT NULL", "name INT", "extra INT"]
+    catalog.create_table("shop.t", columns=columns, primary_key="id", options=options, bucket=1)
+    rows = [{"id": 1, "name": 5, "extra": None}, {"id": 1, "name": None, "extra": 7}, {"id": 1, "name": 2, "extra": 7}]
+    events = [envelope("t", "c", None, rows[0]), envelope("t", "u", rows[0], rows[1]), envelope("t", "u", rows[1], rows[2])]
+    if name == "canal":
+        for event in events:
+            event["mysqlType"] = dict.fromkeys(("id", "name", "extra"), "int")
+    catalog.ingest(written(tmp_path / "e.json", *events), format=name, into="shop")
+    assert rows_of(tmp_path, "t") == {1: {"id": 1, "name": 2, "extra": 7}}
+
+
+def test_a_dry_run_shows_and_changes_nothing(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path / "wh"))
+    file = tmp_path / "e.json"
+    file.write_bytes(Stream(6, tables=1, is_typed=True).add(200).text())
+    (table,) = catalog.plan_ingest(str(file), format="debezium", into="shop", primary_key="id")
+    assert not (tmp_path / "wh").exists()
+    assert table.created and table.inserts and table.updates and table.deletes
+    (done,) = catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+    assert (done.inserts, done.updates, done.deletes, done.columns) == (
+        table.inserts,
+        table.updates,
+        table.deletes,
+        table.columns,
+    )
+
+
+def test_a_table_takes_events_itself(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id INT NOT NULL", "name STRING"], primary_key="id", bucket=1)
+    file = written(tmp_path / "e.json", *[debezium("x", "c", None, {"id": n, "name": "a", "more": 1}) for n in range(3)])
+    assert table.ingest(file, format="debezium").inserts == 3
+    assert table.scan().to_arrow().column_names == ["id", "name", "more"]
+    assert table.ingest(file, format="debezium").inserts == 0
+
+
+def test_plain_rows_and_keys(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    file = written(tmp_path / "e.json", {"id": 1, "tags": ["a", {"b": 1.5}], "big": 1 << 70}, {"id": 2, "tags": None})
+    with pytest.raises(UsageError, match="name no table"):
+        catalog.ingest(file, format="json", into="shop")
+    catalog.ingest(file, format="json", into="shop.t")
+    assert rows_of(tmp_path, "t") == {
+        "1": {"id": "1", "tags": '["a",{"b":1.5}]', "big": str(1 << 70)},
+        "2": {"id": "2", "tags": None, "big": None},
+    }
+    events = written(tmp_path / "d.json", debezium("k", "c", None, {"id": 1}))
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match=r"primary key of shop\.k is not known"):
+        catalog.ingest(events, format="debezium", into="shop")
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match="no column 'other'"):
+        catalog.ingest(events, format="debezium", into="shop", primary_key="k=other")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_truncations_are_applied_in_their_place(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, chance = Stream(seed, tables=2, truncates=True).add(500), random.Random(seed)
+    file = tmp_path / "e.json"
+    file.write_bytes(stream.text())
+    catalog, commit = Catalog(str(tmp_path)), IngestTarget.commit
+
+    def dying(target: IngestTarget) -> None:
+        commit(target)
+        if chance.random() < 0.2:
+            raise Killed
+
+    monkeypatch.setattr(IngestTarget, "commit", dying)
+    for _ in range(100):
+        try:
+            done = catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+            break
+        except Killed:
+            continue
+    check(tmp_path, stream, as_text)
+    assert stream.text().count(b'"op": "t"') and done
+    shards = [
+        {**debezium("m", op, None, {"id": 1} if op == "c" else None), "source": {"db": db, "table": "m"}}
+        for db, op in ("ac", "bt")
+    ]
+    with pytest.warns(UserWarning), pytest.raises(NotSupported, match="cannot be told apart"):
+        catalog.ingest(written(tmp_path / "m.json", *shards), format="debezium", into="shop", primary_key="id", commit_user="m")
+
+
+def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    with pytest.raises(NotSupported, match="as a source"):
+        catalog.ingest("kafka://host/topic", format="debezium", into="shop")

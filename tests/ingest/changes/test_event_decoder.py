@@ -1,0 +1,170 @@
+"""Blocks of events as rows of tables."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
+from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
+from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS
+from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
+
+
+def decoded(format: str, *events: Row | str, decoder: EventDecoder | None = None) -> Decoded:
+    text = "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in events)
+    return (decoder or EventDecoder(EVENT_FORMATS[format])).decode(lines_of(text.encode(), "s", 0))
+
+
+def rows(events: TableEvents, *, needs_before: bool = False) -> list[tuple[str, Row]]:
+    """The kinds and cells of the rows; none of the events is bad."""
+    bad = list[BadEvent](events.bad)
+    found = rows_of(events, ["id"], needs_before=needs_before, bad=bad)
+    assert not bad, bad
+    cells = {name: column.to_pylist() for name, column in found.cells.items()}
+    return [(KIND_TEXTS[kind], {name: column[n] for name, column in cells.items()}) for n, kind in enumerate(found.kinds)]
+
+
+ENVELOPES = [("debezium", debezium), ("maxwell", maxwell), ("canal", canal)]
+
+
+@pytest.mark.parametrize("format, envelope", ENVELOPES)
+def test_kinds_and_images(format: str, envelope: Any) -> None:
+    a, b, c = ({"id": key, "name": name, "extra": "e"} for key, name in ((1, "a"), (1, "b"), (2, "b")))
+    events = [envelope("t", "c", None, a), envelope("t", "u", a, b), envelope("t", "u", b, c), envelope("t", "d", c, None)]
+    (found,) = decoded(format, *events).events
+    one, two = (1, 2) if format != "canal" else ("1", "2")
+    a, b, c = ({**row, "id": key} for row, key in ((a, one), (b, one), (c, two)))
+    assert rows(found) == [("+I", a), ("+U", b), ("-D", b), ("+I", c), ("-D", c)]
+    (found,) = decoded(format, *events).events
+    assert rows(found, needs_before=True) == [("+I", a), ("-U", a), ("+U", b), ("-D", b), ("+I", c), ("-D", c)]
+    assert found.table == SourceTable("shop", "t")
+    assert found.keys == (() if format == "debezium" else ("id",))
+
+
+def test_a_message_of_canal_holds_several_rows() -> None:
+    event = canal("t", "c", None, {"id": 1, "name": "a"})
+    event["data"] = [{"id": str(n), "name": "a"} for n in range(3)]
+    update = {**event, "type": "UPDATE", "old": [{"name": "x"}, {"name": None}, {"id": "9"}]}
+    (found,) = decoded("canal", event, update, {**event, "isDdl": True, "type": "ALTER", "data": None}).events
+    kinds = [kind for kind, _ in rows(found)]
+    assert kinds == ["+I"] * 3 + ["+U", "+U", "-D", "+I"]
+    assert {name: type_to_sql(form.type) for name, form in found.forms.items()} == {"id": "INT", "name": "VARCHAR(20)"}
+    uneven = decoded("canal", {**update, "old": [{"name": "x"}]}).events[0]
+    assert [one.reason for one in uneven.bad] == ["its lists of rows differ in length"]
+
+
+def test_flattened_events() -> None:
+    events = [flat("t", "c", None, {"id": 1, "n": "a"}), flat("t", "d", {"id": 1, "n": "a"}, None), {"id": 2, "n": "b"}]
+    found = decoded("debezium-flat", *events).events
+    assert [one.table.name for one in found] == ["shop.t", ""]
+    assert rows(found[0]) == [("+I", {"id": 1, "n": "a"}), ("-D", {"id": 1, "n": "a"})]
+    assert rows(found[1]) == [("+U", {"id": 2, "n": "b"})]
+
+
+def test_events_that_change_no_rows_are_counted() -> None:
+    others = ["null", {"status": "BEGIN", "id": "1"}, {"ts_ms": 1}, {"ddl": "CREATE TABLE t (id INT)", "source": {"db": "shop"}}]
+    found = decoded("debezium", *others, "", "  null  ", {**debezium("", "m", None, None), "message": {}})
+    assert not found.bad and not found.events
+    assert found.others == {
+        Unchanging.TOMBSTONE: 2,
+        Unchanging.TRANSACTION: 1,
+        Unchanging.HEARTBEAT: 1,
+        Unchanging.SCHEMA_CHANGE: 1,
+        "message": 1,
+    }
+    assert "CREATE TABLE" in found.schema_changes[0]
+    assert not decoded("debezium", *["null"] * 100).events  # such a block crashes Arrow's parser
+
+
+@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.parametrize("payload_first", [True, False])
+def test_the_schema_part_gives_the_types(spaced: bool, payload_first: bool) -> None:
+    event = with_schema(debezium("t", "c", None, {"id": 1, "day": 5}))
+    event = dict(reversed(event.items())) if payload_first else event
+    text = json.dumps(event) if spaced else json.dumps(event, separators=(",", ":"))
+    (found,) = decoded("debezium", text, text).events
+    assert {name: type_to_sql(form.type) for name, form in found.forms.items()} == {"id": "INT", "day": "DATE"}
+    assert len(rows(found)) == 2
+    plain = debezium("t", "c", None, {"id": 2, "day": 5})
+    assert [len(one.operations) for one in decoded("debezium", text, plain, text).events] == [1, 1, 1]
+
+
+def test_a_changed_schema_cuts_the_events_of_a_table() -> None:
+    narrow = {"id": {"type": "int32"}, "n": {"type": "int16"}}
+    wide = {**narrow, "n": {"type": "int64"}}
+    events = [
+        {"schema": schema_part(narrow, types), "payload": debezium("t", "c", None, {"id": n, "n": n})}
+        for n, types in enumerate((narrow, narrow, wide, narrow))
+    ]
+    found = decoded("debezium", *events).events
+    assert [type_to_sql(one.form("n").type) for one in found] == ["SMALLINT", "BIGINT", "SMALLINT"]
+    assert [row["id"] for one in found for _, row in rows(one)] == [0, 1, 2, 3]
+
+
+def test_values_that_arrow_cannot_read_beside_others() -> None:
+    values = [1, 1.5, "x", None, True, 1 << 80, {"b": [1, 2.5]}, [], "1e400", 9_007_199_254_740_993]
+    (found,) = decoded("debezium", *[debezium("t", "c", None, {"id": n, "v": v}) for n, v in enumerate(values)]).events
+    texts = ["1", "1.5", "x", None, "true", str(1 << 80), '{"b":[1,2.5]}', "[]", "1e400", "9007199254740993"]
+    assert [row["v"] for _, row in rows(found)] == texts
+    assert [row["id"] for _, row in rows(found)] == list(range(len(values)))
+
+
+def test_whole_numbers_beside_fractions_keep_their_digits() -> None:
+    decoder = EventDecoder(EVENT_FORMATS["debezium"])
+    decoded("debezium", debezium("t", "c", None, {"id": 1, "v": 1.5}), decoder=decoder)
+    (found,) = decoded("debezium", debezium("t", "c", None, {"id": 1, "v": 9_007_199_254_740_993}), decoder=decoder).events
+    assert str(rows(found)[0][1]["v"]) == "9007199254740993"
+
+
+def test_an_unchanged_large_value_comes_from_the_row_before() -> None:
+    whole = debezium("t", "u", {"id": 1, "text": "old"}, {"id": 1, "text": UNCHANGED})
+    assert rows(decoded("debezium", whole).events[0]) == [("+U", {"id": 1, "text": "old"})]
+    lacking = decoded("debezium", debezium("t", "u", None, {"id": 1, "text": UNCHANGED})).events[0]
+    bad = list[BadEvent]()
+    assert not len(rows_of(lacking, ["id"], needs_before=False, bad=bad))
+    assert "REPLICA IDENTITY FULL" in bad[0].reason
+
+
+def test_what_was_applied_before_is_left_out() -> None:
+    events = [debezium("t", "c", None, {"id": n}) for n in range(4)]
+    middle = 2 * len(json.dumps(events[0]) + "\n")
+    decoder = EventDecoder(EVENT_FORMATS["debezium"], skips=lambda table, source: middle)
+    (found,) = decoded("debezium", *events, decoder=decoder).events
+    assert [row["id"] for _, row in rows(found)] == [2, 3]
+    none = EventDecoder(EVENT_FORMATS["debezium"], wanted=lambda table: None)
+    assert not decoded("debezium", *events, decoder=none).events and none.left_out == {SourceTable("shop", "t"): 4}
+
+
+def test_numbers_of_decimal_columns_keep_their_digits() -> None:
+    from paimon_cli.datatypes.data_type import DecimalType
+
+    wanted = Wanted({"v": DecimalType(30, 10)})
+    decoder = EventDecoder(EVENT_FORMATS["maxwell"], wanted=lambda table: wanted)
+    text = json.dumps(maxwell("t", "c", None, {"id": 1, "v": 1})).replace('"v": 1', '"v": 12345678901234567890.0123456789')
+    (found,) = decoded("maxwell", text, text, decoder=decoder).events
+    assert str(rows(found)[1][1]["v"]) == "12345678901234567890.0123456789"
+
+
+def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from paimon_cli.errors import BadInput
+
+    monkeypatch.setattr("paimon_cli.ingest.changes.event_decoder.MAX_TABLES", 3)
+    assert MAX_TABLES == 10_000
+    with pytest.raises(BadInput, match="names more than 3 tables"):
+        decoded("debezium", *[debezium(f"t{n}", "c", None, {"id": 1}) for n in range(4)])
+
+
+def test_blocks_are_whole_lines_and_know_their_positions() -> None:
+    text = b"\xef\xbb\xbf" + b'{"a":1}\r\n\n{"a":22}\n{"a":333}'
+    blocks = list(event_blocks(io.BytesIO(text), "s", 4))
+    assert [one.as_py() for lines in blocks for one in lines.texts] == [b'{"a":1}', b'{"a":22}', b'{"a":333}']
+    positions = [int(position) for lines in blocks for position in lines.positions]
+    assert [text[position : position + 4] for position in positions] == [b'{"a"'] * 3
+    assert blocks[-1].end == len(text)
