@@ -60,6 +60,16 @@ class LazyBuckets(Mapping[BucketId, BucketFiles]):
         files = tuple(entry.file for entry in entries)
         return BucketFiles(*bucket_id, entries[-1].total_buckets, files, self.index_files.get(bucket_id, ()))
 
+    def whole(self) -> list[BucketFiles]:
+        """All buckets at once, whose files are decoded together: several times faster than one by one, if all are kept anyway."""
+        entries = self.table.entries()
+        found = []
+        for bucket_id, rows in self._rows.items():
+            of_bucket = [entries[row] for row in rows.tolist()]
+            files = tuple(entry.file for entry in of_bucket)
+            found.append(BucketFiles(*bucket_id, of_bucket[-1].total_buckets, files, self.index_files.get(bucket_id, ())))
+        return found
+
     def __iter__(self) -> Iterator[BucketId]:
         return iter(self._rows)
 

@@ -60,7 +60,7 @@ def files_made_dead(context: TableContext, snapshot: Snapshot) -> list[ManifestE
 def lean(entry: ManifestEntry) -> ManifestEntry:
     """The entry without keys and statistics, because a hundred thousand entries are kept in memory."""
     file = replace(entry.file, min_key=b"", max_key=b"", key_stats=_NO_STATS, value_stats=_NO_STATS, embedded_file_index=None)
-    return replace(entry, file=file)
+    return ManifestEntry(entry.kind, entry.partition, entry.bucket, entry.total_buckets, file)
 
 
 def changelog_entries(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
@@ -175,6 +175,16 @@ class SharedManifests:
         except DamagedFile as error:
             raise self.context.manifests.gone_or_damaged(snapshot, error) from error
 
+    def delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """What the commit of a version added and removed. What was decoded already is not decoded again, nor is it kept for this:
+        only one other version would ask for it.
+        """
+        reader = self.context.manifests
+        manifests = reader.delta_manifests(snapshot)
+        if any(meta.file_name not in self._kept for meta in manifests):
+            return reader.delta_entries(snapshot)
+        return [entry for meta in manifests for entry in self._table(meta).entries()]
+
     def _table(self, meta: ManifestFileMeta) -> ManifestTable:
         found = self._kept.pop(meta.file_name, None)
         if found is None:
@@ -200,9 +210,10 @@ class NeededFiles:
         self._need(entries)
         self._need_metadata(context, snapshot, kept_lists(context, snapshot))
 
-    def need_changes(self, context: TableContext, snapshot: Snapshot) -> None:
+    def need_changes(self, context: TableContext, snapshot: Snapshot, manifests: SharedManifests | None = None) -> None:
         """Add the files of this commit and its changelog: together with its predecessor's files, all that a read of it opens."""
-        self._need(entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD)
+        entries = (manifests or SharedManifests(context)).delta(snapshot)
+        self._need(entry for entry in entries if entry.kind == EntryKind.ADD)
         self._need(changelog_entries(context, snapshot))
         self._need_metadata(context, snapshot, manifest_lists(snapshot))
 
@@ -237,7 +248,7 @@ class NeededFiles:
             try:
                 if before != snapshot.id - 1:
                     self.need_version(context, snapshot, manifests)
-                self.need_changes(context, snapshot)
+                self.need_changes(context, snapshot, manifests)
             except DamagedFile as error:
                 raise context.manifests.gone_or_damaged(snapshot, error) from error
             before = snapshot.id

@@ -121,7 +121,8 @@ class _Listed(WrappedStorage):
         return self._seen[path]
 
     def files(self, root: str, threads: int) -> Iterator[FileStatus]:
-        """All files below a directory."""
+        """All files below a directory. On a local disk threads would cost more than the listings."""
+        threads = threads if self.is_remote else 1
         level = [root]
         while level:
             entries = [*chain.from_iterable(in_parallel(self.list_directory, level, threads))]

@@ -133,7 +133,7 @@ class ExaminedTable:
 
     @cached_property
     def all_buckets(self) -> list[BucketFiles]:
-        return list(self.state.values())
+        return self.state.whole()
 
     @cached_property
     def buckets(self) -> list[BucketFiles]:

@@ -1,0 +1,43 @@
+"""What keeps the bytes of a table is found without decoding a manifest twice, and buckets are read together as one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.manifest_reader import ManifestReader
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.owners import find_owners
+from tests.tables import make_table, write
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableContext:
+    columns = {"p": "INT NOT NULL", "id": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["p", "id"], ["p"], bucket=2, options={"write-only": "true"})
+    write(context, [{"p": number % 5, "id": number} for number in range(40)])
+    return context
+
+
+def test_each_manifest_of_a_single_snapshot_is_decoded_once(table: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Counter[str]()
+    content = ManifestReader._content
+
+    def counting(self: ManifestReader, name: str, size: int | None) -> bytes:
+        read[name] += "list" not in name
+        return content(self, name, size)
+
+    monkeypatch.setattr(ManifestReader, "_content", counting)
+    found = find_owners(table.reopened())
+    listed = [path for path in Path(table.url).rglob("*") if path.is_file()]
+    assert (found.files, found.size) == (len(listed), sum(path.stat().st_size for path in listed))
+    assert {name: count for name, count in read.items() if count > 1} == {}
+
+
+def test_all_buckets_at_once_are_those_one_by_one(table: TableContext) -> None:
+    write(table, [{"p": 3, "id": 7}, {"p": 9, "id": 1}])
+    buckets = bucket_files(table, table.snapshots.latest())
+    assert buckets.whole() == [*buckets.values()] and len(buckets.whole()) == len(buckets) > 10
