@@ -15,7 +15,7 @@ from paimon_cli.history.table_place import TablePlace
 from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
 from paimon_cli.lab.simulation.json_files import json_rows, merged
-from paimon_cli.lab.simulation.real_files import Change, real_changes, real_rows, real_violations
+from paimon_cli.lab.simulation.real_files import RealChange, real_changes, real_rows, real_violations
 from paimon_cli.lab.simulation.scenario import Published, Rows, Scenario
 from paimon_cli.lab.simulation.sim_storage import Ask, ReadOnly, SimDisk
 from paimon_cli.maintain.needed_files import changelog_entries
@@ -39,7 +39,7 @@ def incremented(before: Rows) -> Rows:
     return {**before, COUNTER: str(int(before[COUNTER]) + 1)} if is_counted else before
 
 
-def input_applied(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
+def input_applied(before: Rows, changes: list[RealChange]) -> tuple[Rows, list[str]]:
     """The rows after changes that do not depend on the rows before, as in an input changelog."""
     rows = dict(before)
     for kind, key, value in changes:
@@ -50,7 +50,7 @@ def input_applied(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]
     return rows, []
 
 
-def replayed(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
+def replayed(before: Rows, changes: list[RealChange]) -> tuple[Rows, list[str]]:
     """The rows after changes, and descriptions of the changes that contradict the rows before."""
     rows, wrong = dict(before), list[str]()
     for index, (kind, key, value) in enumerate(changes):
@@ -173,7 +173,7 @@ class Publication:
         if is_input:
             yield from self._wrong_input(changes)
 
-    def _wrong_input(self, changes: list[Change]) -> Iterator[str]:
+    def _wrong_input(self, changes: list[RealChange]) -> Iterator[str]:
         """Report a changelog that does not consist of exactly the written rows."""
         announced, snapshot = self._new.announced, self._new.snapshot
         is_write = announced is not None and snapshot.commit_kind != COMPACT

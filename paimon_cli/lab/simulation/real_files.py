@@ -278,7 +278,7 @@ def _checked(version: Version, bucket_id: BucketId) -> list[Violation]:
     return [*found, *check_bucket(version, bucket_id, rows=True)]
 
 
-class Change(NamedTuple):
+class RealChange(NamedTuple):
     """A changelog row."""
 
     kind: int
@@ -286,17 +286,17 @@ class Change(NamedTuple):
     value: str
 
 
-def real_changes(version: Version, entries: Sequence[Any]) -> Iterator[Change]:
+def real_changes(version: Version, entries: Sequence[Any]) -> Iterator[RealChange]:
     """The rows of changelog files, in file order."""
     context = version.context
     for entry in entries:
         path = context.data_file_path(entry.partition, entry.bucket, entry.file)
 
-        def read(entry: Any = entry) -> list[Change]:
-            names, found = (VALUE_KIND, "k", "v"), list[Change]()
+        def read(entry: Any = entry) -> list[RealChange]:
+            names, found = (VALUE_KIND, "k", "v"), list[RealChange]()
             for batch in read_data_file(context, entry.bucket_id, entry.file, names, MANY_ROWS):
                 kinds, keys, values = (batch.column(name).to_pylist() for name in names)
-                found += map(Change, kinds, keys, map(str, values))
+                found += map(RealChange, kinds, keys, map(str, values))
             return found
 
         yield from _found("changelog", version, [path], read)
