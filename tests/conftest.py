@@ -134,6 +134,12 @@ def _leave_cases_to_the_night(items: list[pytest.Item]) -> None:
             turns[test] += 1
 
 
+def pytest_sessionfinish() -> None:
+    local_spark = sys.modules.get("tests.local_spark")
+    if local_spark is not None:
+        local_spark.end_local_spark()
+
+
 def _place_of_group(item: pytest.Item) -> int:
     marker = item.get_closest_marker("xdist_group")
     group = marker.args[0] if marker else ""

@@ -1,20 +1,17 @@
-"""Spark for tests: a local engine per module."""
+"""Spark for tests: one local engine."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
+from tests.local_spark import local_engine
 
 
 @pytest.fixture(scope="module")
-def spark_engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine(SparkRequest("local[2]"))
-    yield engine
-    engine.stop()
+def spark_engine() -> SparkEngine:
+    return local_engine()
 
 
 class AsOnACluster(SparkRequest):

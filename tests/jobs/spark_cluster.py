@@ -14,8 +14,10 @@ import pyspark
 from pyspark.sql import SparkSession
 
 import paimon_cli
+from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.java_runtime import find_java, user_cache
-from paimon_cli.jobs.spark.session import archive_options
+from paimon_cli.jobs.spark.session import SparkRequest, archive_options
+from tests.local_spark import end_local_spark
 from tests.ports import free_port
 
 START_SECONDS = 600
@@ -55,8 +57,13 @@ class SparkCluster:
             "spark.task.maxFailures": "2",  # tests kill once; a task that is bound to fail is tried as often as this
         }
 
+    def engine(self) -> SparkEngine:
+        end_local_spark()
+        return SparkEngine(SparkRequest(self.url, self.confs))
+
     def session(self, confs: Mapping[str, str]) -> SparkSession:
         """A session that a user has made, without this package's settings. The environment says which Python and Java."""
+        end_local_spark()
         builder = SparkSession.builder.master(self.url).config("spark.ui.enabled", "false")
         for key, value in {**self.confs, **confs}.items():
             builder = builder.config(key, value)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import pytest
-
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.jobs.backup_job import Destination, run_backup
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.restore_job import restore_table
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.session import SparkRequest
-from paimon_cli.requests.backup import BackupOptions, RestoreOptions
-from paimon_cli.storage.local_storage import ConfinedStorage
+from paimon_cli.requests.backup import RestoreOptions
 from tests.jobs.backups import backup, check_same, opened
-from tests.jobs.spark_cluster import SparkCluster
 from tests.jobs.test_backup_job import fill, rich_table
 from tests.pieces import injected
 
@@ -61,31 +53,3 @@ def test_tasks_that_run_twice(tmp_path: Path) -> None:
         restore_table(opened(copy), TableLocation(str(tmp_path / "n"), "n"), RestoreOptions(history=True), Twice(), NoProgress())
         restore_table(opened(copy), TableLocation(table.url, "t"), RestoreOptions(), Twice(), NoProgress())
     check_same(opened(copy), opened(tmp_path / "n"))
-
-
-class KillsAnExecutor(NoProgress):
-    """Kills one executor of a cluster while files are copied."""
-
-    def __init__(self, cluster: SparkCluster) -> None:
-        self._cluster = cluster
-        self.killed: list[int] = []
-
-    def advance(self, n: int = 1) -> None:
-        for executor in [] if self.killed else self._cluster.executors()[:1]:  # the cluster may just be starting them again
-            os.kill(executor, signal.SIGKILL)
-            self.killed.append(executor)
-
-
-@pytest.mark.xdist_group("cluster")
-def test_an_executor_dies_while_files_are_copied(spark_cluster: SparkCluster, tmp_path: Path) -> None:
-    table, copy = rich_table(tmp_path), tmp_path / "copy"
-    engine = SparkEngine(SparkRequest(spark_cluster.url, spark_cluster.confs))
-    progress = KillsAnExecutor(spark_cluster)
-    try:
-        with injected(2):
-            there = Destination(ConfinedStorage(str(copy)), str(copy), str(copy))
-            assert run_backup(table, there, BackupOptions(), engine, progress).files
-    finally:
-        engine.stop()
-    assert progress.killed
-    check_same(table, opened(copy))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,15 +12,20 @@ import pytest
 
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs.backup_job import Destination, run_backup
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.processor import OWN_WORKER, VARIABLE, fast_sort
+from paimon_cli.requests.backup import BackupOptions
+from paimon_cli.storage.local_storage import ConfinedStorage
+from tests.jobs.backups import check_same, opened
 from tests.jobs.spark_cluster import SparkCluster
+from tests.jobs.test_backup_job import rich_table
+from tests.pieces import injected
 from tests.spark.canary import check_engine
 from tests.tables import data_files, live_files, make_table, rows
 
@@ -27,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def cluster_engine(spark_cluster: SparkCluster) -> Iterator[SparkEngine]:
-    engine = SparkEngine(SparkRequest(spark_cluster.url, spark_cluster.confs))
+    engine = spark_cluster.engine()
     yield engine
     engine.stop()
 
@@ -107,3 +114,28 @@ def test_a_bad_row_on_the_cluster_leaves_no_file(cluster_engine: SparkEngine, tm
         run_write(context, WriteRequest(FileRows((str(tmp_path / "in.jsonl"),), "json")), cluster_engine, NoProgress())
     assert failure.value.details["row"] == 2
     assert data_files(context) == set()
+
+
+class KillsAnExecutor(NoProgress):
+    """Kills one executor of a cluster while files are copied."""
+
+    def __init__(self, cluster: SparkCluster) -> None:
+        self._cluster = cluster
+        self.killed: list[int] = []
+
+    def advance(self, n: int = 1) -> None:
+        for executor in [] if self.killed else self._cluster.executors()[:1]:  # the cluster may just be starting them again
+            os.kill(executor, signal.SIGKILL)
+            self.killed.append(executor)
+
+
+def test_an_executor_dies_while_files_are_copied(
+    spark_cluster: SparkCluster, cluster_engine: SparkEngine, tmp_path: Path
+) -> None:
+    table, copy = rich_table(tmp_path), tmp_path / "copy"
+    progress = KillsAnExecutor(spark_cluster)
+    with injected(2):
+        there = Destination(ConfinedStorage(str(copy)), str(copy), str(copy))
+        assert run_backup(table, there, BackupOptions(), cluster_engine, progress).files
+    assert progress.killed
+    check_same(table, opened(copy))

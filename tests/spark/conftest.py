@@ -1,14 +1,11 @@
-"""A Spark session as its users have one: with Spark's own defaults, in a JVM that the tests of a module share."""
+"""A Spark session as its users have one: with Spark's own defaults, for each module, in the Spark that all modules share."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.session import SparkRequest
+from tests.local_spark import local_engine
 
 USERS_CONFS = {
     "spark.sql.session.timeZone": "America/New_York",
@@ -19,10 +16,8 @@ USERS_CONFS = {
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    engine = SparkEngine(SparkRequest("local[2]"))
-    spark = engine._spark().session.newSession()
+def session() -> SparkSession:
+    spark = local_engine()._spark().session.newSession()
     for key, value in USERS_CONFS.items():
         spark.conf.set(key, value)
-    yield spark
-    engine.stop()
+    return spark

@@ -1,4 +1,7 @@
-"""A real standalone cluster: DataFrames, the data source and streams, while Python workers and whole executors are killed."""
+"""A real standalone cluster: DataFrames, the data source and streams, while Python workers and whole executors are killed.
+
+Executors are killed last: another one starts, and its first task imports everything again.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +81,38 @@ def killing_once(marker: Path, kill: Callable[[], None]) -> Callable[[Batches], 
 
 
 @pytest.mark.parametrize(
+    ("moment", "kill", "third"),
+    [
+        ("rows are staged", this_worker, 100),
+        at_night("rows are staged", this_executor, 30_000),
+        at_night("buckets are written", this_executor, 30_000),
+    ],
+)
+def test_a_merge_whose_worker_is_killed_counts_once(
+    cluster_session: SparkSession, tmp_path: Path, moment: str, kill: Callable[[], None], third: int
+) -> None:
+    """`third`: so many rows are in the table alone, in both, and in the DataFrame alone."""
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["k"], bucket=6 if third > 100 else 2).url)
+    table.write(pa.table({"k": range(2 * third), "n": [1] * 2 * third}))
+    rows = cluster_session.range(third, 3 * third, 1, 4).selectExpr("id as k", "1L as n")
+    if moment == "rows are staged":
+        rows = rows.mapInArrow(killing_once(tmp_path / "killed", kill), "k long, n long")
+    merge = spark.merge(rows, table, on="k").when_matched_update({"n": "n + source.n"}).when_not_matched_insert_all()
+    if moment == "rows are staged":
+        summary = merge.execute()
+        assert (tmp_path / "killed").exists()
+    else:
+        summary = with_a_killed_executor(table, merge.execute)
+    table.refresh()
+    assert (summary.updated, summary.inserted) == (third, third)
+    assert table.scan().to_arrow().sort_by("k")["n"].to_pylist() == [1] * third + [2] * third + [1] * third
+    assert data_files(table.context) == named_files(table.context)
+    assert not list((tmp_path / "t" / "index").glob("*-*"))
+
+
+@pytest.mark.parametrize(
     ("way", "kill"),
-    [("write", this_executor), at_night("format", this_executor), at_night("write", this_worker), ("format", this_worker)],
+    [("format", this_worker), at_night("write", this_worker), at_night("format", this_executor), ("write", this_executor)],
 )
 def test_a_write_whose_worker_is_killed_counts_once(
     cluster_session: SparkSession, tmp_path: Path, way: str, kill: Callable[[], None]
@@ -125,27 +158,6 @@ def test_a_compaction_whose_executor_is_killed_loses_nothing(cluster_session: Sp
     assert table.scan().count() == len(keys)
     assert table.snapshots()[0].kind == "COMPACT"
     assert data_files(table.context) == named_files(table.context)
-
-
-@pytest.mark.parametrize("moment", ["buckets are written", at_night("rows are staged")])
-def test_a_merge_whose_executor_is_killed_counts_once(cluster_session: SparkSession, tmp_path: Path, moment: str) -> None:
-    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["k"], bucket=6).url)
-    keys = pa.array(range(60_000))
-    table.write(pa.table({"k": keys, "n": pa.array([1] * len(keys))}))
-    rows = cluster_session.range(30_000, 90_000, 1, 4).selectExpr("id as k", "1L as n")
-    if moment == "rows are staged":
-        rows = rows.mapInArrow(killing_once(tmp_path / "killed", this_executor), "k long, n long")
-    merge = spark.merge(rows, table, on="k").when_matched_update({"n": "n + source.n"}).when_not_matched_insert_all()
-    if moment == "rows are staged":
-        summary = merge.execute()
-        assert (tmp_path / "killed").exists()
-    else:
-        summary = with_a_killed_executor(table, merge.execute)
-    table.refresh()
-    assert (summary.updated, summary.inserted) == (30_000, 30_000)
-    assert table.scan().to_arrow().sort_by("k")["n"].to_pylist() == [1] * 30_000 + [2] * 30_000 + [1] * 30_000
-    assert data_files(table.context) == named_files(table.context)
-    assert not list((tmp_path / "t" / "index").glob("*-*"))
 
 
 def with_a_killed_executor(table: Table, work: Callable[[], Work]) -> Work:

@@ -17,6 +17,7 @@ from paimon_cli.errors import BadInput, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
+from tests.local_spark import end_local_spark
 from tests.nightly import BRIEF, at_night
 from tests.ports import free_port
 from tests.spark.beating_rows import BeatingRows
@@ -32,15 +33,22 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    end_local_spark()
     with connect_server(tmp_path_factory.mktemp("connect")) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
-def remote(server: str) -> Iterator[SparkSession]:
+def engine(server: str) -> Iterator[ConnectEngine]:
+    """Each session of the server starts Python processes of its own, so most tests share this one."""
     engine = ConnectEngine(server, {})
-    yield engine.session
+    yield engine
     engine.stop()
+
+
+@pytest.fixture
+def remote(engine: ConnectEngine) -> SparkSession:
+    return engine.session
 
 
 def test_a_dataframe_is_not_taken_for_its_session(remote: SparkSession) -> None:
@@ -49,12 +57,13 @@ def test_a_dataframe_is_not_taken_for_its_session(remote: SparkSession) -> None:
         spark.read(given, "orders")
 
 
-def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:
+def test_jobs_run_on_the_server(server: str, remote: SparkSession, tmp_path: Path) -> None:
+    """One in a session of its own, as a command does it; the others in that of the caller."""
     source = tmp_path / "rows.csv"
     source.write_text("id,n\n" + "".join(f"{n},{n}\n" for n in range(100)))
     context = make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"], bucket=3)
-    table = Table.open(context.url, runtime=Runtime(master=server))
-    assert table.write(str(source)).engine == "spark"
+    assert Table.open(context.url, runtime=Runtime(master=server)).write(str(source)).engine == "spark"
+    table = Table.open(context.url, runtime=Runtime(session=remote))
     assert table.update({"n": "n + 1000"}, where="id < 10").rows == 10
     assert table.compact(strategy="full").engine == "spark"
     assert table.rescale(2).engine == "spark"
@@ -75,10 +84,8 @@ def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp
 
 
 @BRIEF
-def test_texts_in_files_and_names_are_never_believed_over_connect(server: str, tmp_path: Path, brief: bool) -> None:
-    engine = ConnectEngine(server, {})
+def test_texts_in_files_and_names_are_never_believed_over_connect(engine: ConnectEngine, tmp_path: Path, brief: bool) -> None:
     check_engine(engine, tmp_path, brief)
-    engine.stop()
 
 
 def test_secrets_of_a_connection_reach_no_setting(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,14 +126,10 @@ def test_dynamic_buckets_are_assigned_on_the_server(remote: SparkSession, tmp_pa
     assert spark.read(remote, table.url).agg({"n": "sum"}).collect()[0][0] == 150
 
 
-def test_tasks_fail_with_the_error_of_the_first_that_failed(server: str) -> None:
-    engine = ConnectEngine(server, {})
-    try:
-        with pytest.raises(TasksFailed, match="task 1") as failed:
-            engine.run_tasks(_odd_ones_fail, range(5))
-        assert failed.value.finished == [0, 2, 4]
-    finally:
-        engine.stop()
+def test_tasks_fail_with_the_error_of_the_first_that_failed(engine: ConnectEngine) -> None:
+    with pytest.raises(TasksFailed, match="task 1") as failed:
+        engine.run_tasks(_odd_ones_fail, range(5))
+    assert failed.value.finished == [0, 2, 4]
 
 
 def _odd_ones_fail(number: int) -> int:
@@ -154,11 +157,13 @@ def test_an_invalid_address(url: str) -> None:
         connected(url, {})
 
 
-@pytest.mark.parametrize("kind", ["partitioned", at_night("append"), at_night("lookup")])
-def test_random_steps(remote: SparkSession, tmp_path: Path, kind: str) -> None:
-    assert play(remote, tmp_path, kind, "small", 5) == 5
+@pytest.mark.parametrize(
+    ("kind", "steps"), [("partitioned", 2), *(at_night(kind, 5) for kind in ("partitioned", "append", "lookup"))]
+)
+def test_random_steps(remote: SparkSession, tmp_path: Path, kind: str, steps: int) -> None:
+    assert play(remote, tmp_path, kind, "small", steps) == steps
 
 
 @pytest.mark.nightly
 def test_errors_have_class_and_hint(remote: SparkSession, tmp_path: Path) -> None:
-    check_errors(remote, tmp_path)
+    check_errors(remote, tmp_path, brief=False)

@@ -10,11 +10,13 @@ from pyspark.sql import SparkSession
 
 from paimon_cli import spark
 from paimon_cli.errors import UsageError
+from tests.nightly import BRIEF
 from tests.spark.raised import check_errors
 
 
-def test_errors_have_class_and_hint(session: SparkSession, tmp_path: Path) -> None:
-    check_errors(session, tmp_path)
+@BRIEF
+def test_errors_have_class_and_hint(session: SparkSession, tmp_path: Path, brief: bool) -> None:
+    check_errors(session, tmp_path, brief)
 
 
 def test_a_session_is_needed() -> None:

@@ -14,11 +14,11 @@ from tests.spark.world import KINDS
 OFTEN = ("fixed", "any partition", "input", "append with vectors")
 
 
-@pytest.mark.parametrize("kind", [kind if kind in OFTEN else at_night(kind) for kind in KINDS])
-def test_random_steps_lead_to_what_plain_python_says(session: SparkSession, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "steps"), [*((kind, 3) for kind in OFTEN), *(at_night(kind, 6) for kind in KINDS)])
+def test_random_steps_lead_to_what_plain_python_says(session: SparkSession, tmp_path: Path, kind: str, steps: int) -> None:
     settings = dict(session.conf.getAll)
     try:
-        assert play(session, tmp_path, kind, "small", 6) == 6
+        assert play(session, tmp_path, kind, "small", steps) == steps
     finally:
         for key, value in settings.items():
             if session.conf.isModifiable(key):
