@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -42,10 +44,15 @@ def stored_keys(context: TableContext, keys: Iterable[bytes]) -> SortedKeys:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """The parts of data files that hold keys of a range."""
+    """The parts of data files that hold keys of a range. Statistics of a footer decide which row groups may.
+
+    `counts`: the rows of each file, by name, that were in the range. If those of all ranges are not as many as the file has, its
+    statistics are wrong.
+    """
 
     context: TableContext
     range: KeyRange
+    counts: Counter[str] = field(default_factory=Counter)
 
     def row_groups(self) -> FilePart:
         """The row groups of any file that may hold keys of the range, with all of their rows."""
@@ -53,9 +60,12 @@ class RangeReader:
 
     def part_of(self, file: DataFileMeta, others: KeepsGroup = lambda *_: True) -> FilePart:
         """The part of a file; `others`: which of its row groups are wanted otherwise."""
-        return FilePart(keeps=lambda reader, group: others(reader, group) and self._may_hold(reader, group), cut=self.cut)
+        return FilePart(
+            keeps=lambda reader, group: others(reader, group) and self._may_hold(reader, group),
+            cut=partial(self._cut, file.file_name),
+        )
 
-    def cut(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _cut(self, file: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows in the range. They are sorted by key."""
         keys = SortedKeys.of(rows, self.context.schema.trimmed_primary_keys)
         begin, end = 0, rows.num_rows
@@ -63,7 +73,9 @@ class RangeReader:
             begin = int(keys.below(self._low)[0])
         if self._high is not None:
             end = int(keys.below(self._high)[0])
-        return rows.slice(begin, max(0, end - begin))
+        found = rows.slice(begin, max(0, end - begin))
+        self.counts[file] += found.num_rows
+        return found
 
     def holds(self, lows: SortedKeys, highs: SortedKeys) -> np.ndarray:
         """For each pair of values of the first key column, whether all keys from one to the other are in the range, whatever

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ class MergeRewriter(Rewriter):
         self._columns = merge_columns(context, context.schema.field_names)
         self._expiry = RecordExpiry.of(context)
         self._order = SnapshotOrder.of(context, task.picked)
-        self._range = None if task.within is None else RangeReader(context, task.within)
+        self._range = None if task.within is None else RangeReader(context, task.within, self.counts)
 
     def upgrade(self, file: DataFileMeta) -> None:
         """Upgrade a file without rewriting it, unless its deletes must be dropped."""
@@ -196,7 +197,7 @@ class PartialRewriter(MergeRewriter):
         lows = SortedKeys.joined([SortedKeys.of(group.bounds.slice(0, 1), keys) for group in groups]) if groups else None
         done = 0
         with ExitStack() as opened:
-            copier = _GroupCopier(self._context, task, writer, opened)
+            copier = _GroupCopier(self._context, task, writer, opened, self._range)
             for batch in self._merged_parts(section, groups_without(groups)):
                 self._check_given_up()
                 start = 0
@@ -221,6 +222,7 @@ class _GroupCopier:
     task: CompactionTask
     writer: DataFileWriter
     opened: ExitStack
+    range: RangeReader | None
     _name: str = ""
     _file: CopiedFile | None = None
 
@@ -233,7 +235,10 @@ class _GroupCopier:
                 stored = StoredGroups(source, self.writer.frame)
                 self._file = CopiedFile(stored, columns_without_bounds(self.context.schema, group.file), {})
                 self._name = group.file.file_name
-            self.writer.copy_group(self._file, self._file.stored.groups[group.number], group.sequences, group.bounds)
+            copied = self._file.stored.groups[group.number]
+            self.writer.copy_group(self._file, copied, group.sequences, group.bounds)
+        if self.range is not None:
+            self.range.counts[group.file.file_name] += copied.rows
 
 
 class LookupRewriter(MergeRewriter):
@@ -324,10 +329,16 @@ def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callab
     return MergeRewriter(context, task, is_given_up)
 
 
-def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool] = lambda: False) -> CommitMessage:
+def run_compaction(
+    context: TableContext,
+    task: CompactionTask,
+    is_given_up: Callable[[], bool] = lambda: False,
+    counts: Counter[str] | None = None,
+) -> CommitMessage:
     """Carry out the task: upgrade or rewrite its files step by step, and return the commit message.
 
-    Memory is bounded by the number of runs, not by the size of the bucket. If the task fails or is cancelled (`CancelledError`),
+    `counts`: takes up the rows of each file, by name, that were in the range of the task, if it has one. Memory is bounded by the
+    number of runs, not by the size of the bucket. If the task fails or is cancelled (`CancelledError`),
     its new files are removed, and the table is unchanged.
     """
     check_writable(context.schema, context.options)
@@ -338,4 +349,6 @@ def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Cal
             else:
                 prefetch(context, task.bucket_id, (file for section in step.sections for run in section for file in run.files))
                 rewriter.rewrite(step)
+        if counts is not None:
+            counts.update(rewriter.counts)
         return rewriter.message()

@@ -19,6 +19,7 @@ from itertools import islice, pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paimon_cli.bucket.column_statistics import GROUP_BOUNDS
 from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_part
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.key_range import KeyRange
@@ -34,6 +35,8 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
 _PARQUET = "parquet"
+_COMPRESSED = 4
+"""About the bytes of a row group in memory, divided by those in a file."""
 
 
 @dataclass(frozen=True)
@@ -156,14 +159,15 @@ def _ranges(context: TableContext, task: CompactionTask, section: Section) -> li
     """Ranges of about equal size in a section of several runs; empty if it is small, or if its files or keys do not say
     where keys are.
     """
-    size = sum(run.size for run in section)
-    count = size // _range_bytes(task)
-    keys = context.schema.fields_of(context.schema.trimmed_primary_keys)
+    size, largest = sum(run.size for run in section), max(section, key=lambda run: run.size)
+    smaller = [max(file.file_size for file in run.files) for run in section if run is not largest]
+    decoded_twice = sum(min(PIECES.row_group_bytes // _COMPRESSED, size) for size in smaller)
+    count = min(size // _range_bytes(task), 1 + size // max(1, PIECES.least_groups_of_range * decoded_twice))
+    first, *keys = context.schema.fields_of(context.schema.trimmed_primary_keys)
     if count < 2 or len(section) < 2 or any(file_format(file.file_name) != _PARQUET for file in _files(section)):
         return []
-    if any(field.type.root in FLOATING_ROOTS for field in keys):
+    if first.type.root not in GROUP_BOUNDS or any(field.type.root in FLOATING_ROOTS for field in keys):
         return []
-    largest = max(section, key=lambda run: run.size)
     chosen: list[_Begin] = []
     try:
         for begin in islice(_begins(context, task, largest), 1, None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from types import TracebackType
@@ -29,6 +30,8 @@ class Rewriter(ABC):
         self._writers: list[DataFileWriter] = []
         self._before: list[DataFileMeta] = []
         self._after: list[DataFileMeta] = []
+        self.counts: Counter[str] = Counter()
+        """The rows of each file that were in the range of the task, if it has one."""
 
     def __enter__(self) -> Rewriter:
         return self

@@ -1,7 +1,7 @@
 """`compact`: merges the sorted runs of buckets.
 
 1. plan: pick runs of each bucket at one snapshot (`plan_compaction`).
-2. run: one engine task per bucket merges the runs into new files (`compact_bucket`); a task that fails leaves no files.
+2. run: one engine task per bucket merges the runs into new files (`compact_part`); a task that fails leaves no files.
 3. commit: a COMPACT snapshot replaces the files (`commit_results`). A bucket that another job compacted in the meantime is
 planned again or skipped, or ends the job.
 
@@ -20,13 +20,13 @@ from typing import Any
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind
-from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.bucket_regroup import regroup_planned
-from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
+from paimon_cli.jobs.bucket_task import CompactedPart, FailedBucket, compact_part
+from paimon_cli.jobs.compact_outcome import Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
@@ -319,13 +319,13 @@ def _compact_buckets(
             others: list[CommitMessage | FailedBucket] = []
             with phase(progress, "Compacting buckets", len(tasks)) as advance:
 
-                def done(finished: tuple[str, CommitMessage | FailedBucket]) -> None:
-                    if not ranges.commit(*finished):
-                        others.append(finished[1])
+                def done(finished: CompactedPart) -> None:
+                    if not ranges.commit(finished):
+                        others.append(finished.result)
                     advance(finished)
 
                 sizes = [task.size for task in tasks]
-                run_traced(engine, new_files.context, _compact_part, tasks, done, sizes, computes=True)
+                run_traced(engine, new_files.context, compact_part, tasks, done, sizes, computes=True)
             ranges.delete_repeated()
             results = _per_bucket(others)
         appended = {task.bucket_id: task for task in plan.tasks if task.packs}
@@ -414,19 +414,6 @@ def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
             f"--memory is too small for {engine.tasks_per_process} concurrent compactions", "each of them needs at least 1 mb"
         )
     return share
-
-
-def _compact_part(context: TableContext, task: CompactionTask) -> tuple[str, CommitMessage | FailedBucket]:
-    """The stamp of the task's files, and its result."""
-    return task.file_stamp, compact_bucket(context, task)
-
-
-def compact_bucket(context: TableContext, task: CompactionTask) -> CommitMessage | FailedBucket:
-    """Compact one bucket as an engine task. An error is returned as a result, so that other buckets continue."""
-    try:
-        return run_compaction(context, task)
-    except PaimonError as error:
-        return FailedBucket(task, error)
 
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:

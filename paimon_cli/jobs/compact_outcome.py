@@ -13,26 +13,14 @@ from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.commit.outcome import CommitOutcome, CommitResult
-from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.bucket_task import FailedBucket
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
-
-
-@dataclass(frozen=True)
-class FailedBucket:
-    """A bucket whose compaction failed; its new files have been deleted."""
-
-    task: CompactionTask
-    error: PaimonError
-
-    @property
-    def bucket_id(self) -> BucketId:
-        return self.task.bucket_id
 
 
 @dataclass

@@ -6,15 +6,17 @@ Each part has a stamp of its own in the names of its files, so that a failure de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.stamped_files import delete_stamped_files, new_stamp
 from paimon_cli.compact.compaction_task import CompactionTask
-from paimon_cli.errors import undone_on_failure
+from paimon_cli.errors import DamagedFile, undone_on_failure
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results
+from paimon_cli.jobs.bucket_task import CompactedPart, FailedBucket
+from paimon_cli.jobs.compact_outcome import Outcome, commit_results
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.table_change import NewFiles
@@ -23,18 +25,28 @@ from paimon_cli.metadata.data_file import CommitMessage
 
 @dataclass
 class _Part:
-    """Files that are replaced by one commit, in `count` tasks."""
+    """Files that are replaced by one commit, after all of the tasks."""
 
     new_files: NewFiles
-    count: int
-    results: list[CommitMessage | FailedBucket] = field(default_factory=list)
+    tasks: Sequence[CompactionTask]
+    done: list[CompactedPart] = field(default_factory=list)
 
     @property
     def result(self) -> CommitMessage | FailedBucket:
-        """The first failure, or all tasks' new files instead of the files that each of them has read."""
-        messages = [result for result in self.results if isinstance(result, CommitMessage)]
-        if len(messages) < len(self.results):
-            return next(result for result in self.results if isinstance(result, FailedBucket))
+        """The first failure, or all tasks' new files instead of the files that each of them has read.
+
+        A range leaves out row groups by their statistics, but a file is removed with all of its rows: they are counted.
+        """
+        messages = [part.result for part in self.done if isinstance(part.result, CommitMessage)]
+        if len(messages) < len(self.done):
+            return next(part.result for part in self.done if isinstance(part.result, FailedBucket))
+        counts = sum((Counter(part.counts) for part in self.done), Counter[str]())
+        for file in self.tasks[0].files if self.tasks[0].within is not None else ():
+            if counts[file.file_name] != file.row_count:
+                path = self.new_files.context.data_file_path(*self.tasks[0].bucket_id, file)
+                why = f"{counts[file.file_name]} of its {file.row_count} rows are in the ranges that its statistics tell"
+                hint = "compact the bucket as a whole, without --ranges-over"
+                return FailedBucket(self.tasks[0], DamagedFile(f"data file {path} is damaged", why, hint, path=path))
         added = tuple(file for message in messages for file in message.compact.added)
         return replace(messages[0], compact=replace(messages[0].compact, added=added))
 
@@ -59,19 +71,19 @@ class RangeCommits:
                 continue
             for part in ranges.parts:
                 stamp = new_stamp(context)
-                self._waiting[stamp] = _Part(replace(self.new_files, stamp=stamp), len(part))
+                self._waiting[stamp] = _Part(replace(self.new_files, stamp=stamp), part)
                 result += [replace(of_range, file_stamp=stamp) for of_range in part]
         return result
 
-    def commit(self, stamp: str, result: CommitMessage | FailedBucket) -> bool:
-        """Commit the part with this stamp, once all of its tasks have a result; False if the stamp is none of a part."""
-        part = self._waiting.get(stamp)
+    def commit(self, finished: CompactedPart) -> bool:
+        """Commit the part of this task, once all of its tasks have a result; False if the task is none of a part."""
+        part = self._waiting.get(finished.stamp)
         if part is None:
             return False
-        part.results.append(result)
-        if len(part.results) == part.count:
+        part.done.append(finished)
+        if len(part.done) == len(part.tasks):
             with part.new_files.shield():
-                del self._waiting[stamp]
+                del self._waiting[finished.stamp]
                 self.outcome.add_stage(commit_results(part.new_files, [part.result], self.engine))
             self._done.append(part)
         return True

@@ -112,6 +112,7 @@ def test_ranges_of_keys_are_tasks(spark_engine: SparkEngine, tmp_path: Path, mon
     """A section that is cut and committed range by range, and one whose ranges share a commit."""
     monkeypatch.setattr(PIECES, "row_group_bytes", 4000)
     monkeypatch.setattr(PIECES, "batch_rows", 300)
+    monkeypatch.setattr(PIECES, "least_groups_of_range", 1)
     for name, size, ranges_share in (("many", "4kb", False), ("one", "1gb", True)):
         options = {"write-only": "true", "target-file-size": size, "parquet.enable.dictionary": "false"}
         context = make_table(tmp_path / name, {"k": "INT NOT NULL", "t": "STRING"}, ["k"], options=options)

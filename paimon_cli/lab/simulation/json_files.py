@@ -15,6 +15,7 @@ from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.bucket_task import CompactedPart
 from paimon_cli.jobs.engine import Computing, Progress, Work
 from paimon_cli.lsm.compaction_picker import Upgrade, compaction_steps
 from paimon_cli.lsm.sorted_runs import key_sections
@@ -158,7 +159,7 @@ class JsonFileEngine:
         context = call.args[0]  # type: ignore[attr-defined]
         results = []
         for task in tasks:
-            results.append((task.file_stamp, _compacted(context, task)))
+            results.append(CompactedPart(task.file_stamp, _compacted(context, task), {}))
             if on_done is not None:
                 on_done(results[-1])
         return results
