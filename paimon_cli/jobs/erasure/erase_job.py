@@ -5,7 +5,8 @@ nothing that exists is changed. Then the versions are replaced, one atomic step 
 
 1. On each branch whose newest snapshot N names a file that is replaced, a snapshot N + 1 without changes, of kind COMPACT, is
    published over the new lists. It takes the number by put-if-absent as any commit does, so a commit of another job that was
-   built on N loses the race, reads N + 1, and builds on the new files. If the other job wins, all is planned again on top of it.
+   built on N loses the race, reads N + 1, and builds on the new files. If the other job wins, erase follows it: it reads what the
+   commit added, and tries again, which is faster than the commits of most jobs; then all versions are looked at again.
 2. From then on no commit can build on N or an older snapshot, and their files are replaced, with tags and changelogs.
 3. All versions are listed again. If one still names an old file, such as a tag that was made meanwhile, the steps are repeated.
 4. The old files are deleted, and, after the proof, the record of what was to be done (`erasure_record`).
@@ -52,6 +53,8 @@ _LEASE = "compaction"
 """The lease of services that maintain the table: they leave it alone meanwhile."""
 MOST_KEYS = 10_000_000
 _ROUNDS = 40
+_SHORT_TRIES = 50
+"""The tries of a round to take a number, each on top of the last commit of another job."""
 _USER = "paimon-cli-erase"
 
 
@@ -252,16 +255,16 @@ class Erasure:
     def _round(self, record: ErasureRecord, leases: Leases) -> bool:
         """Write what is missing, and replace the versions. Returns whether to look again: something was replaced."""
         self._rewrite_files(record)
-        files = {**self.rewritten, **{key: RewrittenFile(f.entry, None, np.zeros(0, np.int64)) for key, f in self.gone.items()}}
-        writer = MetadataWriter(self.context)
+        files, writer = self._new_files(), MetadataWriter(self.context)
         hashes = self.erased_hashes if isinstance(self.rows, ErasedKeys) else None
         rewrite = MetadataRewrite(self.context, self.inventory, files, hashes, writer, self.index_files)
-        newest = [v for branch in self.inventory.branches if (v := self.inventory.newest(branch)) is not None]
+        newest = self._newest()
         # The newest first: the sooner their numbers are taken, the rarer is a commit of another job before that.
         fenced = _changes(newest, rewrite, any_erased=bool(files))
         if fenced:
             self._note(record, rewrite, leases)
             if not self._fence(fenced, rewrite):
+                self._follow(record, rewrite, leases)
                 return True
         changes = [*fenced, *_changes([v for v in self.inventory.versions if v not in newest], rewrite, any_erased=bool(files))]
         if not changes:
@@ -270,6 +273,33 @@ class Erasure:
         for version, values in changes:
             self._replace(version, values)
         return True
+
+    def _new_files(self) -> dict[FileKey, RewrittenFile]:
+        """What takes the place of each file that held erased rows, or of which only metadata is left."""
+        gone = {key: RewrittenFile(file.entry, None, np.zeros(0, np.int64)) for key, file in self.gone.items()}
+        return {**self.rewritten, **gone}
+
+    def _newest(self) -> list[StoredVersion]:
+        return [v for branch in self.inventory.branches if (v := self.inventory.newest(branch)) is not None]
+
+    def _follow(self, record: ErasureRecord, rewrite: MetadataRewrite, leases: Leases) -> None:
+        """Take a number although other jobs commit often: each try reads only what their last commit added, and writes two lists.
+
+        What was written is still named by the record or clean, so a kill leaves nothing behind. Ends with the number taken, or
+        when only a new round can tell what to do.
+        """
+        for _ in range(_SHORT_TRIES):
+            gone = len(self.gone)
+            if not self.inventory.add_newest(self.context) or not leases.held:
+                return
+            self._look_for_rows()
+            self._rewrite_files(record)
+            if len(self.gone) > gone:
+                return  # what was written does not know of it
+            rewrite.files = self._new_files()
+            fenced = _changes(self._newest(), rewrite, any_erased=bool(rewrite.files))
+            if not fenced or self._fence(fenced, rewrite):
+                return
 
     def _note(self, record: ErasureRecord, rewrite: MetadataRewrite, leases: Leases) -> None:
         """Record what was written, so that a repeated command goes on with it, and make sure of the lease."""

@@ -80,6 +80,24 @@ class Inventory:
         """
         return undisturbed(context, lambda: _taken(context, known or Inventory({})))
 
+    def add_newest(self, context: TableContext) -> bool:
+        """Add the newest snapshot of each branch that is newer than those known, with what only it names. Returns whether there
+        was one. What else has happened meanwhile goes unnoticed.
+        """
+        return undisturbed(context, self._add_newest)
+
+    def _add_newest(self) -> bool:
+        found = False
+        for name, branch in self.branches.items():
+            latest, known = branch.snapshots.latest(), self.newest(name)
+            if latest is None or (known is not None and latest.id <= known.stored.snapshot.id):
+                continue
+            version = CopiedVersion.read(branch.storage, branch.layout.snapshot(latest.id))
+            if version is not None:
+                _take_version(self, self, branch, SNAPSHOT, version)
+                found = True
+        return found
+
     def newest(self, branch: str) -> StoredVersion | None:
         """The newest snapshot of a branch."""
         found = [v for v in self.versions if v.kind == SNAPSHOT and v.history.branch == branch]

@@ -161,6 +161,33 @@ def test_a_commit_that_takes_the_number_first_is_erased_too(tmp_path: Path) -> N
     assert not Table.open(context.url).verify("full", all_snapshots=True).violations
 
 
+class Busy(WrappedStorage):
+    """Lets another job commit after each so many calls that follow the first attempt to publish over it."""
+
+    def __init__(self, inner: Storage, commit: Callable[[int], object], every: int) -> None:
+        super().__init__(inner)
+        self.commit, self.every, self.calls, self.commits, self.has_begun = commit, every, 0, 0, False
+
+    def before(self, call: str, path: str) -> None:
+        self.has_begun = self.has_begun or (call == "put_if_absent" and "/snapshot/snapshot-" in path)
+        self.calls += self.has_begun
+        if self.has_begun and self.calls % self.every == 1 and self.commits < 2_000:
+            self.commits += 1
+            self.commit(self.commits)
+
+
+@pytest.mark.parametrize("kind", ["dynamic buckets", "changelogs", at_night("partitions, a tag and a branch")])
+def test_it_follows_jobs_that_commit_all_the_time(kind: str, tmp_path: Path) -> None:
+    """A whole round makes more calls than there are between two commits: only the short tries are fast enough."""
+    context = KEYED[kind](tmp_path / "t")
+    before = States.of(context.url)
+    more = {"dt": "a"} if context.schema.partition_keys else {}
+    busy = Busy(context.storage, lambda n: write(context, [row(50, n, **more)], compact="none"), 20)
+    done = erased(opened(context.url, busy))
+    assert done.found == () and busy.commits < 100
+    check(context.url, before, is_kept, *GONE)
+
+
 def test_a_commit_that_was_built_on_the_old_files_loses_the_race(tmp_path: Path) -> None:
     """A writer reads snapshot 1, is suspended, and publishes after the erasure."""
     context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
