@@ -330,12 +330,24 @@ class Outlook:
         return LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
 
 
-def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None], *, examines: bool = False) -> None:
-    """Call `Catalog.watch`, and show its rounds until it ends or is stopped. `examines`: count findings even without metrics."""
+def run_service(
+    call: Call,
+    outlook: Outlook,
+    catalog: Catalog,
+    watch: Callable[..., None],
+    *,
+    examines: bool = False,
+    says: Sequence[str] = (),
+) -> None:
+    """Call `Catalog.watch`, and show its rounds until it ends or is stopped. `examines`: count findings even without metrics.
+    `says`: what the log says first.
+    """
     from paimon_cli.jobs.process import StopSignals, Terminated
 
     log = outlook.log(RoundLines(call.output, call.fields))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
+    for text in says:
+        log.say(text)
     try:
         with StopSignals() as signals, log, _hooked(call, outlook, log) as passed, _measured(outlook, log, passed) as watcher:
             watch(watcher=watcher, shield=signals.shield, examines=examines or outlook.has_metrics)

@@ -8,6 +8,7 @@ waiting for long compacts only part of the table, and the next round starts at o
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -41,9 +42,11 @@ from paimon_cli.jobs.service.service_turn import (
     NOTHING_LEFT,
     Findings,
     Left,
+    SavedFor,
     Turn,
     findings_about,
     look,
+    share_out,
     take,
 )
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
@@ -67,6 +70,7 @@ class RoundState:
     FAILED = "failed"
     HELD = "held by another service"
     LEFT = "out of time"
+    OVER_BUDGET = "out of budget"
 
 
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
@@ -98,7 +102,7 @@ class TableRound:
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined. `left`: what its turn did not do; `is_unfinished`: the next round does. `expired_by`: the snapshots that dropped
-    partitions.
+    partitions. `budget_left`: of the budget afterwards, in bytes or millis; None without one.
     """
 
     table: str
@@ -112,6 +116,7 @@ class TableRound:
     left: Left = NOTHING_LEFT
     is_unfinished: bool = False
     expired_by: tuple[int, ...] = ()
+    budget_left: int | None = None
 
 
 @dataclass(frozen=True)
@@ -194,9 +199,10 @@ class CompactionService:
     examines: bool = False
     """Whether the findings of the tables are counted, for metrics."""
     budget: Budget | None = None
-    """What a single run may take; None for a service, which divides its time by turns."""
+    """What a single run or each day of a service may take; None for a service that divides its time by turns alone."""
     _known: dict[str, _Known] = field(default_factory=dict)
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
+    _saving: SavedFor | None = None
 
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
         """Run rounds until `max_rounds` (None: until interrupted), then raise the failures of the last round.
@@ -248,8 +254,7 @@ class CompactionService:
         limit = PIECES.turn_bytes if self._divides(len(turns)) else None
         turns.sort(key=lambda turn: turn.need)
         if self.budget is not None:
-            for turn in turns:
-                turn.reserve(self.budget)
+            self._saving = share_out(turns, self.budget, self._saving, is_by_goal=self.request.policy is not None)
         for done in self._taken(number, turns, limit):
             self._note(done, interval)
         looked_at = {table.name for table in due}
@@ -262,7 +267,7 @@ class CompactionService:
 
     def _divides(self, turns: int) -> bool:
         """Whether turns are limited: so that other tables need not wait, or so that a run ends soon after its time."""
-        return turns > 1 if self.budget is None else self.budget.is_timed
+        return self.budget.is_timed if self.budget is not None and self.budget.daily is None else turns > 1
 
     def _listed(self, now: int) -> dict[str, ServedTable]:
         """The tables by name. Tables that no longer exist are forgotten."""
@@ -297,7 +302,15 @@ class CompactionService:
             return context
 
         with known.looked_at(table.name):
-            return look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans, examine_seconds)
+            request = self._request_for(table.name, self.request)
+            return look(table.name, open_table, request, known.states, self.upkeep, cleans_orphans, examine_seconds)
+
+    def _request_for(self, table: str, request: CompactRequest) -> CompactRequest:
+        """The request with the policy for this table, if there is one, and with the most that its merges may read."""
+        if request.policy is None:
+            return request
+        most = math.inf if self.budget is None else self.budget.most_bytes
+        return replace(request, policy=replace(request.policy, table=table, most_bytes=most))
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]
@@ -333,8 +346,12 @@ class CompactionService:
     ) -> TableRound:
         """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
-        if turn.budget.is_over:
-            return TableRound(turn.table, RoundState.LEFT, figures=turn.figures, left=turn.left)
+        if turn.budget.is_over or turn.is_unaffordable:
+            plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
+            summary, left = CompactSummary(plan=plan), turn.budget.left
+            state = RoundState.LEFT if turn.budget.is_over else RoundState.OVER_BUDGET
+            return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
+        request, began = self._request_for(turn.table, request), self.clock.now_millis()
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
@@ -344,15 +361,17 @@ class CompactionService:
         except PaimonError as error:
             return _failed(turn.table, error, turn.figures)
         finally:
-            turn.budget.settle(turn.granted, turn.used)
+            turn.budget.settle(turn.granted, turn.used, self.clock.now_millis() - began)
         if turn.findings is not None:
             known.findings = turn.findings
         if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:
             failed = _failed(turn.table, done.error, turn.figures)
-            return replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
-        idle = RoundState.NOTHING if done.upkeep == NOT_KEPT_UP else RoundState.CLEANED
+            done_before = replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
+            return replace(done_before, budget_left=turn.budget.left)
+        waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
+        idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else RoundState.OVER_BUDGET if waits else RoundState.NOTHING
         state = RoundState.COMPACTED if done.summary.buckets else idle
         return TableRound(
             turn.table,
@@ -364,6 +383,7 @@ class CompactionService:
             left=done.left,
             is_unfinished=turn.is_unfinished,
             expired_by=done.expired_by,
+            budget_left=turn.budget.left,
         )
 
     @contextlib.contextmanager
@@ -393,6 +413,9 @@ class CompactionService:
             known.is_quiet, known.due_millis = False, now + min(LONGEST_BACKOFF_MILLIS, interval * (2**known.failures - 1))
         elif done.state == RoundState.COMPACTED:
             known.due_millis = 0
+        elif (done.left.buckets or done.left.steps) and self.budget is not None and self.budget.daily is not None:
+            until = now + RECHECK_MILLIS if self._saving is None else self._saving.until_millis
+            known.due_millis = min(max(now + interval, until), now + RECHECK_MILLIS)
         known.failures = 0 if done.error is None else min(known.failures + 1, MAX_DOUBLINGS)
         self.watcher.table_done(done)
 
