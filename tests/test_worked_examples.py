@@ -48,13 +48,14 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.requests import upkeep
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.write import bucket_assigner
 from tests.commit.commit_tables import LyingStorage, data_file
 from tests.commit.commit_tables import make_table as commit_table
 from tests.tables import compact, make_table, write
 
-EXAMPLES = [deletion_vectors, bucket_assigner, universal_compaction]
+EXAMPLES = [deletion_vectors, bucket_assigner, universal_compaction, upkeep]
 """Modules whose examples are run as they are."""
 
 

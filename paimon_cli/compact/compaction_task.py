@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,8 @@ class CompactionTask:
     each file counts as a run there.
 
     For reports: `reason` and its `arithmetic`, the number of runs before and after, `bucket_size` and `oldest_size`: bytes of the
-    bucket and of its oldest run.
+    bucket and of its oldest run. `score`: how urgent a goal finds it, infinite if it must be made; None without a goal. `cost`:
+    bytes of the files that it rewrites, if that was asked.
     """
 
     partition: bytes
@@ -53,6 +55,8 @@ class CompactionTask:
     bucket_size: int = 0
     oldest_size: int = 0
     packs: tuple[Pack, ...] = ()
+    score: float | None = None
+    cost: int | None = None
 
     @property
     def bucket_id(self) -> BucketId:
@@ -84,12 +88,17 @@ class CompactionTask:
         """The size of `files` in bytes."""
         return sum(file.file_size for file in self.files)
 
+    @property
+    def read_size(self) -> int:
+        """Bytes that it reads, as far as they are known before: of all files."""
+        return self.size if self.cost is None else self.cost
+
 
 @dataclass(frozen=True)
 class SkippedBucket:
     """A bucket that is not compacted, and why. `runs`, `files`, `size` (bytes): of the whole bucket. `waits_for_turn`: it needs a
     compaction, but other tables come first. `is_over_budget`: it needs one, for which the budget of the run is too small;
-    `is_over_cap`: for which the limits of a round are too small.
+    `is_over_cap`: for which the limits of a round are too small. `score`: that of its best merge, under a goal.
     """
 
     partition: bytes
@@ -102,6 +111,7 @@ class SkippedBucket:
     waits_for_turn: bool = False
     is_over_budget: bool = False
     is_over_cap: bool = False
+    score: float | None = None
 
     @property
     def is_left(self) -> bool:
@@ -144,6 +154,15 @@ class PostponedRows:
     def size(self) -> int:
         """Bytes to read."""
         return sum(file.file_size for file in self.files)
+
+    @property
+    def read_size(self) -> int:
+        return self.size
+
+    @property
+    def score(self) -> float:
+        """Readers wait for these rows, so that no goal can find anything more urgent."""
+        return math.inf
 
 
 Decision = CompactionTask | PostponedRows | SkippedBucket

@@ -185,6 +185,8 @@ def test_what_is_given_is_parsed_once() -> None:
         (ScanCall, {"incremental": "1..2", "tag": "t"}, "--incremental cannot be combined"),
         (MaintainTables, {"tables": "t", "budget": "10"}, "--budget 10: it is neither a time nor a size with a unit"),
         (MaintainTables, {"tables": "t", "budget": "0 s"}, "--budget 0 s: it is neither"),
+        (MaintainTables, {"tables": "t", "budget": "1GB/week"}, "--budget 1GB/week: it is neither"),
+        (MaintainTables, {"tables": "t", "budget": "1GB/day"}, "--budget 1.0GB/day is for --watch"),
         (MaintainRounds, {"orphans_every": "0 s"}, "--orphans-every 0"),
         (ChangelogCall, {"begin": 0}, "--begin 0: the minimum is 1"),
         (ChangelogCall, {"begin": 3, "end": 2}, "snapshot 3 is after snapshot 2"),
