@@ -209,6 +209,8 @@ CUTS_NOTHING = {
         "jobs/spark/session": "LARGEST_HEAP SMALLEST_HEAP",
         "lsm/aggregators/arithmetic": "LONG_KEY",
         "lsm/compaction_simulation": "commit_interval commits row_bytes rows",
+        "jobs/service/upkeep": "VERSION_BYTES",
+        "lsm/rent_or_buy": "bytes_per_merge most_runs",
         "lsm/universal_compaction": "max_size_amplification_percent",
         "metadata/avro_columns": "_CACHE_LINE _MAX_WIDTH",
         "storage/catalog_options": "acquire_timeout max_sleep",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from paimon_cli.api.trash import empty_expired
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTables, ServiceOptions, Strategy, TableChoice, Upkeep
+from paimon_cli.requests.upkeep import Allowance, BudgetText, GoalName
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.engine import Engine
+    from paimon_cli.jobs.service.budget import Budget
     from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.storage.injected import Clock
 
@@ -49,7 +51,8 @@ class WatchTables(ServiceOptions, CompactCall, TableChoice):
     """Compactions in rounds. `watcher`: receives the events of tables and rounds. `shield`: as of `CompactingTables`. `whole`:
     with `expire`, everything that the tables' options let expire, not only snapshots.
 
-    `examines`: also count the findings of each table every few minutes, for metrics.
+    `examines`: also count the findings of each table every few minutes, for metrics. `goal`: compact where reads have paid for
+    it, instead of by the triggers. `budget`: what may be taken each day, such as `2h/day` or `50GB/day`.
     """
 
     strategy: Strategy = "minor"
@@ -57,9 +60,17 @@ class WatchTables(ServiceOptions, CompactCall, TableChoice):
     watcher: ServiceWatcher
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext
     examines: bool = False
+    goal: GoalName | None = None
+    budget: BudgetText = BudgetText()
 
     def check(self) -> None:
         super().check()
+        if self.budget is not None and not self.budget.is_daily:
+            raise UsageError(
+                f"--budget {self.budget} is for a single run",
+                "a service goes on, so that its budget must come again",
+                "give it by day, such as --budget 2h/day or --budget 50GB/day",
+            )
         if self.order_by is not None:
             raise UsageError("--watch cannot be combined with --order-by", "every round would sort all rows again")
         if self.if_snapshot is not None:
@@ -156,9 +167,11 @@ class Compaction(OpenedCatalog):
         Named tables must exist at the start, but may be dropped later; databases are listed again before each round.
         `watcher` receives the events of tables and rounds. `shield`: holds signals back during a commit. `examines`: also
         count the findings of each table every few minutes, for metrics. `whole`: with `expire`, everything that the tables'
-        options let expire, not only snapshots.
+        options let expire, not only snapshots. `goal`, `budget`: as of `maintain`, but the budget is by day, such as `50GB/day`.
         """
         from paimon_cli.jobs.compact_request import CompactRequest
+        from paimon_cli.jobs.merge_policy import policy_of
+        from paimon_cli.jobs.service.budget import Budget
         from paimon_cli.jobs.service.compaction_service import CompactionService
         from paimon_cli.jobs.service.leases import Leases
         from paimon_cli.storage.injected import SystemClock, SystemRandom
@@ -168,14 +181,20 @@ class Compaction(OpenedCatalog):
         leases = Leases(COMPACTION, SystemRandom().uuid(), chosen.lease, clock, seconds) if chosen.lease else None
         policies = self._policies() if chosen.whole else None
         served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, leases is not None, policies)
+        budget = None if chosen.budget is None else Budget.of(chosen.budget, clock, self._spent(chosen.budget, clock))
         if chosen.whole and chosen.is_listed:
-            served = _after(EmptiesTrash(metastore, clock, self.runtime.warn), served)
+            served = _after(EmptiesTrash(metastore, clock, self.runtime.warn, budget), served)
         with contextlib.ExitStack() as stack:
             engine = stack.enter_context(self.runtime.engine_running(chosen.parallelism))
             watcher = self._noted(chosen.watcher, stack, clock) if chosen.whole else chosen.watcher
             service = CompactionService(
                 served,
-                CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed, regroups=True),
+                CompactRequest.of(
+                    chosen,
+                    unknown_buckets_allowed=chosen.is_listed,
+                    regroups=True,
+                    policy=policy_of(chosen.goal),
+                ),
                 engine,
                 clock,
                 watcher,
@@ -184,6 +203,8 @@ class Compaction(OpenedCatalog):
                 Upkeep.of(chosen),
                 seconds,
                 chosen.examines,
+                budget,
+                lambda allowance, names: Budget.of(allowance, clock, self._spent(allowance, clock, names)),
             )
             service.run((chosen.interval or 0) / 1000, chosen.max_rounds)
 
@@ -201,6 +222,32 @@ class Compaction(OpenedCatalog):
         requests = stack.enter_context(counting_requests())
         seconds = self._metastore.table_seconds
         return LedgerWatcher(watcher, ledger, SystemRandom().uuid(), clock, self.runtime.warn, seconds, requests)
+
+    def _spent(self, allowance: Allowance, clock: Clock, tables: Collection[str] | None = None) -> list[tuple[int, float]]:
+        """What services have taken in the last day by the ledger of the warehouse, as moments and bytes or millis.
+
+        Of some `tables` by name, or of all.
+
+        So that a service which is restarted does not begin with a new budget. Without a ledger, it does.
+        """
+        from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
+        from paimon_cli.jobs.service.budget import DAY_MILLIS
+
+        try:
+            ledger = ledger_of_warehouse(self._metastore, clock)
+            since, seconds = clock.now_millis() - DAY_MILLIS, self._metastore.table_seconds
+            rounds = within(seconds, lambda: ledger.rounds(since, lambda damage: None), "the ledger of the last day")
+        except NotSupported:
+            return []
+        except PaimonError as error:
+            self.runtime.warn(f"the budget begins anew: {error}")
+            return []
+        return [
+            (each.started, step.bytes_read if allowance.size is not None else step.seconds * 1000)
+            for each in rounds
+            for step in each.steps
+            if tables is None or step.table in tables
+        ]
 
     def _served(
         self, choice: TableChoice, metastore: Metastore, dedicated: bool, has_leases: bool, policies: Policies | None
@@ -259,18 +306,23 @@ class Compaction(OpenedCatalog):
 
 @dataclass
 class EmptiesTrash:
-    """Deletes dropped tables whose time is over, when it is called, but at most once an hour."""
+    """Deletes dropped tables whose time is over, when it is called, but at most once an hour, and only if the budget lets it."""
 
     metastore: Metastore
     clock: Clock
     warn: Callable[[str], None]
+    budget: Budget | None = None
     next_millis: int = 0
 
     def __call__(self) -> None:
+        from paimon_cli.jobs.service.upkeep import VERSION_BYTES
+
         now = self.clock.now_millis()
-        if now >= self.next_millis:
+        if now >= self.next_millis and (self.budget is None or self.budget.reserve_all(VERSION_BYTES)):
             self.next_millis = now + _TRASH_EVERY_MILLIS
             empty_expired(self.metastore, self.warn)
+            if self.budget is not None:
+                self.budget.settle(VERSION_BYTES, VERSION_BYTES, self.clock.now_millis() - now)
 
 
 def _after(first: Callable[[], None], listed: Callable[[], list[ServedTable]]) -> Callable[[], list[ServedTable]]:

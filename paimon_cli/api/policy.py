@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from paimon_cli.catalog.metastore.metastore import is_name
 from paimon_cli.errors import UsageError
 from paimon_cli.requests.compaction import TableChoice
 from paimon_cli.requests.policy import PolicyOf, SetPolicy
+from paimon_cli.requests.upkeep import Allowance
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.service.next_round import RoundDecision
@@ -118,6 +120,7 @@ class PolicyBook:
         """What the next round of `maintain` decides about a table, the tables of a database, or all tables, and why."""
         from paimon_cli.api.catalog_compaction import look_seconds
         from paimon_cli.errors import PaimonError
+        from paimon_cli.jobs.service.budget import Budget
         from paimon_cli.jobs.service.compaction_service import rounds_of_damage
         from paimon_cli.jobs.service.next_round import RoundDecision, decisions_of
         from paimon_cli.requests.upkeep import MaintainTables
@@ -130,7 +133,12 @@ class PolicyBook:
             chosen = MaintainTables(database=[name]) if self._is_database(name) else MaintainTables(tables=[name])
         tables, damaged = self._catalog._to_maintain(chosen, commits=False)
         seconds = look_seconds(TableChoice.of(chosen), self._catalog._metastore)
-        found = [*decisions_of(tables, SystemClock(), seconds)]
+        clock, catalog = SystemClock(), self._catalog
+
+        def new_budget(allowance: Allowance, names: Collection[str]) -> Budget:
+            return Budget.of(allowance, clock, catalog._spent(allowance, clock, names))
+
+        found = [*decisions_of(tables, clock, seconds, new_budget)]
         errors: list[PaimonError] = [round_.error for round_ in rounds_of_damage(damaged) if round_.error is not None]
         return [*found, *(RoundDecision(error.what, "failed", error=error.message) for error in errors)]
 

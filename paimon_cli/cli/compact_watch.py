@@ -331,16 +331,25 @@ class Outlook:
 
 
 def run_service(
-    call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None], *, is_maintenance: bool = False
+    call: Call,
+    outlook: Outlook,
+    catalog: Catalog,
+    watch: Callable[..., None],
+    *,
+    is_maintenance: bool = False,
+    says: Sequence[str] = (),
 ) -> None:
     """Call `Catalog.watch`, and show its rounds until it ends or is stopped.
 
-    `is_maintenance`: count findings even without metrics, and tell the hooks of the user's policy.
+    `is_maintenance`: count findings even without metrics, and tell the hooks of the user's policy. `says`: what the log says
+    first.
     """
     from paimon_cli.jobs.process import StopSignals, Terminated
 
     log = outlook.log(RoundLines(call.output, call.fields))
     catalog.runtime = replace(catalog.runtime, warn=log.warn)
+    for text in says:
+        log.say(text)
     try:
         with (
             StopSignals() as signals,

@@ -16,7 +16,7 @@ from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, Yes
 from paimon_cli.cli.results import asks, confirm, counted, human_size, note, printable, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, NotSupported, PaimonError, UsageError
 from paimon_cli.requests.compaction import SERVICE
-from paimon_cli.requests.upkeep import MaintainRounds, MaintainTables
+from paimon_cli.requests.upkeep import Allowance, MaintainRounds, MaintainTables
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
@@ -48,19 +48,19 @@ def maintain(
 ) -> bool | None:
     """Keep tables in shape: compact what is due, expire what is past its retention, delete orphans, then check their health.
 
-    Limits are the tables' own options: the triggers of compaction, as with `compact --strategy minor`, and the retention of
-    snapshots, changelogs, tags, partitions and consumers. Without options of its own, a table loses snapshots by the defaults of
-    Paimon: those older than 1 h, except the latest 10. Orphans are deleted from an age of one day on. A table that another
-    service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is over are deleted
-    from the trash. The policy of the warehouse (`paimon-cli policy`) may narrow the time and the amount, and lengthen retention.
-    Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
+    Limits are the tables' own options: the triggers of compaction, as with `compact --strategy minor` (or else the --goal), and
+    the retention of snapshots, changelogs, tags, partitions and consumers. Without options of its own, a table loses snapshots
+    by the defaults of Paimon: those older than 1 h, except the latest 10. Orphans are deleted from an age of one day on. A table
+    that another service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is
+    over are deleted from the trash. The policy of the warehouse (`paimon-cli policy`) may set goals, budgets, windows and longer
+    retention. Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
     otherwise with the code of what failed; the other tables are maintained all the same.
 
     paimon-cli maintain ./wh/shop.db/orders --yes
 
     paimon-cli maintain --database shop --warehouse ./wh --budget 10m --yes
 
-    paimon-cli maintain --database shop --warehouse s3://lake/wh --watch --metrics-listen :9464 --yes
+    paimon-cli maintain --database shop --warehouse s3://lake/wh --watch --goal balanced --budget 50GB/day --yes
     """
     monitoring.check(watch, service)
     catalog = call.catalog(allow_unsafe_commit)
@@ -91,16 +91,26 @@ def _serve(
 
     if is_dry:
         raise UsageError("--watch cannot be combined with --dry-run", "every round makes its own plan")
-    if options.pop("budget", None) is not None:
-        raise UsageError(
-            "--watch cannot be combined with --budget", "a budget is for one run, and a service divides its time among the tables"
-        )
     if not options.get("tables") and not options.get("database"):
         options["all_tables"] = True
     confirm("from now on, what is past its retention, and orphans older than a day, will be deleted", is_sure, has_dry_run=False)
     given = {"orphans_every": "1 d", **service, **options}
     outlook = Outlook(monitoring.log_format, monitoring.metrics_listen, monitoring.metrics_file, monitoring.hook)
-    run_service(call, outlook, catalog, partial(catalog.watch, **given, expire=True, whole=True), is_maintenance=True)
+    watch = partial(catalog.watch, **given, expire=True, whole=True)
+    run_service(call, outlook, catalog, watch, is_maintenance=True, says=_rates(options))
+
+
+def _rates(options: Given) -> list[str]:
+    """The exchange rates of the goal, and the budget, in words."""
+    from paimon_cli.lsm.rent_or_buy import UNKNOWN_READS, Goal
+
+    says = []
+    if options.get("goal") is not None:
+        unknown = f"nothing is known about reads, so that each bucket counts {UNKNOWN_READS:g} in an hour"
+        says.append(f"{Goal.of(options['goal'])}; {unknown}")
+    if options.get("budget") is not None:
+        says.append(f"budget {Allowance.parse(options['budget'])}")
+    return says
 
 
 def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -> None:
@@ -112,6 +122,9 @@ def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -
         _say_of_trash(call, f"{what} deleted from the trash")
 
     outlook = Outlook(monitoring.log_format, None, monitoring.metrics_file)
+    if call.is_for_people:
+        for text in _rates(options):
+            note(text)
     with single_run(outlook, catalog) as (shield, watcher):
         given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": on_emptied}
         rows = _collected(partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,6 +13,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.append_compaction import MIN_FILES_FOR_FULL, AppendPicker
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState, full_pick, may_drop_deletes
 from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.rent_or_buy import MergeChoice
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
 from paimon_cli.metadata.data_file import file_facts
@@ -25,6 +27,7 @@ FULL_STRATEGY: Final = "full"
 _SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
 SORTED = "sort"
+BY_GOAL: Final = "goal"
 """Reasons for compacting files of an append table."""
 
 
@@ -47,7 +50,7 @@ def why_not_compactable(context: TableContext) -> str | None:
 def plan_bucket(
     context: TableContext,
     bucket: BucketFiles,
-    strategy: str,
+    strategy: str | MergeChoice,
     snapshot_id: int,
     file_stamp: str = "",
     state: PickState = NEVER_PICKED,
@@ -55,10 +58,12 @@ def plan_bucket(
 ) -> Decision:
     """Plan the compaction of a bucket.
 
-    `strategy`: `full` compacts all runs into the top level, `minor` applies the triggers of the table. `state`: from an earlier
+    `strategy`: `full` compacts all runs into the top level, `minor` applies the triggers of the table; a choice is carried out in
+    their place, and level 0 is forced as before. `state`: from an earlier
     plan of this process, if there is one. `forces_level_0`: compact level 0 although no trigger fires, if the table asks for it.
     """
-    with context.trace.timed("pick", bucket=context.bucket_path(bucket.partition, bucket.bucket), strategy=strategy) as facts:
+    name = strategy if isinstance(strategy, str) else BY_GOAL
+    with context.trace.timed("pick", bucket=context.bucket_path(bucket.partition, bucket.bucket), strategy=name) as facts:
         decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state, forces_level_0)
         facts |= {"runs": decision.runs_before, "picked": isinstance(decision, CompactionTask), "reason": decision.reason}
         if isinstance(decision, CompactionTask):
@@ -69,38 +74,40 @@ def plan_bucket(
 def _decide(
     context: TableContext,
     bucket: BucketFiles,
-    strategy: str,
+    strategy: str | MergeChoice,
     snapshot_id: int,
     file_stamp: str,
     state: PickState,
     forces_level_0: bool,
 ) -> Decision:
-    if strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
+    if isinstance(strategy, str) and strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
         raise UsageError(f"unknown compaction strategy {strategy}", f"choose {MINOR_STRATEGY} or {FULL_STRATEGY}")
     if bucket.bucket == POSTPONE_BUCKET:
         return PostponedRows(bucket.partition, bucket.files, state)
     if not context.mode.has_keys:
         return _decide_append(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp)
-    return _decide_levels(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp, state, forces_level_0)
+    return _decide_levels(context, bucket, strategy, snapshot_id, file_stamp, state, forces_level_0)
 
 
 @dataclass(frozen=True)
 class _Choice:
     """The pick among the runs of a bucket, or why there is none, and the state afterwards.
 
-    `marked`: only these files of the picked run are compacted, one by one; empty for all.
+    `marked`: only these files of the picked run are compacted, one by one; empty for all. `score`, `cost`: of `MergeChoice`.
     """
 
     pick: CompactionPick | None
     state: PickState
     why_not: str = ""
     marked: frozenset[str] = frozenset()
+    score: float | None = None
+    cost: int | None = None
 
 
 def _decide_levels(
     context: TableContext,
     bucket: BucketFiles,
-    full: bool,
+    strategy: str | MergeChoice,
     snapshot_id: int,
     file_stamp: str,
     state: PickState,
@@ -109,14 +116,17 @@ def _decide_levels(
     runs = sorted_runs(bucket.files, context.key_of)
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
     state = _current_state(runs, max_level, state)
+    full = strategy == FULL_STRATEGY
     if full:
         choice = _choose_all(context, bucket, runs, max_level, state)
+    elif isinstance(strategy, MergeChoice):
+        choice = _choose_by_goal(context, runs, max_level, state, strategy)
     else:
         choice = _choose_by_triggers(context, runs, max_level, state, forces_level_0)
     size, pick = sum(run.size for run in runs), choice.pick
     if pick is None:
         why, count = choice.why_not, len(bucket.files)
-        return SkippedBucket(bucket.partition, bucket.bucket, len(runs), why, choice.state, count, size)
+        return SkippedBucket(bucket.partition, bucket.bucket, len(runs), why, choice.state, count, size, score=choice.score)
     chosen = choice.marked or {file.file_name for run in runs[: pick.run_count] for file in run.files}
     looks_up = context.mode.looks_up_old_rows
     return CompactionTask(
@@ -143,6 +153,8 @@ def _decide_levels(
         state=choice.state,
         bucket_size=size,
         oldest_size=runs[-1].size,
+        score=choice.score,
+        cost=choice.cost,
     )
 
 
@@ -173,6 +185,20 @@ def _choose_by_triggers(
     picker = picker if forces_level_0 else replace(picker, forced_every=None)
     pick, after = picker.pick(sizes, now, state)
     return _Choice(pick, after, picker.why_not(sizes, after) if pick is None else "")
+
+
+def _choose_by_goal(
+    context: TableContext, runs: list[SortedRun], max_level: int, state: PickState, choice: MergeChoice
+) -> _Choice:
+    """The merge that a goal has chosen. Else level 0 where the table forces it, without the triggers: readers wait for it."""
+    now = context.clock.now_millis()
+    if choice.pick is not None:
+        after = replace(state, waits=0) if choice.pick.run_count < len(runs) else PickState(now)
+        return _Choice(choice.pick, after, score=choice.score, cost=choice.cost)
+    picker = CompactionPicker.of(context.options, max_level, local_hour(now))
+    forcing = replace(picker, strategy=replace(picker.strategy, run_trigger=len(runs) + 1))
+    pick, after = forcing.pick(run_sizes(runs), now, state)
+    return _Choice(pick, after, choice.why, score=choice.score if pick is None else math.inf)
 
 
 def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snapshot_id: int, file_stamp: str) -> Decision:

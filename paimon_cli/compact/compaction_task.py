@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,8 +30,9 @@ class CompactionTask:
     of this range are merged, in one of several tasks that together replace the files, which are a single section.
 
     For reports: `reason` and its `arithmetic`, the number of runs before and after, `bucket_size` and `oldest_size`: bytes of the
-    bucket and of its oldest run; `ranges`, `commits`: into how many ranges of keys it is divided, and how
-    many commits it takes.
+    bucket and of its oldest run; `ranges`, `commits`: into how many ranges of keys it is divided, and how many commits it takes.
+    `score`: how urgent a goal finds it, infinite if it must be made; None without a goal. `cost`: bytes of the files that it
+    rewrites, if that was asked.
     """
 
     partition: bytes
@@ -60,6 +62,8 @@ class CompactionTask:
     within: KeyRange | None = None
     ranges: int = 1
     commits: int = 1
+    score: float | None = None
+    cost: int | None = None
 
     @property
     def bucket_id(self) -> BucketId:
@@ -91,12 +95,17 @@ class CompactionTask:
         """The size of `files` in bytes, or of what is `within` a range of them."""
         return self.within.size if self.within is not None else sum(file.file_size for file in self.files)
 
+    @property
+    def read_size(self) -> int:
+        """Bytes that it reads, as far as they are known before: of all files."""
+        return self.size if self.cost is None else self.cost
+
 
 @dataclass(frozen=True)
 class SkippedBucket:
     """A bucket that is not compacted, and why. `runs`, `files`, `size` (bytes): of the whole bucket. `waits_for_turn`: it needs a
     compaction, but other tables come first. `is_over_budget`: it needs one, for which the budget of the run is too small;
-    `is_over_cap`: for which the limits of a round are too small.
+    `is_over_cap`: for which the limits of a round are too small. `score`: that of its best merge, under a goal.
     """
 
     partition: bytes
@@ -109,6 +118,7 @@ class SkippedBucket:
     waits_for_turn: bool = False
     is_over_budget: bool = False
     is_over_cap: bool = False
+    score: float | None = None
 
     @property
     def is_left(self) -> bool:
@@ -152,6 +162,15 @@ class PostponedRows:
         """Bytes to read."""
         return sum(file.file_size for file in self.files)
 
+    @property
+    def read_size(self) -> int:
+        return self.size
+
+    @property
+    def score(self) -> float:
+        """Readers wait for these rows, so that no goal can find anything more urgent."""
+        return math.inf
+
 
 @dataclass(frozen=True)
 class RegroupedPartition:
@@ -189,6 +208,15 @@ class RegroupedPartition:
     def size(self) -> int:
         """Bytes to read."""
         return sum(file.file_size for file in self.files)
+
+    @property
+    def read_size(self) -> int:
+        return self.size
+
+    @property
+    def score(self) -> float:
+        """Regrouping comes before any merge: what is merged first would be rewritten again."""
+        return math.inf
 
 
 Decision = CompactionTask | PostponedRows | RegroupedPartition | SkippedBucket

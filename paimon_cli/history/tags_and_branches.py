@@ -98,6 +98,20 @@ class TagHistory:
         found = self.storage.list_directory(self.layout.tag_directory)
         return sorted(s.name.removeprefix(TAG_PREFIX) for s in found if s.name.startswith(TAG_PREFIX) and not s.is_directory)
 
+    def newest(self) -> Tag | None:
+        """The tag that was written last; None without tags, or if it cannot be read."""
+        found = [
+            status
+            for status in self.storage.list_directory(self.layout.tag_directory)
+            if status.name.startswith(TAG_PREFIX) and not status.is_directory
+        ]
+        if not found:
+            return None
+        try:
+            return self.find(max(found, key=lambda status: status.modified_millis).name.removeprefix(TAG_PREFIX))
+        except DamagedFile:
+            return None
+
     def content(self, name: str) -> bytes | None:
         """The content of the tag file; None if there is no such tag. The name may come from an option of the table."""
         if not is_plain_name(name):

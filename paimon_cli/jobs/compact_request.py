@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 from paimon_cli.compact.bucket_counts import countable_partitions, decide_counts
-from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, check_compactable, plan_bucket, sort_bucket
 from paimon_cli.compact.compaction_task import (
     CompactionTask,
     Decision,
@@ -24,8 +24,10 @@ from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
+from paimon_cli.jobs.merge_policy import NO_CHOICES, GoalChoices, MergePolicy
 from paimon_cli.jobs.sort_job import check_sortable
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState
+from paimon_cli.lsm.rent_or_buy import MergeChoice
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
@@ -50,24 +52,31 @@ class CompactRequest(CompactOptions):
 
     `distributed`: the postponed rows that this round has distributed already, which count towards its limits. `turn_bytes`: the
     limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger. `budget_bytes`: what is
-    left of the budget of a run. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several
-    tables. `forces_level_0`: as for `plan_bucket`. `regroups`: partitions with postponed buckets may get another bucket count,
-    unless partitions or buckets are chosen; `regrouped_bytes`: what this round has read for that, towards its limits.
+    left of the budget of a run; `budget_says`: why it is not more, if that is known better. `unknown_buckets_allowed`: ignore
+    bucket numbers that a table lacks, for requests to several tables. `forces_level_0`: as for `plan_bucket`. `regroups`:
+    partitions with postponed buckets may get another bucket count, unless partitions or buckets are chosen; `regrouped_bytes`:
+    what this round has read for that, towards its limits. `policy`: chooses merges in place of the triggers, where it may.
     """
 
     _: KW_ONLY
     distributed: tuple[CommitMessage, ...] = ()
     turn_bytes: int | None = None
     budget_bytes: int | None = None
+    budget_says: str = ""
     unknown_buckets_allowed: bool = False
     forces_level_0: bool = True
     regroups: bool = False
     regrouped_bytes: int = 0
+    policy: MergePolicy | None = None
 
     @property
     def may_regroup(self) -> bool:
         """Whether the bucket counts of partitions may change: they are a matter of whole tables, and of services."""
         return self.regroups and not (self.partition or self.bucket or self.order_by or self.if_snapshot is not None)
+
+    def choices(self, context: TableContext, buckets: Sequence[BucketFiles]) -> GoalChoices:
+        """What the policy chooses to merge in these buckets; nothing without one, or where another strategy is asked for."""
+        return NO_CHOICES if self.policy is None or self.strategy != MINOR_STRATEGY else self.policy.choices(context, buckets)
 
     @property
     def order(self) -> SortOrder | None:
@@ -170,7 +179,8 @@ class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
     `mixed`: partitions with files of several bucket counts, which a service mends before it compacts the table.
-    `idle_at`: when the next partition will have been idle for `idle_time` (epoch millis); None if no partition is waiting.
+    `idle_at`: when the next partition will have been idle for `idle_time`, or the next merge will be worth it by the goal (epoch
+    millis); None if none is waiting.
     """
 
     snapshot_id: int | None
@@ -231,19 +241,19 @@ def plan_compaction(
         if not request.unknown_buckets_allowed:
             expect_buckets(context, request.bucket or (), ())
         return CompactionPlan(None)
-    chosen = PartitionSpec.parse_any(context, request.partition or ())
-    numbers = bucket_numbers(request.bucket)
-    buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, numbers))
+    buckets = _chosen_buckets(context, request, snapshot)
     on_files(snapshot, buckets)
-    if numbers and not request.unknown_buckets_allowed and not numbers <= {bucket for _, bucket in buckets}:
-        expect_buckets(context, request.bucket or (), bucket_files(context, snapshot).values())
     newest = newest_data(buckets.values()) if request.idle_time is not None else {}
     expiring = expiring_partitions(context, {bucket.partition for bucket in buckets})
+    wanted = {bucket_id: bucket for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only}
+    regrouped = _regrouped(context, request, buckets, expiring)
+    left_alone = {*expiring, *regrouped}
+    by_goal = request.choices(context, [bucket for bucket in wanted.values() if bucket.partition not in left_alone])
 
     def decide(bucket: BucketFiles) -> Decision:
         if request.order is not None:
             return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
-        strategy: str = request.strategy
+        strategy: str | MergeChoice = by_goal.of.get(bucket.bucket_id, request.strategy)
         runs = count_runs(bucket.files)
         if bucket.partition in expiring:
             return left_to_expiry(bucket)
@@ -257,15 +267,22 @@ def plan_compaction(
         decision = plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
         return request.noting_ranges(context, decision)
 
-    regrouped = _regrouped(context, request, buckets, expiring)
-    judged = (bucket for _, bucket in sorted(buckets.items()) if bucket.partition not in regrouped or bucket.bucket < 0)
+    judged = (bucket for bucket in wanted.values() if bucket.partition not in regrouped or bucket.bucket < 0)
     made = sorted((*map(decide, judged), *regrouped.values()), key=lambda decision: decision.bucket_id)
     decisions = tuple(decision for decision in made if only is None or decision.bucket_id in only)
-    waiting = [moment + (request.idle_time or 0) for moment in newest.values()]
+    waiting = [*(moment + (request.idle_time or 0) for moment in newest.values()), *by_goal.due]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
     mixed = mixed_partitions(buckets.table.bucket_counts()) if request.may_regroup and context.options.bucket > 0 else ()
     return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at, tuple(mixed))
+
+
+def _chosen_buckets(context: TableContext, request: CompactRequest, snapshot: Snapshot) -> LazyBuckets:
+    chosen, numbers = PartitionSpec.parse_any(context, request.partition or ()), bucket_numbers(request.bucket)
+    buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, numbers))
+    if numbers and not request.unknown_buckets_allowed and not numbers <= {bucket for _, bucket in buckets}:
+        expect_buckets(context, request.bucket or (), bucket_files(context, snapshot).values())
+    return buckets
 
 
 def _regrouped(
@@ -309,10 +326,11 @@ def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
 def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple[Decision, ...]:
     """Turn the tasks that exceed the limits of a request into skipped buckets.
 
-    Buckets that are split or merged come first, then those with the most runs, since reads gain most from compacting them.
+    Buckets that are split or merged come first, then what a goal finds most urgent. Without one, buckets with the most runs come
+    first, since reads gain most from compacting them.
     """
     picked = (d for d in decisions if not isinstance(d, SkippedBucket))
-    by_urgency = sorted(picked, key=lambda t: (not isinstance(t, RegroupedPartition), -t.runs_before, t.size))
+    by_urgency = sorted(picked, key=lambda t: (not isinstance(t, RegroupedPartition), -(t.score or 0), -t.runs_before, t.size))
     later: dict[BucketId, SkippedBucket] = {}
     size = limits.regrouped_bytes
     size += sum(file.file_size for message in limits.distributed for file in message.compact.removed)
@@ -321,23 +339,26 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
         if limits.max_buckets is not None and count >= limits.max_buckets:
             left = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets, caps.buckets)")
             later[task.bucket_id] = replace(left, is_over_cap=True)
-        elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
-            left = _left(task, f"{size} + {task.size} bytes > {limits.max_bytes} (--max-bytes, caps.bytes)")
+        elif limits.max_bytes is not None and size + task.read_size > limits.max_bytes:
+            left = _left(task, f"{size} + {task.read_size} bytes > {limits.max_bytes} (--max-bytes, caps.bytes)")
             later[task.bucket_id] = replace(left, is_over_cap=True)
-        elif limits.budget_bytes is not None and size + task.size > limits.budget_bytes:
-            left = _left(task, f"{size} + {task.size} bytes > {limits.budget_bytes} that are left of --budget")
+        elif limits.budget_bytes is not None and size + task.read_size > limits.budget_bytes:
+            says = limits.budget_says or f"{size} + {task.read_size} bytes > {limits.budget_bytes} that are left of --budget"
+            left = _left(task, says)
             later[task.bucket_id] = replace(left, is_over_budget=True)
-        elif limits.turn_bytes is not None and turn and turn + task.size > limits.turn_bytes:
+        elif limits.turn_bytes is not None and turn and turn + task.read_size > limits.turn_bytes:
             later[task.bucket_id] = replace(_left(task, "other tables are waiting for their turn"), waits_for_turn=True)
         else:
-            size, count, turn = size + task.size, count + 1, turn + task.size
+            size, count, turn = size + task.read_size, count + 1, turn + task.read_size
     return tuple(later.get(decision.bucket_id, decision) for decision in decisions)
 
 
 def _left(task: CompactionTask | PostponedRows | RegroupedPartition, why: str) -> SkippedBucket:
     """The decision to leave a bucket for a later round."""
     reason = f"{task.reason}, but {why}"
-    return SkippedBucket(task.partition, task.bucket, task.runs_before, reason, files=len(task.files), size=task.size)
+    return SkippedBucket(
+        task.partition, task.bucket, task.runs_before, reason, files=len(task.files), size=task.read_size, score=task.score
+    )
 
 
 def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:

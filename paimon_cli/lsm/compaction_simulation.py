@@ -192,7 +192,7 @@ class _Simulation(Generic[FiguresT]):
                     self._stalls += 1
                     self._compact(bucket_id, commit.millis)
                     bucket = self._buckets[bucket_id]
-                bucket.insert(0, SimulatedRun(0, (run,)))
+                bucket.insert(0, SimulatedRun(0, (run,), commit.millis))
                 self._flushed += run.size
             self._depths.append(len(bucket))
 
@@ -208,11 +208,11 @@ class _Simulation(Generic[FiguresT]):
         pick, self._states[bucket_id] = picker.pick(sizes, now, self._states.get(bucket_id, NEVER_PICKED))
         if pick is None or (pick.run_count == 1 and bucket[0].level == pick.output_level):
             return
-        result, written = compacted(bucket[: pick.run_count], pick.output_level, max_level, self._merge, self._rolling)
-        self._compacted += written
+        done = compacted(bucket[: pick.run_count], pick.output_level, max_level, self._merge, self._rolling, now)
+        self._compacted += done.written
         self._full += pick.run_count == len(bucket)
         self._reasons[pick.reason] = self._reasons.get(pick.reason, 0) + 1
-        self._buckets[bucket_id] = [result, *bucket[pick.run_count :]]
+        self._buckets[bucket_id] = [done.run, *bucket[pick.run_count :]]
 
     def space_amplification(self) -> float:
         """Bytes stored, divided by bytes if fully merged: 1.0 if no key is stored twice."""

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.lsm.compaction_picker import Rewrite, compaction_steps
-from paimon_cli.lsm.sorted_runs import key_sections
+from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
 
 F = TypeVar("F", bound="Figures")
@@ -49,10 +49,11 @@ Merge = Callable[[Sequence[FiguresT]], FiguresT]
 
 @dataclass(frozen=True)
 class SimulatedRun(Generic[FiguresT]):
-    """A sorted run: its level, and its files in key order."""
+    """A sorted run: its level, its files in key order, and when it was made (epoch millis)."""
 
     level: int
     files: tuple[FiguresT, ...]
+    created: int = 0
 
     @property
     def size(self) -> int:
@@ -73,37 +74,70 @@ class Rolling:
     rewrite_all: bool = False
 
 
+@dataclass(frozen=True)
+class SimulatedFiles(Generic[FiguresT]):
+    """Simulated runs as compactions see them. `figures`: of each file, by its name."""
+
+    runs: list[SortedRun]
+    key_of: Callable[[bytes], Key]
+    figures: dict[str, FiguresT]
+
+    @classmethod
+    def of(cls, runs: Sequence[SimulatedRun[FiguresT]], max_level: int) -> SimulatedFiles[FiguresT]:
+        figures: dict[str, FiguresT] = {}
+        bounds: dict[bytes, Key] = {}
+        found = []
+        for run in runs:
+            metas = []
+            for file in run.files:
+                name = str(len(figures))
+                low, high = f"{name} low".encode(), f"{name} high".encode()
+                figures[name] = file
+                bounds |= {low: file.low, high: file.high}
+                metas.append(_meta(name, file, low, high, run, max_level))
+            found.append(SortedRun(run.level, tuple(metas)))
+        return cls(found, bounds.__getitem__, figures)
+
+
+@dataclass(frozen=True)
+class SimulatedCompaction(Generic[FiguresT]):
+    """The run that a compaction leaves, and the bytes that it reads and writes: files that are only upgraded do not count."""
+
+    run: SimulatedRun[FiguresT]
+    read: int
+    written: int
+
+
 def compacted(
-    runs: Sequence[SimulatedRun[FiguresT]], output_level: int, max_level: int, merge: Merge[FiguresT], rolling: Rolling
-) -> tuple[SimulatedRun[FiguresT], int]:
-    """The run that a compaction of `runs` leaves, and the bytes that it writes."""
-    files: dict[str, FiguresT] = {}
-    bounds: dict[bytes, Key] = {}
-    metas = []
-    for run in runs:
-        for file in run.files:
-            name = str(len(files))
-            files[name] = file
-            low, high = f"{name} low".encode(), f"{name} high".encode()
-            bounds |= {low: file.low, high: file.high}
-            metas.append(_meta(name, file, low, high, run.level, max_level))
-    kept, written = dict(files), 0
+    runs: Sequence[SimulatedRun[FiguresT]],
+    output_level: int,
+    max_level: int,
+    merge: Merge[FiguresT],
+    rolling: Rolling,
+    now: int = 0,
+) -> SimulatedCompaction[FiguresT]:
+    """Compact `runs` at the moment `now` (epoch millis)."""
+    files = SimulatedFiles.of(runs, max_level)
+    kept, read, written = files.figures, 0, 0
     made: list[FiguresT] = []
-    sections = key_sections(metas, bounds.__getitem__)
+    sections = key_sections((meta for run in files.runs for meta in run.files), files.key_of)
     for step in compaction_steps(sections, output_level, max_level, rolling.small_size, rewrite_all=rolling.rewrite_all):
         if isinstance(step, Rewrite):
             merged = []
             for section in step.sections:
                 parts = [[kept.pop(meta.file_name) for meta in run.files] for run in section]
+                read += sum(file.size for part in parts for file in part)
                 joined = [first.joined(others) for first, *others in parts]
                 merged.append(merge(joined) if len(joined) > 1 else joined[0])
             whole = merged[0].joined(merged[1:])
             written += whole.size
             made += whole.parts(rolling.target_size)
-    return SimulatedRun(output_level, tuple(sorted((*kept.values(), *made), key=lambda file: file.low))), written
+    result = tuple(sorted((*kept.values(), *made), key=lambda file: file.low))
+    created = now if made else max(run.created for run in runs)
+    return SimulatedCompaction(SimulatedRun(output_level, result, created), read, written)
 
 
-def _meta(name: str, file: Figures, low: bytes, high: bytes, level: int, max_level: int) -> DataFileMeta:
+def _meta(name: str, file: Figures, low: bytes, high: bytes, run: SimulatedRun[FiguresT], max_level: int) -> DataFileMeta:
     """The file as compactions see it. At the top level it holds no deletes any more."""
     return DataFileMeta(
         file_name=name,
@@ -116,6 +150,7 @@ def _meta(name: str, file: Figures, low: bytes, high: bytes, level: int, max_lev
         min_sequence_number=0,
         max_sequence_number=0,
         schema_id=0,
-        level=level,
-        delete_row_count=int(file.has_deletes and level < max_level),
+        level=run.level,
+        delete_row_count=int(file.has_deletes and run.level < max_level),
+        creation_time_millis=run.created,
     )

@@ -19,7 +19,7 @@ from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import natural_order
 from paimon_cli.options.choices import ConflictCheck
-from paimon_cli.storage.injected import local_wall_clock
+from paimon_cli.storage.injected import local_wall_clock, moment_of_wall_clock
 
 UPDATE_TIME = "update-time"
 _TRIES = 5
@@ -71,16 +71,21 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
 
 def expiring_partitions(context: TableContext, partitions: Collection[bytes]) -> frozenset[bytes]:
     """The partitions that compaction skips because they are about to expire (`compaction.skip-expired-partitions`)."""
-    options = context.options
-    if not options.compaction_skip_expired_partitions or options.partition_expiration_strategy == UPDATE_TIME:
+    if not context.options.compaction_skip_expired_partitions:
         return frozenset()
-    if options.partition_expiration_time is None:
-        return frozenset()
-    before = local_wall_clock(context.clock.now_millis() - options.partition_expiration_time)
+    now = context.clock.now_millis()
+    return frozenset(partition for partition, end in partition_ends(context, partitions).items() if end < now)
+
+
+def partition_ends(context: TableContext, partitions: Collection[bytes]) -> dict[bytes, int]:
+    """When partitions expire by their values (epoch millis); those that do not, or only by their last update, are left out."""
+    options, keys = context.options, context.schema.partition_keys
+    lifetime = options.partition_expiration_time
+    if not keys or lifetime is None or options.partition_expiration_strategy == UPDATE_TIME:
+        return {}
     times = PartitionTime(options.partition_timestamp_pattern, options.partition_timestamp_formatter)
-    keys = context.schema.partition_keys
-    by_partition = {partition: times.millis(keys, _texts(context, partition)) for partition in partitions} if keys else {}
-    return frozenset(partition for partition, time in by_partition.items() if time is not None and time < before)
+    by_partition = {partition: times.millis(keys, _texts(context, partition)) for partition in partitions}
+    return {partition: moment_of_wall_clock(time) + lifetime for partition, time in by_partition.items() if time is not None}
 
 
 def expire_partitions(

@@ -1,6 +1,8 @@
 """The policy of a warehouse: how its tables are maintained, by catalog, database and table (FORMAT.md, section 13.11).
 
     catalog:                           # for all tables
+      goal: balanced
+      budget: 50GB/day                 # of all tables that this line is about, together
       windows: nights
       timezone: Europe/Berlin
     databases:
@@ -23,12 +25,13 @@ from dataclasses import dataclass, field
 from datetime import timezone, tzinfo
 from fnmatch import translate
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from paimon_cli.errors import UsageError
 from paimon_cli.maintain.policy_text import PlacedValue, at, read_policy_text, shown_key
 from paimon_cli.maintain.time_windows import TimeWindow, TimeWindows, time_zone
 from paimon_cli.options.option_text import did_you_mean, parse_duration, parse_size, plain_number
+from paimon_cli.requests.upkeep import Allowance, GoalName
 
 MAX_PATTERNS, MAX_MISTAKES, MAX_HOOKS, LONGEST_PATTERN, _MOST = 1000, 20, 10, 200, 2**31 - 1
 """Bounds of the patterns of one policy, of the mistakes that are named, of the hooks of a line, of a pattern, of a number."""
@@ -49,6 +52,8 @@ LEVEL_NOUNS = {PolicyLevel.CATALOG: "catalog", PolicyLevel.DATABASES: "database"
 class PolicyKey:
     """The keys that a rule may set; a dot means a mapping within."""
 
+    GOAL = "goal"
+    BUDGET = "budget"
     WINDOWS = "windows"
     TIMEZONE = "timezone"
     RUNS = "caps.runs"
@@ -81,6 +86,20 @@ def _number(text: str) -> int:
     return number
 
 
+def _goal(text: str) -> str:
+    goals = get_args(GoalName)
+    if text not in goals:
+        raise UsageError(f"'{text}' is no goal", f"goals are {', '.join(goals)}", did_you_mean(text, goals))
+    return text
+
+
+def _budget(text: str) -> Allowance:
+    allowance = Allowance.parse(text)
+    if not allowance.is_daily:
+        raise UsageError(f"'{text}' is no budget of a day", "a policy holds for every day", "such as 2h/day or 50GB/day")
+    return allowance
+
+
 def _time(text: str) -> int:
     if text.strip().isdigit():
         raise UsageError(f"'{text}' is a time without a unit", "it could be meant in any", "such as 7 d or 12 h")
@@ -106,6 +125,8 @@ def _hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _KEYS: Mapping[str, _Key] = {
+    PolicyKey.GOAL: _Key(_goal),
+    PolicyKey.BUDGET: _Key(_budget),
     PolicyKey.WINDOWS: _Key(TimeWindows.parse, is_list=True),
     PolicyKey.TIMEZONE: _Key(time_zone),
     PolicyKey.RUNS: _Key(_number),

@@ -60,14 +60,23 @@ class BudgetText(Parsed[str | Allowance | None, Allowance | None]):
 
 
 class Budgeted(Sharing):
-    """How much one run of `maintain` may do."""
+    """What `maintain` is to reach, and how much one run may do."""
 
     _: KW_ONLY
+    goal: Annotated[
+        GoalName | None,
+        Option(
+            "Compact where reads have paid for it, instead of by the triggers of each table: latency, balanced and cost say how "
+            "many bytes may be rewritten to save a read the opening of one sorted run. The rate is printed."
+        ),
+    ] = None
     budget: Annotated[
         BudgetText,
         Option(
-            "Begin nothing more after this time, such as 10m, or let compactions read at most this much, such as 20GB. What did "
-            "not fit is named, and left to the next run."
+            "Begin nothing more after this time, such as 10m, or let compactions read at most this much, such as 20GB; with "
+            "--watch for each day, such as 2h/day or 50GB/day. What did not fit is named, and left for later.",
+            library="Begin nothing more after this time, such as `10m`, or let compactions read at most this much, such as "
+            "`20GB`. What did not fit is named, and left to the next run",
         ),
     ] = BudgetText()
 

@@ -118,7 +118,10 @@ def test_several_kinds_of_failures_are_a_partial_success(run: Run, warehouse: st
 
 def test_what_cannot_be_combined(run: Run, warehouse: str) -> None:
     where = (f"{warehouse}/shop.db/orders", *LOCAL)
-    assert "--watch cannot be combined with --budget" in run("maintain", *where, "--watch", "--budget", "1h", "-y", code=2).err
+    once = run("maintain", *where, "--watch", "--budget", "1h", "-y", code=2).err
+    assert "is for a single run" in once and "--budget 50GB/day" in once
+    assert "is for --watch" in run("maintain", *where, "--budget", "1GB/day", "-y", code=2).err
+    assert "--goal fast: choose one of latency, balanced, cost" in run("maintain", *where, "--goal", "fast", "-y", code=2).err
     assert "--watch cannot be combined with --dry-run" in run("maintain", *where, "--watch", "-n", code=2).err
     assert "a dry run cannot divide a --budget of time" in run("maintain", *where, "-n", "--budget", "10m", code=2).err
     assert "--orphans-every needs --watch" in run("maintain", *where, "--orphans-every", "1h", code=2).err

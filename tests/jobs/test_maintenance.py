@@ -17,7 +17,7 @@ from paimon_cli.jobs.service import service_turn
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import RoundState, ServedTable, TableRound
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, maintain, plan_maintenance
+from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, maintain, plan_maintenance
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.local_storage import LocalStorage
@@ -66,14 +66,16 @@ class Shop:
         self.rounds: dict[str, TableRound] = {}
         found, budget = {}, budget or self.budget()
         for done, findings in maintain(
-            self.tables, LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, leases, budget, 60.0
+            self.tables, LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, leases, RunLimits(budget, 60.0)
         ):
             self.rounds[done.table] = done
             found[done.table] = MaintainedTable.of(done, findings)
         return found
 
     def plan(self, budget: Budget | None = None) -> dict[str, MaintainedTable]:
-        return {row.table: row for row, _ in plan_maintenance(self.tables, NoProgress(), budget or self.budget(), 60.0)}
+        return {
+            row.table: row for row, _ in plan_maintenance(self.tables, NoProgress(), RunLimits(budget or self.budget(), 60.0))
+        }
 
 
 @pytest.fixture
@@ -142,7 +144,9 @@ def test_a_partition_expires_only_if_the_table_says_so(shop: Shop) -> None:
     assert shop.run()[name].partitions_expired == 0
     by_time = {"partition.expiration-time": "7 d", "partition.timestamp-formatter": "yyyy-MM-dd"}
     expiring = ServedTable(name, lambda: shop.open(name).with_options(by_time))
-    ((done, _),) = maintain([expiring], LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, None, shop.budget(), 60.0)
+    ((done, _),) = maintain(
+        [expiring], LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, None, RunLimits(shop.budget(), 60.0)
+    )
     assert done.upkeep.partitions_expired == 1
 
 

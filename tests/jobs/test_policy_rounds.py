@@ -111,6 +111,51 @@ def test_a_cap_on_runs_compacts_earlier(tmp_path: Path) -> None:
     assert service.round() == RoundState.COMPACTED and len(table.files()) == 1
 
 
+def test_a_goal_of_the_policy_replaces_the_triggers(tmp_path: Path) -> None:
+    table = orders(tmp_path)
+    service = Service(table, policy("catalog: {goal: cost}"))
+    service.clock.millis = SystemClock().now_millis()
+    assert service.round() == RoundState.NOTHING  # four runs, above the trigger, and nobody has read them yet
+    service = Service(table, policy("catalog: {goal: cost, caps: {runs: 2}}"))
+    service.clock.millis = SystemClock().now_millis()
+    assert service.round() == RoundState.COMPACTED
+    decided = service.seen.rounds[-1].tables[0].summary.plan.tasks[0]
+    assert decided.reason == "most-runs" and "4 runs > 2" in decided.arithmetic
+
+
+def test_the_tables_of_a_line_share_its_budget(tmp_path: Path) -> None:
+    names = ("a", "b", "c")
+    tables = {name: orders(tmp_path / name) for name in names}
+    size = sum(file.size for file in tables["a"].files())
+    of_two = policy(f"catalog:\n  budget: {size + size // 2} b/day")
+    others = policy(f"databases:\n  shop:\n    budget: {2 * size} b/day")
+    rules = {"a": of_two, "b": of_two, "c": others}
+    service = Service(tables["a"], of_two)
+    service.clock.millis = SystemClock().now_millis()
+    service.service.tables = lambda: [
+        ServedTable(name, lambda name=name: tables[name].supported, rules[name])  # type: ignore[misc]
+        for name in names
+    ]
+    service.round()
+    states = {done.table: done.state for done in service.seen.rounds[-1].tables}
+    assert states["c"] == RoundState.COMPACTED
+    assert sorted(states[name] for name in ("a", "b")) == [RoundState.COMPACTED, RoundState.OVER_BUDGET]
+    service.clock.millis += DAY + HOUR
+    service.round()
+    assert all(len(table.files()) == 1 for table in tables.values())
+
+
+def test_the_explanation_shares_the_budget_too(tmp_path: Path) -> None:
+    tables = {name: orders(tmp_path / name) for name in ("a", "b")}
+    size = sum(file.size for file in tables["a"].files())
+    rules = policy(f"catalog:\n  budget: {size + size // 2} b/day\n  goal: latency\n  caps: {{runs: 1}}")
+    served = [ServedTable(name, lambda name=name: tables[name].supported, rules) for name in tables]  # type: ignore[misc]
+    found = [*decisions_of(served, SystemClock(), 60)]
+    assert sorted(each.decision for each in found) == [NextStep.COMPACT, RoundState.NOTHING]
+    (waiting,) = (each for each in found if each.decision != NextStep.COMPACT)
+    assert "of the budget are" in waiting.why_not and waiting.budget_left is not None and waiting.budget_left < size
+
+
 def expire(table: Table, rules: TablePolicy) -> None:
     """A round with the clock of the storage, which no policy goes ahead of."""
     service = Service(table, rules, expire=True, whole=True)

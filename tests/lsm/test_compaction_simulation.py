@@ -82,10 +82,12 @@ def test_files_with_deletes_are_rewritten_at_the_top_only() -> None:
     """Two runs that overlap nothing become one, first above the top level, then at it."""
     runs = [SimulatedRun(0, (RunModel(10, 100, (10 * n,), (10 * n + 9,), has_deletes=True),)) for n in range(2)]
     rolling = Rolling(100, 50)
-    middle, none = compacted(runs, 4, 5, one_bucket, rolling)
-    top, all_bytes = compacted([middle], 5, 5, one_bucket, rolling)
-    assert (none, all_bytes) == (0, 200) and (middle.level, top.level, len(top.files)) == (4, 5, 2)
-    assert compacted([top], 5, 5, one_bucket, rolling)[1] == 0
+    middle = compacted(runs, 4, 5, one_bucket, rolling)
+    top = compacted([middle.run], 5, 5, one_bucket, rolling, now=9)
+    assert (middle.read, middle.written, top.read, top.written) == (0, 0, 200, 200)
+    assert (middle.run.level, top.run.level, len(top.run.files)) == (4, 5, 2)
+    assert (middle.run.created, top.run.created) == (0, 9), "an upgrade keeps the time of its files"
+    assert compacted([top.run], 5, 5, one_bucket, rolling).written == 0
 
 
 def test_a_run_is_divided_where_its_keys_are_whole_numbers() -> None:

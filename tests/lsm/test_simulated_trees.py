@@ -401,7 +401,8 @@ def test_the_files_of_a_compacted_run_ascend(first: int) -> None:
         SimulatedRun(0, (Keys(frozenset({200, 210})),)),
         SimulatedRun(4, tuple(Keys(frozenset(range(low, low + 9))) for low in (5, first + 50, 205))),
     ]
-    run, written = compacted(runs, 4, 5, united, Rolling(target_size=12, small_size=6))
+    done = compacted(runs, 4, 5, united, Rolling(target_size=12, small_size=6))
+    run, written = done.run, done.written
     lows = [file.low for file in run.files]
     assert lows == sorted(lows) and (first + 50,) in lows and len(lows) > 4
     assert sorted(key for file in run.files for key in file.keys) == sorted(

@@ -1,53 +1,194 @@
-"""What one run of `maintain` may take: a time, or the bytes that its compactions read."""
+"""What one run of `maintain`, or a day of the service, may take: a time, or the bytes that are read."""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.injected import Clock
+
+DAY_MILLIS = 86_400_000
+_GRAIN_MILLIS = 60_000
+"""Amounts that were taken within this time are remembered as one."""
+_MEASURED = (50_000.0, 1e9)
+"""The millis and the bytes of the merges that are taken to have been measured before the first."""
 
 
 @dataclass
 class Budget:
     """The rest of an allowance. Turns that run side by side reserve their bytes before they read. Thread-safe.
 
-    `ends_millis`: when nothing more begins; `left_bytes`: what may still be read; None: no such limit.
+    `ends_millis`: when nothing more of a single run begins; `left_bytes`: what may still be read; None: no such limit. `daily`:
+    the allowance of a service, in place of these. `charges_upkeep`: expiry and orphans are paid from it, too.
     """
 
     clock: Clock
     ends_millis: int | None = None
     left_bytes: int | None = None
+    daily: DailyAllowance | None = None
+    charges_upkeep: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def of(cls, allowance: Allowance | None, clock: Clock) -> Budget:
+    def of(
+        cls,
+        allowance: Allowance | None,
+        clock: Clock,
+        spent: Iterable[tuple[int, float]] = (),
+        *,
+        charges_upkeep: bool = False,
+    ) -> Budget:
+        """`spent`: what was taken from a daily allowance before, as moments (epoch millis) and bytes or millis."""
         if allowance is None:
             return cls(clock)
+        if allowance.is_daily:
+            return cls(clock, daily=DailyAllowance.of(allowance, clock.now_millis(), spent), charges_upkeep=True)
         ends = None if allowance.millis is None else clock.now_millis() + allowance.millis
-        return cls(clock, ends, allowance.size)
+        return cls(clock, ends, allowance.size, charges_upkeep=charges_upkeep and allowance.size is not None)
 
     @property
     def is_over(self) -> bool:
-        """Whether the time has passed."""
+        """Whether the time of a single run has passed."""
         return self.ends_millis is not None and self.clock.now_millis() >= self.ends_millis
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self.ends_millis is not None or self.left_bytes is not None or self.daily is not None
 
     @property
     def is_timed(self) -> bool:
         return self.ends_millis is not None
 
+    @property
+    def most_bytes(self) -> float:
+        """More than that can never be read at once."""
+        with self._lock:
+            if self.daily is not None:
+                return self.daily.amount / self.daily.per_byte
+            return float("inf") if self.left_bytes is None else self.left_bytes
+
+    @property
+    def left(self) -> int | None:
+        """What is left now, in bytes or millis; None without a limit."""
+        with self._lock:
+            if self.daily is not None:
+                return max(0, int(self.daily.left(self.clock.now_millis())))
+            if self.left_bytes is not None:
+                return max(0, self.left_bytes)
+        return None if self.ends_millis is None else max(0, self.ends_millis - self.clock.now_millis())
+
+    @property
+    def left_text(self) -> str:
+        left = self.left
+        is_size = self.daily.is_size if self.daily is not None else self.left_bytes is not None
+        return "" if left is None else human_size(left) if is_size else f"{left / 60_000:.1f} min"
+
     def reserve(self, size: int) -> int | None:
         """Take this much, or what is left, for a turn; None without a limit."""
         with self._lock:
+            if self.daily is not None:
+                granted = max(0, min(size, int(self.daily.left(self.clock.now_millis()) / self.daily.per_byte)))
+                self.daily.tokens -= granted * self.daily.per_byte
+                return granted
             if self.left_bytes is None:
                 return None
-            granted = min(size, self.left_bytes)
+            granted = max(0, min(size, self.left_bytes))
             self.left_bytes -= granted
             return granted
 
-    def settle(self, granted: int | None, used: int) -> None:
-        """Give back what a turn did not use of its reservation."""
+    def reserve_all(self, size: int) -> bool:
+        """Take this much if it is left, and nothing otherwise."""
+        granted = self.reserve(size)
+        if granted is None or granted == size:
+            return True
+        self.settle(granted, 0)
+        return False
+
+    def settle(self, granted: int | None, used: int, millis: float = 0.0) -> None:
+        """Give back what a turn did not use of its reservation, and note what it did use. `millis`: how long it took."""
+        if granted is None:
+            return
         with self._lock:
-            if self.left_bytes is not None and granted is not None:
-                self.left_bytes += max(0, granted - used)
+            if self.daily is not None:
+                self.daily.settle(granted, used, millis, self.clock.now_millis())
+            elif self.left_bytes is not None:
+                self.left_bytes += granted - used if self.charges_upkeep else max(0, granted - used)
+
+    def ready_millis(self, size: int) -> int:
+        """When this many bytes may be read at the earliest, if nothing else is (epoch millis)."""
+        with self._lock:
+            now = self.clock.now_millis()
+            return now if self.daily is None else self.daily.ready_millis(size, now)
+
+
+@dataclass
+class DailyAllowance:
+    """A token bucket: full at the start, it holds one day's `amount` (bytes, or millis if not `is_size`), and fills evenly.
+
+    In addition, what was `taken` within the last 24 hours and what is left never exceed `amount` together. So whatever was saved
+    up, no day takes more. `measured`: the millis and bytes of merges, of which older ones count less.
+    """
+
+    amount: int
+    is_size: bool
+    tokens: float
+    at_millis: int
+    measured: tuple[float, float] = _MEASURED
+    taken: deque[tuple[int, float]] = field(default_factory=deque)
+
+    @classmethod
+    def of(cls, allowance: Allowance, now: int, spent: Iterable[tuple[int, float]]) -> DailyAllowance:
+        amount = allowance.size if allowance.size is not None else allowance.millis or 0
+        is_size = allowance.size is not None
+        found = cls(amount, is_size, float(amount), now)
+        for moment, taken in sorted(spent):
+            found._note(moment, taken)
+        return found
+
+    @property
+    def per_byte(self) -> float:
+        """The amount that reading one byte costs: itself, or the measured time."""
+        return 1.0 if self.is_size else self.measured[0] / self.measured[1]
+
+    def left(self, now: int) -> float:
+        while self.taken and self.taken[0][0] <= now - DAY_MILLIS:
+            self.taken.popleft()
+        grown = self.tokens + self.amount * max(0, now - self.at_millis) / DAY_MILLIS
+        self.at_millis = max(self.at_millis, now)
+        self.tokens = min(grown, self.amount - sum(amount for _, amount in self.taken))
+        return self.tokens
+
+    def settle(self, granted: int, used: int, millis: float, now: int) -> None:
+        reserved, amount = granted * self.per_byte, used * self.per_byte if self.is_size else millis
+        self.tokens += reserved - amount
+        self._note(now, amount)
+        if not self.is_size and used and millis:
+            self.measured = 0.95 * self.measured[0] + millis, 0.95 * self.measured[1] + used
+
+    def _note(self, moment: int, amount: float) -> None:
+        if not amount:
+            return
+        if self.taken and moment - self.taken[-1][0] < _GRAIN_MILLIS:
+            # at the later time: what was taken is never forgotten too early
+            self.taken[-1] = (self.taken[-1][0], self.taken[-1][1] + amount)
+        else:
+            self.taken.append((moment + _GRAIN_MILLIS, amount))
+
+    def ready_millis(self, size: int, now: int) -> int:
+        wanted = size * self.per_byte
+        missing = wanted - self.left(now)
+        if missing <= 0:
+            return now
+        filled = now + int(missing * DAY_MILLIS / max(1, self.amount)) + 1
+        still = sum(amount for _, amount in self.taken)
+        for moment, amount in self.taken:
+            if self.amount - still >= wanted:
+                break
+            still -= amount
+            filled = max(filled, moment + DAY_MILLIS)
+        return filled

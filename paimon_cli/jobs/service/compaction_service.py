@@ -8,10 +8,11 @@ waiting for long compacts only part of the table, and the next round starts at o
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Protocol
 
@@ -32,6 +33,7 @@ from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
+from paimon_cli.jobs.merge_policy import policy_of
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
@@ -46,6 +48,7 @@ from paimon_cli.jobs.service.service_turn import (
     look,
     take,
 )
+from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.maintain.policy import NO_POLICY, PolicyKey, TablePolicy
@@ -70,6 +73,7 @@ class RoundState:
     HELD = "held by another service"
     LEFT = "out of time"
     CLOSED = "outside its windows"
+    OVER_BUDGET = "out of budget"
 
 
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
@@ -99,10 +103,21 @@ class ServedTable:
         """The table with the retention and the trigger of its policy."""
         return under_policy(self.open(), self.policy)
 
-    def limited(self, request: CompactRequest) -> CompactRequest:
-        """A request within the caps of its policy, for one round."""
+    def limited(self, request: CompactRequest, most_bytes: float = math.inf) -> CompactRequest:
+        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `most_bytes`: the
+        most that a merge may read, whatever it is worth.
+        """
         size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
-        return replace(request, max_bytes=_smaller(request.max_bytes, size), max_buckets=_smaller(request.max_buckets, buckets))
+        limited = replace(
+            request, max_bytes=_smaller(request.max_bytes, size), max_buckets=_smaller(request.max_buckets, buckets)
+        )
+        merges = request.policy or policy_of(self.policy.value(PolicyKey.GOAL))
+        if merges is None:
+            return limited
+        most_runs = self.policy.value(PolicyKey.RUNS)
+        goal = merges.goal if most_runs is None else replace(merges.goal, most_runs=min(most_runs, merges.goal.most_runs))
+        most = most_bytes if limited.max_bytes is None else min(most_bytes, limited.max_bytes)
+        return replace(limited, policy=replace(merges, goal=goal, table=self.name, most_bytes=most))
 
 
 def _smaller(asked: int | None, cap: int | None) -> int | None:
@@ -115,7 +130,7 @@ class TableRound:
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined. `left`: what its turn did not do; `is_unfinished`: the next round does. `expired_by`: the snapshots that dropped
-    partitions.
+    partitions. `budget_left`: of the budget afterwards, in bytes or millis; None without one.
     """
 
     table: str
@@ -129,6 +144,7 @@ class TableRound:
     left: Left = NOTHING_LEFT
     is_unfinished: bool = False
     expired_by: tuple[int, ...] = ()
+    budget_left: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,9 +227,16 @@ class CompactionService:
     examines: bool = False
     """Whether the findings of the tables are counted, for metrics."""
     budget: Budget | None = None
-    """What a single run may take; None for a service, which divides its time by turns."""
+    """What a single run or each day of a service may take; None for a service that divides its time by turns alone. A limit of
+    its own counts in place of those in policies."""
+    new_budget: NewBudget | None = None
+    """Makes the budgets of lines of policies; None for whole ones."""
     _known: dict[str, _Known] = field(default_factory=dict)
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
+
+    @cached_property
+    def _budgets(self) -> SharedBudgets:
+        return SharedBudgets(self.clock, self.budget, self.new_budget)
 
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
         """Run rounds until `max_rounds` (None: until interrupted), then raise the failures of the last round.
@@ -265,9 +288,7 @@ class CompactionService:
                 self._note(_nothing(found), interval)
         limit = PIECES.turn_bytes if self._divides(len(turns)) else None
         turns.sort(key=lambda turn: turn.need)
-        if self.budget is not None:
-            for turn in turns:
-                turn.reserve(self.budget)
+        self._budgets.share_out(turns)
         for done in self._taken(number, turns, limit):
             self._note(done, interval)
         looked_at = {table.name for table in due}
@@ -280,7 +301,7 @@ class CompactionService:
 
     def _divides(self, turns: int) -> bool:
         """Whether turns are limited: so that other tables need not wait, or so that a run ends soon after its time."""
-        return turns > 1 if self.budget is None else self.budget.is_timed
+        return self.budget.is_timed if self.budget is not None and self.budget.daily is None else turns > 1
 
     def _listed(self, now: int) -> dict[str, ServedTable]:
         """The tables by name. Tables that no longer exist are forgotten."""
@@ -290,6 +311,7 @@ class CompactionService:
         for name in tables.keys() - self._known.keys():
             first = now + self.upkeep.first_orphans_millis(name)
             self._known[name] = _Known(TableRound(name, RoundState.NOTHING), orphans_due_millis=first)
+        self._budgets.give({name: table.policy for name, table in tables.items()})
         return tables
 
     def _is_closed(self, table: ServedTable, interval: int) -> bool:
@@ -323,10 +345,15 @@ class CompactionService:
             return context
 
         with known.looked_at(table.name):
-            request = table.limited(self.request)
+            request = self._request_for(table, self.request)
             turn = look(table.name, open_table, request, known.states, self.upkeep, cleans_orphans, examine_seconds)
         turn.policy, turn.closes_millis = table.policy, table.policy.closes(self.clock.now_millis())
         return turn
+
+    def _request_for(self, table: ServedTable, request: CompactRequest) -> CompactRequest:
+        """The request within the caps of the table, by its goal, if there is one, and with the most that its merges may read."""
+        budget = self._budgets.of(table.name)
+        return table.limited(request, math.inf if budget is None else budget.most_bytes)
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]
@@ -362,9 +389,13 @@ class CompactionService:
     ) -> TableRound:
         """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
-        request = ServedTable(turn.table, turn.open, turn.policy).limited(request)
-        if turn.is_over:
-            return TableRound(turn.table, RoundState.LEFT, figures=turn.figures, left=turn.left)
+        if turn.is_over or turn.is_unaffordable:
+            plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
+            summary, left = CompactSummary(plan=plan), turn.budget.left
+            state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
+            return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
+        request = self._request_for(ServedTable(turn.table, turn.open, turn.policy), request)
+        began = self.clock.now_millis()
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
@@ -374,15 +405,17 @@ class CompactionService:
         except PaimonError as error:
             return _failed(turn.table, error, turn.figures)
         finally:
-            turn.budget.settle(turn.granted, turn.used)
+            turn.budget.settle(turn.granted, turn.used, self.clock.now_millis() - began)
         if turn.findings is not None:
             known.findings = turn.findings
         if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:
             failed = _failed(turn.table, done.error, turn.figures)
-            return replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
-        idle = RoundState.NOTHING if done.upkeep == NOT_KEPT_UP else RoundState.CLEANED
+            done_before = replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
+            return replace(done_before, budget_left=turn.budget.left)
+        waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
+        idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else RoundState.OVER_BUDGET if waits else RoundState.NOTHING
         state = RoundState.COMPACTED if done.summary.has_changed else idle
         return TableRound(
             turn.table,
@@ -394,6 +427,7 @@ class CompactionService:
             left=done.left,
             is_unfinished=turn.is_unfinished,
             expired_by=done.expired_by,
+            budget_left=turn.budget.left,
         )
 
     @contextlib.contextmanager
@@ -415,14 +449,18 @@ class CompactionService:
 
     def _note(self, done: TableRound, interval: int) -> None:
         """Remember the outcome for a table and when it is due again, and report it."""
-        known, now = self._known[done.table], self.clock.now_millis()
+        known, now, budget = self._known[done.table], self.clock.now_millis(), self._budgets.of(done.table)
         known.last = done = replace(done, findings=known.findings)
         if done.state == RoundState.HELD and self.leases is not None:
-            known.due_millis = now + (interval if self.budget is not None else max(interval, self.leases.lives_millis))
+            is_single = self.budget is not None and self.budget.daily is None
+            known.due_millis = now + (interval if is_single else max(interval, self.leases.lives_millis))
         elif done.error is not None:
             known.is_quiet, known.due_millis = False, now + min(LONGEST_BACKOFF_MILLIS, interval * (2**known.failures - 1))
         elif done.state == RoundState.COMPACTED:
             known.due_millis = 0
+        elif (done.left.buckets or done.left.steps) and budget is not None and budget.daily is not None:
+            until = self._budgets.saves_until(done.table) or now + RECHECK_MILLIS
+            known.due_millis = min(max(now + interval, until), now + RECHECK_MILLIS)
         known.failures = 0 if done.error is None else min(known.failures + 1, MAX_DOUBLINGS)
         self.watcher.table_done(done)
 

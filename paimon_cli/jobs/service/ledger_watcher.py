@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
@@ -83,7 +83,8 @@ def is_worth_noting(done: TableRound) -> bool:
     """Whether a table was changed, could not be, or has work left."""
     if done.state in (RoundState.COMPACTED, RoundState.CLEANED) or done.upkeep != NOT_KEPT_UP:
         return True
-    return done.state in (RoundState.FAILED, RoundState.TRY_AGAIN, RoundState.LEFT) or done.is_unfinished
+    is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET) or done.is_unfinished
+    return is_left or done.state in (RoundState.FAILED, RoundState.TRY_AGAIN)
 
 
 def step_of(done: TableRound) -> LedgerStep:
@@ -106,10 +107,18 @@ def step_of(done: TableRound) -> LedgerStep:
         read_bytes_after=max(0, figures.size - summary.bytes_before + summary.bytes_after),
         snapshots_expired=done.upkeep.snapshots_expired,
         files_deleted=done.upkeep.files_expired + done.upkeep.orphans,
+        score=best_score(decisions),
+        budget_left=done.budget_left,
         why=_cut(reasons_of(tasks)),
         why_not=_cut(_left(done)),
         error="" if done.error is None else _cut(redact(done.error.message)),
     )
+
+
+def best_score(decisions: Sequence[Decision]) -> float | None:
+    """The highest score that a goal gave to a merge; that of a merge which is made whatever reads pay does not count."""
+    scores = [each.score for each in decisions if each.score is not None and math.isfinite(each.score)]
+    return max(scores, default=None)
 
 
 def reasons_of(tasks: Sequence[CompactionTask]) -> str:
@@ -127,7 +136,7 @@ def reasons_of(tasks: Sequence[CompactionTask]) -> str:
 def _left(done: TableRound) -> str:
     """What was left, with the reasons of the buckets, and whole steps."""
     parts = skipped_reasons(each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_left)
-    return "; ".join([*parts, *(f"no time for {step}" for step in done.left.steps)])
+    return "; ".join([*parts, *(f"nothing left for {step}" for step in done.left.steps)])
 
 
 def skipped_reasons(skipped: Iterable[SkippedBucket]) -> list[str]:

@@ -17,6 +17,7 @@ from paimon_cli.inspect.health_report import health_of
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits, rows_dropped_after
 from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.merge_policy import MergePolicy
 from paimon_cli.jobs.reclaim_job import PARTITIONS
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import (
@@ -28,7 +29,7 @@ from paimon_cli.jobs.service.compaction_service import (
     TableRound,
 )
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look
+from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look, share_out
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
     UpkeepDone,
@@ -195,25 +196,37 @@ class _Run:
         return not self.pending or self.budget.is_over
 
 
+@dataclass(frozen=True)
+class RunLimits:
+    """What one run may take, and what it aims at. `table_seconds`: the time of each look at a table. `policy`: chooses merges in
+    place of the triggers.
+    """
+
+    budget: Budget
+    table_seconds: float
+    policy: MergePolicy | None = None
+
+
 def maintain(
     tables: Sequence[ServedTable],
     engine: Engine,
     watcher: ServiceWatcher,
     shield: Shield,
     leases: Leases | None,
-    budget: Budget,
-    table_seconds: float,
+    limits: RunLimits,
 ) -> Iterator[tuple[TableRound, tuple[Finding, ...] | None]]:
     """Maintain tables; yields what was done to each, and what `health` still finds.
 
-    `watcher`: receives one event for each table, and one for the run. `table_seconds`: the time of each look at a table.
+    `watcher`: receives one event for each table, and one for the run.
     """
+    budget, table_seconds = limits.budget, limits.table_seconds
     clock, began = budget.clock, budget.clock.now_millis()
     patience = 0 if leases is None else leases.lives_millis + int(2 * _ASKS_EVERY_SECONDS * 1000)
     run = _Run({table.name: table for table in tables}, watcher.table_begins, budget, began + patience, {})
     if tables:
+        request = replace(REQUEST, policy=limits.policy)
         service = CompactionService(
-            lambda: list(run.pending.values()), REQUEST, engine, clock, run, shield, leases, AT_ONCE, table_seconds, budget=budget
+            lambda: list(run.pending.values()), request, engine, clock, run, shield, leases, AT_ONCE, table_seconds, budget=budget
         )
         service.run_until(_ASKS_EVERY_SECONDS, run.is_last)
     done: list[TableRound] = []
@@ -265,26 +278,34 @@ def _both(before: TableRound, done: TableRound) -> TableRound:
 
 
 def plan_maintenance(
-    tables: Sequence[ServedTable], progress: Progress, budget: Budget, table_seconds: float
+    tables: Sequence[ServedTable], progress: Progress, limits: RunLimits
 ) -> Iterator[tuple[MaintainedTable, PaimonError | None]]:
     """What `maintain` would do to each table. Changes nothing.
 
     The bytes of the budget go to the tables in the order of a run, the most urgent first.
     """
 
-    def needed(table: ServedTable) -> Turn:
-        return look(table.name, table.opened, table.limited(REQUEST), {}, AT_ONCE, True).without_plan()
+    budget, table_seconds = limits.budget, limits.table_seconds
 
-    granted: dict[str, int | None] = {}
+    def request_for(table: ServedTable) -> CompactRequest:
+        return table.limited(replace(REQUEST, policy=limits.policy), most_bytes)
+
+    def needed(table: ServedTable) -> Turn:
+        return look(table.name, table.opened, request_for(table), {}, AT_ONCE, True).without_plan()
+
+    shares: dict[str, tuple[int | None, str]] = {}
+    most_bytes = budget.most_bytes
     if budget.left_bytes is not None:
         open_ones = [table for table in tables if not table.policy.is_closed(budget.clock.now_millis())]
         turns = [turn for turn in look_at_each(needed, open_ones, table_seconds, 1, _name) if isinstance(turn, Turn)]
-        granted = {turn.table: budget.reserve(turn.need.size) for turn in sorted(turns, key=lambda turn: turn.need)}
+        share_out(sorted(turns, key=lambda turn: turn.need), budget, is_by_goal=any(turn.is_by_goal for turn in turns))
+        shares = {turn.table: (turn.granted, turn.budget_says) for turn in turns}
 
     def planned(table: ServedTable) -> tuple[MaintainedTable, PaimonError | None]:
         if table.policy.is_closed(budget.clock.now_millis()):
             return MaintainedTable(table.name, RoundState.CLOSED), None
-        return _planned(table, granted.get(table.name), progress)
+        size, says = shares.get(table.name, (None, ""))
+        return _planned(table, replace(request_for(table), budget_bytes=size, budget_says=says), progress)
 
     for table, found in zip(tables, look_at_each(planned, tables, table_seconds, 1, _name), strict=True):
         if isinstance(found, PaimonError):
@@ -297,12 +318,11 @@ def _name(table: ServedTable) -> str:
     return table.name
 
 
-def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -> tuple[MaintainedTable, PaimonError | None]:
-    request = table.limited(REQUEST)
+def _planned(table: ServedTable, request: CompactRequest, progress: Progress) -> tuple[MaintainedTable, PaimonError | None]:
     turn = look(table.name, table.opened, request, {}, AT_ONCE, True)
     context, upkeep = turn.context(), NOT_KEPT_UP
     decisions = () if turn.plan is None else turn.plan.decisions
-    fitting = CompactionPlan(turn.snapshot_id, apply_limits(decisions, replace(request, budget_bytes=budget_bytes)))
+    fitting = CompactionPlan(turn.snapshot_id, apply_limits(decisions, request))
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
         _, expiry = due_expiry(context, what, progress, table.policy)
         files = 0 if what == PARTITIONS or not expiry.names else len(expiry.files())
@@ -316,7 +336,7 @@ def _planned(table: ServedTable, budget_bytes: int | None, progress: Progress) -
         bytes_read=fitting.work.size,
         plan=fitting,
     )
-    is_limited = budget_bytes is not None or request != REQUEST
+    is_limited = request.budget_bytes is not None or request.max_bytes is not None or request.max_buckets is not None
     left: Left = left_of(fitting.decisions) if is_limited else NOTHING_LEFT
     done = TableRound(table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left)
     row = MaintainedTable.of(done, findings)

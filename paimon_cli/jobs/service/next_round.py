@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.compact_request import CompactionPlan, apply_limits
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.service.compaction_service import RoundState, ServedTable
-from paimon_cli.jobs.service.ledger_watcher import reasons_of, skipped_reasons
+from paimon_cli.jobs.service.ledger_watcher import best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
-from paimon_cli.jobs.service.service_turn import left_of, look
+from paimon_cli.jobs.service.service_turn import Turn, left_of, look
+from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
 from paimon_cli.jobs.service.upkeep import due_expiry, kinds_that_expire
 from paimon_cli.maintain.policy_effect import Effect, judged_settings
 from paimon_cli.options.table_options import TableOptions
@@ -33,7 +35,8 @@ class NextStep:
 class RoundDecision:
     """What the next round does with a table. `opens`: when its next window begins (epoch millis); None unless it waits for it.
 
-    `buckets`, `bytes_read`: to be compacted within the caps; `left_buckets`, `left_bytes`: what a later round does. `why`: the
+    `buckets`, `bytes_read`: to be compacted within the caps; `left_buckets`, `left_bytes`: what a later round does.
+    `score`, `budget_left` (bytes or millis): None without a goal or a budget. `why`: the
     reasons with their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None
     unless the table cannot be planned.
     """
@@ -45,6 +48,8 @@ class RoundDecision:
     bytes_read: int = 0
     left_buckets: int = 0
     left_bytes: int = 0
+    score: float | None = None
+    budget_left: int | None = None
     to_expire: str = ""
     why: str = ""
     why_not: str = ""
@@ -52,43 +57,72 @@ class RoundDecision:
     error: str | None = None
 
 
-def decisions_of(tables: Sequence[ServedTable], clock: Clock, table_seconds: float) -> Iterator[RoundDecision]:
-    """The decisions of the next round, as `maintain` makes them. Changes nothing. `table_seconds`: the time of each look."""
+def decisions_of(
+    tables: Sequence[ServedTable],
+    clock: Clock,
+    table_seconds: float,
+    new_budget: NewBudget | None = None,
+) -> Iterator[RoundDecision]:
+    """The decisions of the next round, as `maintain` makes them. Changes nothing. `table_seconds`: the time of each look.
+
+    `new_budget`: makes the budget of a line of a policy, given the names of the tables that share it; by default a whole one.
+    """
+    moment, budgets = clock.now_millis(), SharedBudgets(clock, make=new_budget)
+    budgets.give({table.name: table.policy for table in tables})
+
+    def plan(table: ServedTable) -> Turn | None:
+        if table.policy.is_closed(moment):
+            return None
+        budget = budgets.of(table.name)
+        request = table.limited(REQUEST, math.inf if budget is None else budget.most_bytes)
+        return look(table.name, table.opened, request, {}, AT_ONCE, True)
+
+    found = dict(zip((table.name for table in tables), look_at_each(plan, tables, table_seconds, 1, _name), strict=True))
+    budgets.share_out(sorted((turn for turn in found.values() if isinstance(turn, Turn)), key=lambda turn: turn.need))
 
     def decide(table: ServedTable) -> RoundDecision:
-        return _decided(table, clock.now_millis())
+        turn = found[table.name]
+        if isinstance(turn, PaimonError):
+            raise turn
+        return _waits(table, moment) if turn is None else _decided(table, turn)
 
-    for table, found in zip(tables, look_at_each(decide, tables, table_seconds, 1, lambda table: table.name), strict=True):
-        yield RoundDecision(table.name, RoundState.FAILED, error=found.message) if isinstance(found, PaimonError) else found
+    for table, decision in zip(tables, look_at_each(decide, tables, table_seconds, 1, _name), strict=True):
+        if isinstance(decision, PaimonError):
+            yield RoundDecision(table.name, RoundState.FAILED, error=decision.message)
+        else:
+            yield decision
 
 
-def _decided(table: ServedTable, now: int) -> RoundDecision:
-    windows = table.policy.windows
-    if windows is not None and table.policy.is_closed(now):
-        lines = _lines(table, None)
-        return RoundDecision(table.name, NextStep.WAIT, windows.opens(now), why_not="all windows are closed", policy=lines)
-    request = table.limited(REQUEST)
-    options = table.open().options if table.policy.met else None
-    turn = look(table.name, table.opened, request, {}, AT_ONCE, True)
-    context = turn.context()
+def _name(table: ServedTable) -> str:
+    return table.name
+
+
+def _waits(table: ServedTable, now: int) -> RoundDecision:
+    opens = None if table.policy.windows is None else table.policy.windows.opens(now)
+    return RoundDecision(table.name, NextStep.WAIT, opens, why_not="all windows are closed", policy=_lines(table, None))
+
+
+def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
+    context, options = turn.context(), table.open().options if table.policy.met else None
+    request = replace(table.limited(REQUEST), budget_bytes=turn.granted, budget_says=turn.budget_says)
     plan = CompactionPlan(turn.snapshot_id, apply_limits(() if turn.plan is None else turn.plan.decisions, request))
     skipped = [decision for decision in plan.decisions if isinstance(decision, SkippedBucket)]
-    left = left_of(plan.decisions)
-    expiring = []
+    left, expiring = left_of(plan.decisions), []
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
         _, expiry = due_expiry(context, what, NoProgress(), table.policy)
         expiring += [f"{len(expiry.names)} {what}"] if expiry.names else []
     buckets = len(plan.tasks) + len(plan.postponed)
-    decided = NextStep.COMPACT if buckets else NextStep.EXPIRE if expiring else RoundState.NOTHING
     why = [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []
     return RoundDecision(
         table.name,
-        decided,
+        NextStep.COMPACT if buckets else NextStep.EXPIRE if expiring else RoundState.NOTHING,
         None,
         buckets,
         plan.work.size,
         left.buckets,
         left.size,
+        best_score(plan.decisions),
+        turn.budget.left,
         ", ".join(expiring),
         "; ".join([*why, *([reasons_of(plan.tasks)] if plan.tasks else [])]),
         "; ".join(skipped_reasons(skipped)),

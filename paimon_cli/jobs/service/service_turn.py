@@ -6,7 +6,7 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
@@ -18,14 +18,30 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
 from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
-from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan, CompactRequest, States, plan_compaction
+from paimon_cli.jobs.compact_request import (
+    BucketFigures,
+    CompactionPlan,
+    CompactRequest,
+    States,
+    apply_limits,
+    plan_compaction,
+)
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone, expire_due, kinds_that_expire, remove_old_orphans
+from paimon_cli.jobs.service.upkeep import (
+    NOT_KEPT_UP,
+    VERSION_BYTES,
+    UpkeepDone,
+    bytes_of,
+    expire_due,
+    kinds_that_expire,
+    remove_old_orphans,
+)
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import What
 from paimon_cli.storage.time_bounds import within
@@ -43,8 +59,11 @@ Findings = Mapping[tuple[str, str], int]
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """Orders tables by urgency: most sorted runs above the trigger, then oldest uncompacted file, then fewest bytes to read."""
+    """Orders tables by urgency: what a goal finds most urgent, most sorted runs above the trigger, then oldest uncompacted file,
+    then fewest bytes to read.
+    """
 
+    minus_score: float
     runs_below_trigger: int
     since_millis: int
     size: int
@@ -55,7 +74,8 @@ class Need:
         tasks: list[CompactionTask | PostponedRows | RegroupedPartition] = [*plan.tasks, *plan.postponed, *plan.regrouped]
         runs = max((task.runs_before for task in tasks), default=0)
         since = NEVER if plan.figures.uncompacted_since is None or not tasks else plan.figures.uncompacted_since
-        return cls(trigger - runs, since, sum(task.size for task in tasks), table)
+        score = max((task.score or 0.0 for task in tasks), default=0.0)
+        return cls(-score, trigger - runs, since, sum(task.read_size for task in tasks), table)
 
 
 @dataclass
@@ -63,8 +83,10 @@ class Turn:
     """The planned work on a table. `snapshot_id`: the latest snapshot when it was planned.
 
     `is_unfinished`: part of the work was left because other tables wait. `context` reopens the table if the plan was not kept.
-    `budget`: of the run, of which `granted` bytes are reserved, and `used` were read.
+    `budget`: of the run, of which `granted` bytes are reserved, and `used` were read, `upkeep_bytes` of them for upkeep;
+    `budget_says`: why they are not more.
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
+    `wanted`: the score and the bytes of each compaction; `is_by_goal`: whether a goal gave these scores.
     `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
@@ -83,12 +105,16 @@ class Turn:
     plan: CompactionPlan | None
     budget: Budget
     opened: TableContext | None = field(repr=False)
+    wanted: tuple[tuple[float, int], ...] = ()
     granted: int | None = None
+    budget_says: str = ""
     used: int = 0
+    upkeep_bytes: int = 0
     turn_bytes: int | None = None
     is_unfinished: bool = False
     findings: Findings | None = None
     problem: PaimonError | None = None
+    is_by_goal: bool = False
     policy: TablePolicy = NO_POLICY
     closes_millis: int | None = None
 
@@ -112,15 +138,35 @@ class Turn:
         """Reserve bytes of the budget of the run for the compaction."""
         self.budget, self.granted = budget, budget.reserve(self.need.size)
 
+    @property
+    def is_unaffordable(self) -> bool:
+        """Whether there is nothing to do but compactions for which the budget does not suffice."""
+        return self.steps == (COMPACTION,) and self.granted == 0 and self.need.size > 0
+
     def top_up(self) -> None:
         """Reserve what has been given back meanwhile, if it needs more than it was granted."""
-        if self.granted is not None:
+        if self.granted is not None and not self.budget_says:
             self.granted += self.budget.reserve(self.need.size - self.granted) or 0
+
+    def pays(self, size: int) -> bool:
+        """Whether the budget has this much for a step besides compactions; it is reserved."""
+        if not self.budget.charges_upkeep:
+            return True
+        if not self.budget.reserve_all(size):
+            return False
+        self.granted = (self.granted or 0) + size
+        return True
 
     def context(self) -> TableContext:
         if self.opened is None:
             self.opened = self.open()
         return self.opened
+
+    def unaffordable_plan(self) -> CompactionPlan:
+        """The plan, in which each compaction says why it is left."""
+        plan = self.plan or CompactionPlan(self.snapshot_id)
+        limits = CompactRequest("minor", budget_bytes=0, budget_says=self.budget_says)
+        return replace(plan, decisions=apply_limits(plan.decisions, limits))
 
     def without_plan(self) -> Turn:
         return replace(self, plan=None, opened=None)
@@ -178,12 +224,57 @@ def look(
         must_look_again=counts or options.optimization_interval is not None,
         idle_at=plan.idle_at,
         planned_files=sum(len(task.files) for task in plan.tasks),
+        wanted=tuple((task.score or 0.0, task.read_size) for part in (plan.tasks, plan.postponed) for task in part),
         plan=plan,
         budget=Budget(context.clock),
         opened=context,
         findings=None if examine_seconds is None else _findings_of(examined, examine_seconds),
         problem=problem,
+        is_by_goal=request.policy is not None,
     )
+
+
+@dataclass(frozen=True)
+class SavedFor:
+    """The budget is saved for a merge of this score until it suffices (epoch millis), so that less urgent ones do not take it."""
+
+    score: float
+    size: int
+    table: str
+    until_millis: int
+
+
+def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = None, *, is_by_goal: bool) -> SavedFor | None:
+    """Reserve the budget for all turns: without a goal each takes what it needs, or what is left, in this order. With one, the
+    most urgent compactions of all turns come first, until one does not fit.
+
+    Smaller ones behind it wait, in later rounds, too: otherwise a large merge that is worth more than they are would never be
+    made. A single run does not come again, so that it takes what fits. Returns what the budget is saved for.
+    """
+    if not is_by_goal:
+        for turn in turns:
+            turn.reserve(budget)
+        return None
+    wanted = [(-score, size, turn) for turn in turns for score, size in turn.wanted]
+    now, saves = budget.clock.now_millis(), saving
+    if saving is not None and (now >= saving.until_millis or any(turn.table == saving.table for turn in turns)):
+        saves = None
+    for turn in turns:
+        turn.budget, turn.granted = budget, 0
+    for minus_score, size, turn in sorted(wanted, key=lambda item: item[:2]):
+        left = budget.left_text
+        if saves is not None and -minus_score <= saves.score:
+            said = f"{human_size(saves.size)} of the budget are saved for {saves.table}, score {saves.score:.2f}; {left} are left"
+            turn.budget_says = turn.budget_says or said
+        elif size > budget.most_bytes:
+            turn.budget_says = turn.budget_says or f"{size} bytes are more than the whole budget"
+        elif budget.reserve_all(size):
+            turn.granted = (turn.granted or 0) + size
+        else:
+            if budget.daily is not None:
+                saves = SavedFor(-minus_score, size, turn.table, budget.ready_millis(size))
+            turn.budget_says = turn.budget_says or f"it reads {human_size(size)}, and {left or 'nothing'} of the budget are left"
+    return saves
 
 
 def _findings_of(table: ExaminedTable, seconds: float) -> Findings:
@@ -247,14 +338,14 @@ def take(
 
     def compact() -> None:
         turn.top_up()
-        limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted)
+        limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted, budget_says=turn.budget_says)
         ready = _ready_plan(turn, context, plan_seconds)
         done.summary = run_compact(
             context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
         )
         left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
         turn.is_unfinished = any(decision.waits_for_turn for decision in left)
-        turn.used, done.left = done.summary.bytes_read, left_of(left)
+        turn.used, done.left = turn.used + done.summary.bytes_read, left_of(left)
 
     def expire() -> None:
         for what in kinds_that_expire(context, turn.expiries):
@@ -267,12 +358,15 @@ def take(
 
     steps = {COMPACTION: compact, EXPIRY: expire, ORPHANS: clean}
     for name in turn.steps:
-        if turn.is_over:
+        if turn.is_over or not (name == COMPACTION or turn.pays(VERSION_BYTES)):
             whole = turn.left if name == COMPACTION else done.left
             done.left = replace(whole, steps=(*done.left.steps, name))
             continue
         try:
             steps[name]()
+            if name != COMPACTION:
+                charged = bytes_of(done.upkeep, int(done.has_cleaned))
+                turn.used, turn.upkeep_bytes = turn.used + charged - turn.upkeep_bytes, charged
         except PaimonError as error:
             done.error = done.error or error
             if not isinstance(error, GOES_ON):

@@ -50,8 +50,17 @@ class UpkeepDone:
 
 
 NOT_KEPT_UP = UpkeepDone()
+VERSION_BYTES = 8 << 10
+"""What the metadata of one version is taken to hold: an expiry is charged so much to a budget for each version that it removes, a
+search for orphans as much as for eight."""
 HOUR_MILLIS = 3_600_000
 RETENTION_PREFIXES = ("snapshot.time-retained", "snapshot.num-retained.")
+
+
+def bytes_of(done: UpkeepDone, searches: int = 0) -> int:
+    """What the upkeep is charged, in bytes. `searches`: for orphans."""
+    versions = done.snapshots_expired + done.changelogs_expired + done.tags_expired + done.partitions_expired
+    return VERSION_BYTES * (versions + 8 * searches)
 
 
 def kinds_that_expire(context: TableContext, kinds: Collection[What]) -> list[What]:

@@ -1,0 +1,187 @@
+"""Which merges a goal asks for in a table: what reads have paid, what its files cost to replace, and what must be left alone.
+
+Only merges of sorted runs are chosen. Append tables, tables whose full compactions make the changelog, and tables that compact by
+a schedule keep Paimon's own triggers, and so does everything without a goal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.rent_or_buy import (
+    HOUR_MILLIS,
+    UNKNOWN_READS,
+    BucketMerges,
+    Goal,
+    MergeCandidates,
+    MergeChoice,
+    MergeOption,
+    best_merges,
+    merge_options,
+)
+from paimon_cli.lsm.sorted_runs import highest_level, sorted_runs
+from paimon_cli.lsm.universal_compaction import CompactionPick
+from paimon_cli.maintain.expire_partitions import partition_ends
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.requests.upkeep import GoalName
+from paimon_cli.storage.injected import moment_of_wall_clock
+
+TAG_HOURS = 720.0
+"""How long the files of a tag are taken to stay, if nothing else says so."""
+READS_PAY, TOO_MANY_RUNS = "reads-pay", "most-runs"
+"""Reasons of picks."""
+
+ReadRates = Callable[[str, str], float]
+"""How often a bucket is read in an hour: of a table, by its name and the path of the partition (empty without partitions)."""
+
+
+def unknown_reads(table: str, partition: str) -> float:
+    """Nothing is known, so all tables count alike."""
+    return UNKNOWN_READS
+
+
+@dataclass(frozen=True)
+class GoalChoices:
+    """What the goal says about each bucket. `due`: when the next merge will be worth it (epoch millis), or empty."""
+
+    of: Mapping[BucketId, MergeChoice] = field(default_factory=dict)
+    due: Sequence[int] = ()
+
+
+NO_CHOICES = GoalChoices()
+
+
+@dataclass(frozen=True)
+class MergePolicy:
+    """How the merges of a table are chosen. `most_bytes`: what a single merge may read at most, because no budget would ever
+    suffice for more.
+    """
+
+    goal: Goal
+    table: str = ""
+    reads: ReadRates = unknown_reads
+    most_bytes: float = math.inf
+
+    def choices(self, context: TableContext, buckets: Collection[BucketFiles]) -> GoalChoices:
+        """A choice for each bucket with sorted runs; none where the table is left to its triggers."""
+        buckets = [bucket for bucket in buckets if bucket.bucket != POSTPONE_BUCKET]
+        if not buckets or left_alone(context) is not None:
+            return NO_CHOICES
+        now, goal = context.clock.now_millis(), self.goal
+        if not context.leaves_compaction:
+            goal = replace(goal, most_runs=min(goal.most_runs, context.options.stop_trigger))
+        charge = _Charge.of(context, goal)
+        ends = partition_ends(context, {bucket.partition for bucket in buckets})
+        merges = [self._merges(context, bucket, charge, ends, now) for bucket in buckets]
+        found = MergeCandidates.of(merges)
+        chosen = best_merges(found, now, goal, self.most_bytes)
+        flat = [option for of_bucket in merges for option in of_bucket.options]
+        of: dict[BucketId, MergeChoice] = {}
+        for index, score, is_forced in zip(chosen.index.tolist(), chosen.score.tolist(), chosen.is_forced.tolist(), strict=True):
+            number = int(found.bucket[index])
+            of[buckets[number].bucket_id] = _picked(flat[index], merges[number], score, is_forced, now, goal)
+        begin, scores = 0, found.score(now, goal).tolist()
+        for bucket, of_bucket in zip(buckets, merges, strict=True):
+            scored = [*zip(scores[begin : begin + len(of_bucket.options)], of_bucket.options, strict=True)]
+            begin += len(scored)
+            if bucket.bucket_id not in of:
+                of[bucket.bucket_id] = self._not_yet(of_bucket, scored, now, goal)
+        due = found.due(goal)
+        coming = due[(due > now) & (found.cost <= self.most_bytes) & ~(due == math.inf)]
+        return GoalChoices(of, [math.ceil(coming.min())] if len(coming) else ())
+
+    def _merges(
+        self, context: TableContext, bucket: BucketFiles, charge: _Charge, ends: Mapping[bytes, int], now: int
+    ) -> BucketMerges:
+        runs = sorted_runs(bucket.files, context.key_of)
+        options = merge_options(
+            runs,
+            max(context.options.num_levels - 1, highest_level(bucket.files)),
+            int(context.mode.target_file_size * context.options.small_file_ratio),
+            context.key_of,
+            charge.created,
+            rewrite_all=context.options.force_rewrite_all_files or context.options.record_level_expire_time is not None,
+            charge=charge,
+        )
+        rate = self.reads(self.table, context.partition_path_of(bucket.partition).rstrip("/"))
+        left = math.inf if bucket.partition not in ends else (ends[bucket.partition] - now) / HOUR_MILLIS
+        return BucketMerges(options, len(runs), rate, left)
+
+    def _not_yet(self, merges: BucketMerges, scored: Sequence[tuple[float, MergeOption]], now: int, goal: Goal) -> MergeChoice:
+        if not scored:
+            return MergeChoice(None, why="one run" if merges.runs == 1 else f"{merges.runs} runs, none of which can be merged")
+        score, best = max(scored, key=lambda pair: pair[0])
+        if best.cost > self.most_bytes and score >= 1:
+            why = f"a merge reads {best.cost} bytes, more than the whole budget of {int(self.most_bytes)}"
+        elif not score and math.isfinite(merges.hours_left):
+            why = f"its partition expires in {merges.hours_left:.1f} h, before a merge would pay"
+        else:
+            why = f"score {score:.2f} < 1: {best.arithmetic(merges.rate, now, goal)}"
+        return MergeChoice(None, score, why=why)
+
+
+def policy_of(goal: GoalName | None, reads: ReadRates = unknown_reads) -> MergePolicy | None:
+    """The policy for the goal of this name; None without one, for the triggers of the tables."""
+    return None if goal is None else MergePolicy(Goal.of(goal), reads=reads)
+
+
+def _picked(option: MergeOption, merges: BucketMerges, score: float, is_forced: bool, now: int, goal: Goal) -> MergeChoice:
+    said = f"score {score:.2f}: {option.arithmetic(merges.rate, now, goal)}"
+    if is_forced:
+        said = f"{merges.runs} runs > {goal.most_runs}; {said}"
+    pick = CompactionPick(option.output_level, option.run_count, TOO_MANY_RUNS if is_forced else READS_PAY, said)
+    return MergeChoice(pick, math.inf if is_forced else score, option.cost)
+
+
+def left_alone(context: TableContext) -> str | None:
+    """Why the triggers of the table stay in force whatever the goal is; None if they need not."""
+    options = context.options
+    if not context.mode.has_keys:
+        return "it has no sorted runs"
+    if context.mode.changelog_producer.compares_top_levels or options.full_compaction_delta_commits is not None:
+        return "its full compactions follow the commits of writers"
+    if options.optimization_interval is not None or options.total_size_threshold or options.incremental_size_threshold:
+        return "its options schedule full compactions"
+    return None
+
+
+@dataclass(frozen=True)
+class _Charge:
+    """What rewriting a byte of a file costs, in bytes: the file is kept until no snapshot, consumer or tag needs it any more.
+
+    `hours`: how long for the sake of snapshots and consumers; `tag_hours`: of files that were made before `tagged_until` (epoch
+    millis), which are in a tag.
+    """
+
+    hours: float
+    tag_hours: float
+    tagged_until: int
+    storage_hours: float
+
+    @classmethod
+    def of(cls, context: TableContext, goal: Goal) -> _Charge:
+        now, options = context.clock.now_millis(), context.options
+        hours = options.snapshot_time_retained / HOUR_MILLIS
+        # the oldest snapshot is older than the retention if a consumer lags, or if nothing expires here
+        earliest = context.snapshots.earliest_id()
+        oldest = None if earliest is None else context.snapshots.find(earliest)
+        if oldest is not None:
+            hours = max(hours, (now - oldest.time_millis) / HOUR_MILLIS)
+        tag = context.tags.newest()
+        if tag is None:
+            return cls(hours, 0.0, 0, goal.storage_hours)
+        stays = TAG_HOURS if tag.retained_millis is None else tag.retained_millis / HOUR_MILLIS
+        return cls(hours, stays, tag.snapshot.time_millis, goal.storage_hours)
+
+    def __call__(self, file: DataFileMeta) -> float:
+        hours = max(self.hours, self.tag_hours) if self.created(file) <= self.tagged_until else self.hours
+        return 1.0 + hours / self.storage_hours
+
+    @staticmethod
+    def created(file: DataFileMeta) -> int:
+        return 0 if file.creation_time_millis is None else moment_of_wall_clock(file.creation_time_millis)

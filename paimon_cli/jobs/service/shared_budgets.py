@@ -1,0 +1,66 @@
+"""The budgets of tables: that of the call, or one for each line of a policy, which the tables that it is about share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.service_turn import SavedFor, Turn, share_out
+from paimon_cli.maintain.policy import PolicyKey, TablePolicy
+from paimon_cli.requests.upkeep import Allowance
+from paimon_cli.storage.injected import Clock
+
+NewBudget = Callable[[Allowance, Collection[str]], Budget]
+"""Makes the budget of a line, given the names of the tables that share it."""
+_OF_CALL = ""
+
+
+@dataclass
+class SharedBudgets:
+    """`own`: that of the call, whose limit counts in place of those in policies; None for none. `make`: None for whole ones."""
+
+    clock: Clock
+    own: Budget | None = None
+    make: NewBudget | None = None
+    _lines: dict[str, str] = field(default_factory=dict)
+    _budgets: dict[str, Budget] = field(default_factory=dict)
+    _saving: dict[str, SavedFor | None] = field(default_factory=dict)
+
+    def give(self, policies: Mapping[str, TablePolicy]) -> None:
+        """Give each table its budget, by its name. A line that is no longer there, or has changed, is forgotten."""
+        self._lines = {name: self._line(policy) for name, policy in policies.items()}
+        for line in self._budgets.keys() - {*self._lines.values()}:
+            del self._budgets[line]
+            self._saving.pop(line, None)
+        for name, line in self._lines.items():
+            if line != _OF_CALL and line not in self._budgets:
+                allowance = policies[name].value(PolicyKey.BUDGET)
+                sharing = frozenset(other for other, of_other in self._lines.items() if of_other == line)
+                made = Budget.of(allowance, self.clock) if self.make is None else self.make(allowance, sharing)
+                self._budgets[line] = made
+
+    def of(self, table: str) -> Budget | None:
+        """The budget of a table; None if it has none."""
+        line = self._lines.get(table, _OF_CALL)
+        return self.own if line == _OF_CALL else self._budgets[line]
+
+    def saves_until(self, table: str) -> int | None:
+        """Until when the budget of a table is saved for a merge (epoch millis); None if it is not."""
+        saving = self._saving.get(self._lines.get(table, _OF_CALL))
+        return None if saving is None else saving.until_millis
+
+    def share_out(self, turns: Sequence[Turn]) -> None:
+        """Reserve the budgets for the turns of a round, given in the order of their need."""
+        for line in dict.fromkeys(self._lines.get(turn.table, _OF_CALL) for turn in turns):
+            sharing = [turn for turn in turns if self._lines.get(turn.table, _OF_CALL) == line]
+            budget = self.of(sharing[0].table)
+            if budget is not None:
+                is_by_goal = any(turn.is_by_goal for turn in sharing)
+                self._saving[line] = share_out(sharing, budget, self._saving.get(line), is_by_goal=is_by_goal)
+
+    def _line(self, policy: TablePolicy) -> str:
+        setting = policy.settings.get(PolicyKey.BUDGET)
+        if setting is None or (self.own is not None and self.own.is_limited):
+            return _OF_CALL
+        return f"{setting.source}:{setting.line} {setting.text}"

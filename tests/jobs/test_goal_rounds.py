@@ -1,0 +1,139 @@
+"""A service with a goal and a budget: the best merges first, never more than the budget, and a ledger that says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
+from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
+from paimon_cli.jobs.service.compaction_service import RoundState
+from paimon_cli.jobs.service.service_turn import Need, SavedFor, Turn, share_out
+from paimon_cli.requests.upkeep import Allowance
+from tests.jobs.test_leases import HandClock
+from tests.jobs.test_service_rounds import Rounds
+
+NOW = 10**14
+
+
+def make(folder: Path, name: str, commits: int, rows: int = 200) -> Table:
+    table = Table.create(
+        folder / "wh" / "shop.db" / name,
+        columns=["id BIGINT NOT NULL", "v STRING"],
+        primary_key=["id"],
+        options={"bucket": "1", "write-only": "true"},
+    )
+    for commit in range(commits):
+        table.write([{"id": number, "v": f"{commit} {number}"} for number in range(rows)], compact="none")
+    return table
+
+
+def watch(folder: Path, rounds: int = 3, **given: Any) -> Rounds:
+    watched = Rounds(HandClock())
+    Catalog(str(folder / "wh")).watch(
+        database="shop", watcher=watched, max_rounds=rounds, interval=1, expire=True, whole=True, lease=0, **given
+    )
+    return watched
+
+
+def test_the_budget_goes_to_the_best_merges_and_is_never_exceeded(tmp_path: Path) -> None:
+    tables = {name: make(tmp_path, name, commits) for name, commits in (("few", 2), ("many", 9), ("some", 4))}
+    sizes = {name: sum(file.size for file in table.files()) for name, table in tables.items()}
+    budget = sizes["many"] + 9000  # the trash is looked at, too
+    watch(tmp_path, goal="latency", budget=f"{budget}b/day")
+    catalog = Catalog(str(tmp_path / "wh"))
+    rows = {row.table: row for row in catalog.ledger.ls() if row.bytes_read}
+    assert "shop.many" in rows and len(tables["many"].files()) == 1
+    assert sum(row.bytes_read for row in rows.values()) <= budget
+    many = rows["shop.many"]
+    assert many.score is not None and many.score > 1 and many.budget_left is not None and "reads-pay" in many.why
+    left = [row for row in catalog.ledger.ls() if row.state == RoundState.OVER_BUDGET or row.why_not]
+    assert left and any("budget" in row.why_not for row in left)
+    spent = sum(row.bytes_read for row in catalog.ledger.ls())
+    watch(tmp_path, goal="latency", budget=f"{budget}b/day")
+    again = sum(row.bytes_read for row in catalog.ledger.ls())
+    assert again <= budget and again - spent <= budget - spent, "a restart brings no new budget"
+
+
+def test_without_a_goal_the_triggers_decide_as_before(tmp_path: Path) -> None:
+    few, many = make(tmp_path, "few", 2), make(tmp_path, "many", 9)
+    watch(tmp_path)
+    assert (len(few.files()), len(many.files())) == (2, 1)
+    row = next(row for row in Catalog(str(tmp_path / "wh")).ledger.ls() if row.table == "shop.many")
+    assert (row.score, row.budget_left) == (None, None)
+
+
+def test_one_run_takes_what_fits(tmp_path: Path) -> None:
+    few, many = make(tmp_path, "few", 2), make(tmp_path, "many", 9)
+    size = sum(file.size for file in many.files())
+    catalog = Catalog(str(tmp_path / "wh"))
+    budget = size + 200_000 - size % 1000
+    planned = {row.table: row for row in catalog.plan_maintenance(database="shop", goal="latency", budget=f"{budget}b")}
+    assert planned["shop.many"].buckets == planned["shop.few"].buckets == 1
+    assert {row.table: row.buckets for row in catalog.plan_maintenance(database="shop", goal="latency", budget="100b")} == {
+        "shop.few": 0,
+        "shop.many": 0,
+    }
+    done = {row.table: row for row in catalog.maintain(database="shop", goal="latency", budget=f"{budget}b")}
+    assert done["shop.many"].bytes_read == size
+    assert (len(few.files()), len(many.files())) == (1, 1)
+
+
+def test_a_budget_by_day_is_for_the_service_and_one_without_for_a_run(tmp_path: Path) -> None:
+    make(tmp_path, "t", 1)
+    with pytest.raises(UsageError, match="is for a single run"):
+        watch(tmp_path, budget="1GB")
+    with pytest.raises(UsageError, match="is for watch"):
+        Catalog(str(tmp_path / "wh")).maintain(database="shop", budget="1GB/day")
+
+
+def turn(table: str, *wanted: tuple[float, int]) -> Turn:
+    need = Need(-max(score for score, _ in wanted), 0, 0, sum(size for _, size in wanted), table)
+    return Turn(
+        table=table,
+        open=lambda: pytest.fail("not opened"),
+        history=None,  # type: ignore[arg-type]
+        need=need,
+        snapshot_id=1,
+        figures=BucketFigures(),
+        has_compaction=True,
+        expiries=(),
+        cleans_orphans=False,
+        must_look_again=False,
+        idle_at=None,
+        planned_files=0,
+        plan=CompactionPlan(1),
+        budget=Budget(HandClock(NOW)),
+        opened=None,
+        wanted=wanted,
+    )
+
+
+def test_a_large_merge_is_saved_for_across_rounds(tmp_path: Path) -> None:
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    first = [turn("hot", (9.0, 500)), turn("large", (5.0, 800)), turn("small", (2.0, 10))]
+    saving = share_out(first, budget, is_by_goal=True)
+    assert [each.granted for each in first] == [500, 0, 0]
+    assert saving == SavedFor(5.0, 800, "large", budget.ready_millis(800))
+    assert "saved for large" in first[2].budget_says and "are left" in first[1].budget_says
+    budget.settle(500, 500)
+    later = [turn("small", (4.9, 10)), turn("urgent", (6.0, 20))]
+    saving = share_out(later, budget, saving, is_by_goal=True)
+    assert [each.granted for each in later] == [0, 20], "only what is worth more goes before it"
+    budget.settle(20, 20)
+    clock.millis = NOW + DAY_MILLIS + 120_000
+    last = [turn("large", (7.0, 800)), turn("small", (5.5, 10))]
+    assert share_out(last, budget, saving, is_by_goal=True) is None
+    assert [each.granted for each in last] == [800, 10]
+
+
+def test_a_merge_larger_than_the_whole_budget_holds_up_nothing(tmp_path: Path) -> None:
+    budget = Budget.of(Allowance(size=1000, is_daily=True), HandClock(NOW))
+    turns = [turn("huge", (9.0, 5000)), turn("small", (2.0, 10))]
+    assert share_out(turns, budget, is_by_goal=True) is None
+    assert [each.granted for each in turns] == [0, 10] and "more than the whole budget" in turns[0].budget_says

@@ -1,0 +1,179 @@
+"""Which merges a goal asks for in real tables, what it leaves to Paimon's triggers, and what raises their price."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
+from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.merge_policy import MergePolicy, left_alone
+from paimon_cli.lsm.rent_or_buy import HOUR_MILLIS, Goal
+from paimon_cli.maintain.expire_partitions import partition_ends
+from paimon_cli.maintain.retention import write_consumer
+from tests.jobs.test_leases import HandClock
+from tests.tables import compact, make_table, rows, write
+
+COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
+EAGER = Goal("eager", 1e12)
+LAZY = Goal("lazy", 1e-6)
+
+
+def table(
+    folder: Path, commits: int = 2, options: Mapping[str, str] | None = None, keys: tuple[str, ...] = ("id",)
+) -> TableContext:
+    context = make_table(folder, COLUMNS, [*keys], options={"write-only": "true", **(options or {})})
+    for number in range(commits):
+        write(context, [{"id": 1, "n": number}])
+    return context
+
+
+def later(context: TableContext, hours: float = 1.0) -> TableContext:
+    """The table as it is seen so many hours after its last commit."""
+    latest = context.snapshots.latest()
+    assert latest is not None
+    return TableContext.open(context.url, clock=HandClock(latest.time_millis + int(hours * HOUR_MILLIS)))
+
+
+def decide(context: TableContext, goal: Goal | None, hours: float = 1.0, most_bytes: float = float("inf")) -> Decision:
+    policy = None if goal is None else MergePolicy(goal, most_bytes=most_bytes)
+    (decision,) = plan_compaction(later(context, hours), CompactRequest("minor", policy=policy)).decisions
+    return decision
+
+
+def test_a_goal_merges_when_reads_have_paid_and_the_triggers_play_no_part(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", 2)
+    assert isinstance(decide(context, None), SkippedBucket), "two runs are below the trigger"
+    task = decide(context, EAGER)
+    assert isinstance(task, CompactionTask) and task.reason == "reads-pay" and task.score is not None and task.score > 1
+    assert "60 reads/h x" in task.arithmetic and task.cost == task.size
+    many = table(tmp_path / "many", 6)
+    assert isinstance(decide(many, None), CompactionTask)
+    waits = decide(many, LAZY)
+    assert isinstance(waits, SkippedBucket) and waits.reason.startswith("score 0.00 < 1: ")
+
+
+def test_the_plan_says_when_the_next_merge_will_have_been_paid(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", 2)
+    goal = Goal("slow", 1e4)
+    plan = plan_compaction(later(context, 0.01), CompactRequest("minor", policy=MergePolicy(goal)))
+    assert not plan.tasks and plan.idle_at is not None
+    clock = HandClock(plan.idle_at - 60_000)
+    reopened = TableContext.open(context.url, clock=clock)
+    request = CompactRequest("minor", policy=MergePolicy(goal))
+    assert not plan_compaction(reopened, request).tasks
+    clock.millis = plan.idle_at + 60_000
+    assert plan_compaction(reopened, request).tasks
+
+
+def test_the_rows_are_the_same_after_merges_by_a_goal(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], options={"write-only": "true"})
+    for number in range(12):
+        write(context, [{"id": key, "n": number} for key in range(number, number + 5)])
+        if number % 3 == 2:
+            done = compact(later(context), strategy="minor", policy=MergePolicy(EAGER))
+            assert done.buckets == 1
+    assert sorted((row["id"], row["n"]) for row in rows(context)) == [(key, min(key, 11)) for key in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"changelog-producer": "full-compaction"}, "follow the commits"),
+        ({"full-compaction.delta-commits": "3"}, "follow the commits"),
+        ({"compaction.optimization-interval": "1 h"}, "schedule"),
+        ({"compaction.total-size-threshold": "1 kb"}, "schedule"),
+    ],
+)
+def test_tables_that_compact_by_a_schedule_are_left_to_it(tmp_path: Path, options: dict[str, str], why: str) -> None:
+    context = table(tmp_path / "t", 2, options)
+    said = left_alone(context)
+    assert said is not None and why in said
+    by_goal, as_is = decide(context, EAGER), decide(context, None)
+    assert dataclasses.replace(by_goal, state=as_is.state) == as_is if isinstance(by_goal, SkippedBucket) else by_goal == as_is
+
+
+def test_append_tables_are_left_to_their_triggers(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", 3, {"bucket": "-1"}, keys=())
+    assert left_alone(context) == "it has no sorted runs"
+    assert decide(context, EAGER) == decide(context, None)
+
+
+@pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"changelog-producer": "lookup"}])
+def test_level_0_is_forced_as_before_where_readers_wait_for_it(tmp_path: Path, options: dict[str, str]) -> None:
+    context = table(tmp_path / "t", 0, options)
+    write(context, [{"id": key, "n": 0} for key in range(5000)])
+    forced = decide(context, LAZY)
+    assert isinstance(forced, CompactionTask) and forced.reason == "force-up-level-0" and forced.score == float("inf")
+    compact(context, strategy="minor", policy=MergePolicy(LAZY))
+    write(context, [{"id": 1, "n": 9}])
+    compact(context, strategy="minor", policy=MergePolicy(LAZY))
+    assert isinstance(decide(context, LAZY), SkippedBucket), "nothing waits"
+    deeper = decide(context, EAGER)
+    assert isinstance(deeper, CompactionTask) and deeper.reason == "reads-pay", "reads pay for merges below level 0, too"
+
+
+def test_a_cold_table_is_merged_before_it_has_too_many_runs(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", 5)
+    capped = decide(context, dataclasses.replace(LAZY, most_runs=4))
+    assert isinstance(capped, CompactionTask) and capped.reason == "most-runs" and capped.arithmetic.startswith("5 runs > 4")
+    assert isinstance(decide(context, dataclasses.replace(LAZY, most_runs=5)), SkippedBucket)
+    stops = table(tmp_path / "s", 5, {"write-only": "false", "num-sorted-run.compaction-trigger": "4"})
+    compact(stops, strategy="minor")
+    for number in range(8):
+        write(stops.with_options({"write-only": "true"}), [{"id": 1, "n": number}])
+    stopped = decide(stops, LAZY)
+    assert isinstance(stopped, CompactionTask) and stopped.reason == "most-runs", "writers of the table would stop at 7"
+
+
+def score(context: TableContext) -> float:
+    found = decide(context, EAGER)
+    assert found.score is not None
+    return found.score
+
+
+def test_what_is_kept_for_long_is_dearer_to_replace(tmp_path: Path) -> None:
+    short = table(tmp_path / "a", 2)
+    long = table(tmp_path / "b", 2, {"snapshot.time-retained": "30 d"})
+    assert score(long) < score(short) * 0.95
+    tagged = table(tmp_path / "c", 2)
+    before = score(tagged)
+    Table.open(tagged.url).tags.create("kept")
+    assert score(tagged) < before * 0.95
+    lagging = table(tmp_path / "d", 2)
+    prompt = decide(lagging, Goal("eager", 1e12, storage_hours=0.001)).score
+    write_consumer(lagging, "slow", 1)
+    waited = decide(lagging, Goal("eager", 1e12, storage_hours=0.001), hours=100.0).score
+    assert prompt is not None and waited is not None
+    assert waited < prompt * 100, "the snapshot that it still needs is 100 hours old"
+
+
+def test_a_partition_that_is_about_to_expire_is_not_merged(tmp_path: Path) -> None:
+    options = {"write-only": "true", "partition.expiration-time": "1 d", "partition.timestamp-formatter": "yyyy-MM-dd"}
+    columns = {**COLUMNS, "dt": "STRING NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["id", "dt"], ["dt"], options=options)
+    for number in range(2):
+        write(context, [{"id": 1, "n": number, "dt": "2030-01-02"}])
+    (partition,) = {partition for partition, _ in bucket_files(context, context.snapshots.latest())}
+    end = partition_ends(context, {partition})[partition]
+
+    def decided(hours_before: float) -> Decision:
+        seen = TableContext.open(context.url, clock=HandClock(end - int(hours_before * HOUR_MILLIS)))
+        request = CompactRequest("minor", policy=MergePolicy(Goal("an hour", 4e3, storage_hours=1e9)))
+        (found,) = plan_compaction(seen, request).decisions
+        return found
+
+    assert isinstance(decided(2.0), CompactionTask), "reads pay within about an hour"
+    late = decided(0.5)
+    assert isinstance(late, SkippedBucket) and "expires in 0.5 h" in late.reason
+
+
+def test_a_merge_that_no_budget_would_suffice_for_is_not_waited_for(tmp_path: Path) -> None:
+    found = decide(table(tmp_path / "t", 2), EAGER, most_bytes=10)
+    assert isinstance(found, SkippedBucket) and "more than the whole budget of 10" in found.reason

@@ -1,0 +1,158 @@
+"""Rent or buy: which merges are candidates, what reads have paid for them, and which are chosen."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from paimon_cli.lsm import rent_or_buy
+from paimon_cli.lsm.rent_or_buy import (
+    GOALS,
+    HOUR_MILLIS,
+    BucketMerges,
+    Goal,
+    MergeCandidates,
+    MergeOption,
+    best_merges,
+    fitting,
+    merge_options,
+    runs_of_a_read,
+)
+from paimon_cli.lsm.sorted_runs import SortedRun
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
+
+NOW = 1_000 * HOUR_MILLIS
+MAX_LEVEL = 5
+FREE = Goal("free", 1.0, bytes_per_merge=0)
+
+
+def file(level: int, size: int, hours: float, low: int = 0, high: int = 99) -> DataFileMeta:
+    """A file of `size` bytes and as many rows, made so many hours ago, with these keys."""
+    stats = SimpleStats(EMPTY_ROW, EMPTY_ROW)
+    return DataFileMeta(
+        file_name=f"{level}-{size}-{hours}-{low}",
+        file_size=size,
+        row_count=size,
+        min_key=bytes([low]),
+        max_key=bytes([high]),
+        key_stats=stats,
+        value_stats=stats,
+        min_sequence_number=0,
+        max_sequence_number=0,
+        schema_id=0,
+        level=level,
+        delete_row_count=0,
+        creation_time_millis=NOW - int(hours * HOUR_MILLIS),
+    )
+
+
+def runs(*files: DataFileMeta) -> list[SortedRun]:
+    """Each file of level 0 alone, the others by level."""
+    deep = sorted({each.level for each in files} - {0})
+    return [SortedRun(0, (each,)) for each in files if each.level == 0] + [
+        SortedRun(level, tuple(each for each in files if each.level == level)) for level in deep
+    ]
+
+
+def options(*files: DataFileMeta, small: int = 0) -> tuple[MergeOption, ...]:
+    return merge_options(runs(*files), MAX_LEVEL, small, lambda key: (key[0],), lambda one: one.creation_time_millis or 0)
+
+
+def test_the_worked_examples() -> None:
+    failed, tried = doctest.testmod(rent_or_buy)
+    assert tried > 4 and not failed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_paimon_can_go_on_from_a_merge(seed: int) -> None:
+    """All of level 0 and whole levels go to a level that is free, above all that stays."""
+    random = np.random.default_rng(seed)
+    deep = sorted(random.choice(np.arange(1, MAX_LEVEL + 1), random.integers(0, 5), replace=False).tolist())
+    levels = [0] * int(random.integers(0, 5)) + deep
+    found = options(*(file(level, 10 + n, len(levels) - n) for n, level in enumerate(levels)))
+    for option in found:
+        rest = levels[option.run_count :]
+        assert 0 not in rest and option.run_count >= 2
+        assert option.output_level == (rest[0] - 1 if rest else MAX_LEVEL) and option.output_level >= 1
+        assert option.cost == sum(10 + n for n in range(option.run_count))
+    assert [option.run_count for option in found] == sorted({option.run_count for option in found})
+    if len(levels) >= 2:
+        assert found[-1].run_count == len(levels)
+
+
+def test_files_that_overlap_nothing_cost_nothing_and_bring_nothing() -> None:
+    (found,) = options(file(0, 50, 1, 60, 69), file(5, 100, 9, 0, 49))
+    assert (found.cost, found.gain) == (0, 0.0)
+    (found,) = options(file(0, 50, 1, 40, 69), file(5, 100, 9, 0, 49))
+    assert (found.cost, found.gain) == (150, 1.0)
+    (found,) = options(file(0, 50, 1, 40, 49), file(5, 100, 9, 0, 9), file(5, 100, 9, 30, 49))
+    assert found.cost == 150, "the other file of the level stays as it is"
+    assert found.gain == pytest.approx(150 / 250), "only reads of its rows open a run less"
+
+
+def test_a_boundary_is_paid_for_since_it_exists() -> None:
+    level_0, whole = options(file(0, 10, 1), file(0, 10, 3), file(5, 100, 100))
+    assert (NOW - level_0.since) / HOUR_MILLIS == pytest.approx(2.0), "the mean age of level 0"
+    assert (NOW - whole.since) / HOUR_MILLIS == pytest.approx(2.5), "above level 5 since the older of the two came, not for 100 h"
+    _, _, deepest = options(file(0, 10, 1), file(0, 10, 3), file(4, 20, 8), file(5, 100, 100))
+    assert (NOW - deepest.since) / HOUR_MILLIS == pytest.approx((2 + 3 + 100) / 3)
+
+
+def test_the_runs_of_a_read_are_the_fewest_of_each_section() -> None:
+    assert runs_of_a_read([]) == 0.0
+    assert runs_of_a_read([(0, 4, 1), (5, 9, 1), (3, 6, 2)]) == 2.0
+    assert runs_of_a_read([(0, 4, 30), (5, 9, 10), (5, 9, 0)]) == 1.25
+
+
+def candidates(*buckets: BucketMerges) -> MergeCandidates:
+    return MergeCandidates.of(buckets)
+
+
+def merge(cost: int, hours: float = 1.0, gain: float = 1.0, count: int = 2) -> MergeOption:
+    return MergeOption(count, MAX_LEVEL, cost, float(cost), gain, NOW - hours * HOUR_MILLIS)
+
+
+def chosen(found: MergeCandidates, goal: Goal, most_bytes: float = np.inf) -> Sequence[int]:
+    index: list[int] = best_merges(found, NOW, goal, most_bytes).index.tolist()
+    return index
+
+
+def test_a_merge_is_made_when_reads_have_paid_for_it_and_not_before() -> None:
+    found = candidates(BucketMerges((merge(100, 10.0),), 2, rate=9.9), BucketMerges((merge(100, 10.0),), 2, rate=10.0))
+    assert chosen(found, FREE) == [1]
+    due = found.due(FREE)
+    assert due[1] == NOW and due[0] > NOW
+    later = best_merges(found, int(due[0]) + 1, FREE)
+    assert later.index.tolist() == [1, 0]
+    assert chosen(found, Goal("dear", 1.0, bytes_per_merge=200)) == [], "a merge costs its commit, too"
+
+
+def test_a_partition_that_expires_before_a_merge_pays_is_left() -> None:
+    soon, late = (BucketMerges((merge(100, 50.0),), 2, rate=10.0, hours_left=hours) for hours in (9.9, 10.1))
+    assert chosen(candidates(soon, late), FREE) == [1]
+
+
+def test_buckets_above_the_cap_come_first_whatever_reads_have_paid() -> None:
+    cold = BucketMerges((merge(500, 1.0, count=15), merge(900, 1.0, count=22)), 22, rate=0.0)
+    hot = BucketMerges((merge(10, 1.0),), 2, rate=1e6)
+    found = candidates(cold, hot)
+    made = best_merges(found, NOW, FREE)
+    assert made.index.tolist() == [0, 2] and made.is_forced.tolist() == [True, False]
+    tighter = best_merges(found, NOW, Goal("tight", 1.0, most_runs=7, bytes_per_merge=0))
+    assert tighter.index.tolist() == [1, 2], "the shorter merge would leave more than 7"
+    assert chosen(found, FREE, most_bytes=400) == [2], "no budget would ever suffice for the others"
+
+
+def test_a_large_merge_is_saved_for() -> None:
+    found = candidates(*(BucketMerges((merge(cost),), 2, rate=rate) for cost, rate in ((10, 300), (100, 2000), (5, 5))))
+    made = best_merges(found, NOW, FREE)
+    assert made.index.tolist() == [0, 1, 2]
+    assert [fitting(made, found.cost, budget) for budget in (5, 50, 110, 115)] == [0, 1, 2, 3]
+
+
+def test_goals_differ_only_in_the_rate() -> None:
+    rates = [GOALS[name].bytes_per_run for name in ("cost", "balanced", "latency")]
+    assert rates == sorted(rates) and len({GOALS[name].most_runs for name in GOALS}) == 1
