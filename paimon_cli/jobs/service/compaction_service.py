@@ -8,7 +8,6 @@ waiting for long compacts only part of the table, and the next round starts at o
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -309,8 +308,10 @@ class CompactionService:
         """The request with the policy for this table, if there is one, and with the most that its merges may read."""
         if request.policy is None:
             return request
-        most = math.inf if self.budget is None else self.budget.most_bytes
-        return replace(request, policy=replace(request.policy, table=table, most_bytes=most))
+        if self.budget is None:
+            return replace(request, policy=replace(request.policy, table=table))
+        goal = request.policy.goal.at(self.budget.part_of_rate)
+        return replace(request, policy=replace(request.policy, table=table, goal=goal, most_bytes=self.budget.most_bytes))
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]
