@@ -103,9 +103,9 @@ class ServedTable:
         """The table with the retention and the trigger of its policy."""
         return under_policy(self.open(), self.policy)
 
-    def limited(self, request: CompactRequest, most_bytes: float = math.inf) -> CompactRequest:
-        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `most_bytes`: the
-        most that a merge may read, whatever it is worth.
+    def limited(self, request: CompactRequest, budget: Budget | None = None) -> CompactRequest:
+        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `budget`: bounds
+        what a merge may read, whatever it is worth, and the rate at which the goal buys.
         """
         size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
         limited = replace(
@@ -116,7 +116,9 @@ class ServedTable:
             return limited
         most_runs = self.policy.value(PolicyKey.RUNS)
         goal = merges.goal if most_runs is None else replace(merges.goal, most_runs=min(most_runs, merges.goal.most_runs))
-        most = most_bytes if limited.max_bytes is None else min(most_bytes, limited.max_bytes)
+        most = math.inf if limited.max_bytes is None else limited.max_bytes
+        if budget is not None:
+            goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
         return replace(limited, policy=replace(merges, goal=goal, table=self.name, most_bytes=most))
 
 
@@ -352,8 +354,7 @@ class CompactionService:
 
     def _request_for(self, table: ServedTable, request: CompactRequest) -> CompactRequest:
         """The request within the caps of the table, by its goal, if there is one, and with the most that its merges may read."""
-        budget = self._budgets.of(table.name)
-        return table.limited(request, math.inf if budget is None else budget.most_bytes)
+        return table.limited(request, self._budgets.of(table.name))
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]

@@ -286,15 +286,12 @@ def plan_maintenance(
     """
 
     budget, table_seconds = limits.budget, limits.table_seconds
-
-    def request_for(table: ServedTable) -> CompactRequest:
-        return table.limited(replace(REQUEST, policy=limits.policy), most_bytes)
+    requests = {table.name: table.limited(replace(REQUEST, policy=limits.policy), budget) for table in tables}
 
     def needed(table: ServedTable) -> Turn:
-        return look(table.name, table.opened, request_for(table), {}, AT_ONCE, True).without_plan()
+        return look(table.name, table.opened, requests[table.name], {}, AT_ONCE, True).without_plan()
 
     shares: dict[str, tuple[int | None, str]] = {}
-    most_bytes = budget.most_bytes
     if budget.left_bytes is not None:
         open_ones = [table for table in tables if not table.policy.is_closed(budget.clock.now_millis())]
         turns = [turn for turn in look_at_each(needed, open_ones, table_seconds, 1, _name) if isinstance(turn, Turn)]
@@ -305,7 +302,7 @@ def plan_maintenance(
         if table.policy.is_closed(budget.clock.now_millis()):
             return MaintainedTable(table.name, RoundState.CLOSED), None
         size, says = shares.get(table.name, (None, ""))
-        return _planned(table, replace(request_for(table), budget_bytes=size, budget_says=says), progress)
+        return _planned(table, replace(requests[table.name], budget_bytes=size, budget_says=says), progress)
 
     for table, found in zip(tables, look_at_each(planned, tables, table_seconds, 1, _name), strict=True):
         if isinstance(found, PaimonError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -74,7 +73,7 @@ def decisions_of(
         if table.policy.is_closed(moment):
             return None
         budget = budgets.of(table.name)
-        request = table.limited(REQUEST, math.inf if budget is None else budget.most_bytes)
+        request = table.limited(REQUEST, budget)
         return look(table.name, table.opened, request, {}, AT_ONCE, True)
 
     found = dict(zip((table.name for table in tables), look_at_each(plan, tables, table_seconds, 1, _name), strict=True))
