@@ -61,9 +61,9 @@ NAMES_OF_KIND = {
     "changelogs different expired expiring files_searched keys unfinished unnamed  only_here only_there rows_here rows_there "
     "stale_files unseen_records vectors visible_rows waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
-    "max_level min_bucket min_level next_row_id next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
+    "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
-    "last_snapshot restored watermark write write_amplification",
+    "last_snapshot next_row_id restored watermark write write_amplification",
     SIZE: "budget_left read_bytes_after read_bytes_before added_bytes freed_later left_bytes orphan_bytes removed_bytes "
     "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
     "bytes_before bytes_read bytes_written kept "
