@@ -28,6 +28,7 @@ from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
 from paimon_cli.bucket.page_selection import KeepsBlocks, SelectedRows, selected_rows
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.schema_evolution import ReadColumns
+from paimon_cli.bucket.shredded_maps import with_whole_maps
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count, stored_names
@@ -109,7 +110,7 @@ def read_part(
         for position, batch, kind in stored:
             rows += batch.num_rows
             check_decoded(batch)
-            batch = read.tracked(batch, position)
+            batch = read.tracked(with_whole_maps(batch), position)
             if part.deleted is not None:
                 batch = live_rows(batch, packed(part.deleted.live_rows(batch.num_rows, position)))
             result = read.of(batch, kind, part.omits_kinds)
@@ -328,7 +329,8 @@ class _StoredRows:
             or source.size > PIECES.request_ahead_bytes
         ):
             return False
-        return {field.name for field in self._context.schemas.named(self._file.schema_id).fields} <= {*self._physical}
+        fields = self._context.schemas.named(self._file.schema_id).fields
+        return {field.name for field in fields if self._file.stores(field.name)} <= {*self._physical}
 
     def _chunks(self, reader: pq.ParquetFile, group: int, kind: int | None) -> Iterator[Range]:
         """The byte ranges of the column chunks of a row group that will be decoded."""
@@ -355,7 +357,7 @@ class _StoredRows:
         """The batches of an ORC or Avro file. They have a column even if none is read: it tells how many rows they have."""
         context, file = self._context, self._file
         schema = context.schemas.named(file.schema_id)
-        physical = self._physical or [schema.fields[0].name]
+        physical = self._physical or [next(field.name for field in schema.fields if file.stores(field.name))]
         if form == "orc":
             stripes = OrcFile(source)
             names = [name for name in physical if not name.startswith(KEY_PREFIX) or name in stripes.schema.names]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_cli.bucket.combined_columns import combined_rows
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_part
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, live_rows, load_vectors, packed
 from paimon_cli.bucket.recorded_ranges import recorded_sequences, within_ranges
@@ -100,7 +101,9 @@ def read_bucket(
     use any of `columns`. `keep_kinds`: deleted keys are included, as -D or -U rows. `memory`: see `merge_section`. `part_of`:
     used only for files that are not merged with others.
     """
-    if not context.schema.primary_keys:
+    if context.mode.combines_columns:
+        live = combined_rows(context, bucket, columns)
+    elif not context.schema.primary_keys:
         live = _appended_rows(context, bucket, columns, part_of)
     elif not context.mode.reads_merge:
         live = _unmarked_rows(context, bucket, columns, part_of)

@@ -139,7 +139,12 @@ class ReadColumns:
         names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]
         orders_by_snapshot = context.options.sequence_snapshot_ordering and file.file_source == SOURCE_APPEND
         self._number = file.max_sequence_number if orders_by_snapshot else None
-        self._sources = column_sources(context.schema.fields_of(names), self.file_schema.fields)
+        stored = tuple(field for field in self.file_schema.fields if file.stores(field.name))
+        self._sources = column_sources(context.schema.fields_of(names), stored)
+
+    def has(self, column: str) -> bool:
+        """Whether the file stores this column of the table."""
+        return any(source.field.name == column and source.file_field is not None for source in self._sources)
 
     @property
     def physical(self) -> list[str]:

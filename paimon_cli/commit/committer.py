@@ -58,7 +58,7 @@ from paimon_cli.errors import BeingDropped, DamagedFile, PaimonError, Refused, S
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import CommitMessage, EntryKind
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import RowOperation, Snapshot
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_catalog import Operation
 
@@ -69,13 +69,14 @@ class CommitStep:
 
     `changes`: what it changes, or how that follows from the latest snapshot, for each attempt. `data_checks`: its data conflict
     checks. `is_numbered`: it adds new rows, which `sequence.snapshot-ordering` orders by snapshots. `rewrites_manifests`: it
-    changes no data files, but merges all manifests that can be merged.
+    changes no data files, but merges all manifests that can be merged. `operation`: what it does to rows, if anything.
     """
 
     changes: SnapshotChanges | ChangesOn
     data_checks: Sequence[CheckData] = ()
     is_numbered: bool = False
     rewrites_manifests: bool = False
+    operation: str | None = None
 
     def changes_on(self, latest: Snapshot | None) -> SnapshotChanges:
         """The changes on top of the latest snapshot."""
@@ -86,11 +87,13 @@ class Committer:
     """Turns commit messages into snapshots of one table.
 
     `data_check`: the granularity of the data conflict check; by default the table's option `commit.data-conflict-check`.
+    `operation`: what snapshots say was done to the rows, unless it is a plain write or overwrite.
     """
 
-    def __init__(self, context: TableContext, data_check: str | None = None) -> None:
+    def __init__(self, context: TableContext, data_check: str | None = None, operation: str | None = None) -> None:
         context.check(Operation.COMMIT)
         self._context = context
+        self._operation = operation
         self._data_check = context.options.commit_data_conflict_check if data_check is None else data_check
         self._tags = AutomaticTags.of(context)
         self._check_place = functools.partial(check_place, context)
@@ -121,7 +124,8 @@ class Committer:
                 checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id, self._data_check))
             if not kind.is_of_old_rows:
                 checks += self._checks_of_locations(identity, messages)
-            steps.append(CommitStep(append, checks, is_numbered=not kind.is_of_old_rows))
+            operation = None if kind.is_of_old_rows else self._operation or RowOperation.WRITE
+            steps.append(CommitStep(append, checks, is_numbered=not kind.is_of_old_rows, operation=operation))
         if compacts:
             brings_rows = kind is CommitKind.DISTRIBUTE
             checks = [check_of_buckets(context, identity, messages, compact.read_snapshot_id)] if brings_rows else []
@@ -151,7 +155,8 @@ class Committer:
         changes = functools.partial(
             overwrite_changes, self._context, messages, replaced_partitions, keeps_postponed=keeps_postponed
         )
-        step, compact = CommitStep(changes, checks, is_numbered=True), compact_changes(messages)
+        operation = self._operation or RowOperation.OVERWRITE
+        step, compact = CommitStep(changes, checks, is_numbered=True, operation=operation), compact_changes(messages)
         steps = [step] if compact.is_empty else [step, CommitStep(compact)]
         return self._commit(steps, identity, watermark)
 
@@ -252,7 +257,9 @@ class Committer:
                     if delta is None or delta.changes is not changes:
                         writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
-                    facts = CommitFacts(deduplication.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
+                    facts = CommitFacts(
+                        deduplication.identity, watermark, attempt, attempts.begin_millis, work_begin_millis, step.operation
+                    )
                     prepared = prepare_snapshot(context, latest, delta, facts, writer, step.rewrites_manifests)
                     _check_readable(prepared.snapshot)
                     if prepared.snapshot.schema_id != context.schema.id:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from paimon_cli import __version__
 from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
 from paimon_cli.commit.deduplication import CommitIdentity, user_properties
 from paimon_cli.errors import StorageUnavailable
@@ -20,6 +21,9 @@ from paimon_cli.metadata.data_file import EntryKind, IndexManifestEntry, Manifes
 from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property
 from paimon_cli.metadata.partition_ranges import may_hold_any
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, WORK_PROPERTY, Snapshot
+
+WRITER_VERSION = f"paimon-cli {__version__}"
+"""What snapshots say about the program that wrote them."""
 
 
 class MetadataWriter:
@@ -218,7 +222,7 @@ class PreparedSnapshot:
 class CommitFacts:
     """What a snapshot records about its commit: identity, watermark, number of the attempt, and when the first one started.
 
-    `work_begin_millis`: when the job started, None if that is not recorded.
+    `work_begin_millis`: when the job started, None if that is not recorded. `operation`: what was done to rows, if anything.
     """
 
     identity: CommitIdentity
@@ -226,6 +230,7 @@ class CommitFacts:
     attempt: int
     begin_millis: int
     work_begin_millis: int | None = None
+    operation: str | None = None
 
     def statistics(self, now: int) -> dict[str, str]:
         """The properties with the number of attempts, and how long the commit and the job took until `now` (epoch millis)."""
@@ -281,6 +286,8 @@ def prepare_snapshot(
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
         properties={**facts.statistics(now), **users, **sequence, **lists},
         next_row_id=changes.next_row_id if changes.next_row_id is not None or latest is None else latest.next_row_id,
+        operation=facts.operation,
+        writer_version=WRITER_VERSION,
         uuid=uuid,
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[before:]))

@@ -149,7 +149,7 @@ def _schema_row(schema: TableSchema) -> SchemaRow:
 
 def _option_row(key: str, options: Mapping[str, str], given: Mapping[str, str]) -> OptionRow:
     known = find_option(key)
-    default = known.default if known else None
+    default = known.documented_default if known else None
     value = given.get(key, options.get(key))
     return OptionRow(
         key=key,
@@ -228,7 +228,7 @@ def explain_option(
         key=known,
         description=option.description,
         type=option.type,
-        default=option.default,
+        default=option.documented_default,
         choices=option.choices or (_aggregate_functions() if option.key in OF_FUNCTIONS else ()),
         since=option.since,
         group=option.group,

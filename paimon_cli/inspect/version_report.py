@@ -101,6 +101,9 @@ class SnapshotDetails(SnapshotRow):
     properties: Mapping[str, str] | None
     uuid: str | None
     version: int | None
+    operation: str | None
+    writer_version: str | None
+    next_row_id: int | None
 
 
 def snapshot_rows(
@@ -143,6 +146,9 @@ def snapshot_details(table: TableContext, snapshot: Snapshot) -> SnapshotDetails
         properties=None if snapshot.properties is None else shown_options(snapshot.properties),
         uuid=snapshot.uuid,
         version=snapshot.version,
+        operation=None if snapshot.operation is None else shown_name(snapshot.operation),
+        writer_version=None if snapshot.writer_version is None else shown_name(snapshot.writer_version),
+        next_row_id=snapshot.next_row_id,
     )
 
 

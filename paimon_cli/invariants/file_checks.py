@@ -14,6 +14,7 @@ from paimon_cli.invariants.violation import FILES, CheckGroup, Invariant, Violat
 from paimon_cli.metadata.data_file import ROW_ID, ManifestEntry
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.column_options import STORAGE_LAYOUT
 
 declare(
     Invariant("PV012", CheckGroup.STORED, FILES, "every live data file exists", of_unreadable_file=True),
@@ -29,7 +30,6 @@ declare(
     Invariant("PV067", CheckGroup.SCHEMAS, FILES, "a data file holds no column that its schema lacks"),
 )
 
-STORAGE_LAYOUT = "storage-layout"
 _MAX_SHOWN = 5
 
 

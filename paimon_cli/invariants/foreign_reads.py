@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from paimon_cli.bucket.combined_columns import row_ranges
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
@@ -39,6 +40,7 @@ class Obstacle:
     INVISIBLE = "not-visible-yet"
     WAITING = "waiting-for-buckets"
     COLUMNS = "older-columns"
+    COMBINED = "columns-in-several-files"
 
 
 _MEANINGS = {
@@ -48,6 +50,7 @@ _MEANINGS = {
     Obstacle.VECTORS: "rows that deletion vectors mark as deleted are still in the files",
     Obstacle.INVISIBLE: "files of level 0, whose rows show only when they have been compacted",
     Obstacle.WAITING: "rows that wait for their buckets, and show only when they have been compacted",
+    Obstacle.COMBINED: "files hold single columns of rows whose other columns are in other files",
     Obstacle.COLUMNS: "files were written before columns were renamed, dropped or given another type",
 }
 MENDED_BY_COMPACTION = {Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.VECTORS, Obstacle.INVISIBLE, Obstacle.WAITING}
@@ -134,6 +137,9 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
         vector = vectors.of(file.file_name)
         if vector is not None and len(vector.positions):
             yield Obstacle.VECTORS, file, len(vector.positions)
+    if context.mode.combines_columns:
+        combined = (members for members in row_ranges(bucket.files) if len(members) > 1)
+        yield from ((Obstacle.COMBINED, file, file.row_count) for members in combined for file in members)
     if bucket.bucket < 0:
         yield from ((Obstacle.WAITING, file, file.row_count) for file in bucket.files)
     elif context.schema.primary_keys:

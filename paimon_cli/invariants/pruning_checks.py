@@ -106,7 +106,8 @@ class _Inside:
         with open_sized(context.storage, path, file.file_size) as source:
             footer, content = read_footer(source), pq.ParquetFile(source)
             leaves = leaf_numbers(content.schema_arrow)
-            names = {column: ReadColumns(context, file, [column.name]).physical[0] for column in schema.fields}
+            read = {column: ReadColumns(context, file, [column.name]).physical for column in schema.fields}
+            names = {column: physical[0] for column, physical in read.items() if physical}
             stored = {column: name for column, name in names.items() if name in leaves}
             bounded = [c for c in stored if c.type.root in GROUP_BOUNDS or c.name in schema.trimmed_primary_keys]
             bounds = (

@@ -14,6 +14,7 @@ from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.key_locations import repeated_keys
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
 from paimon_cli.bucket.recorded_ranges import stored_key
+from paimon_cli.bucket.schema_evolution import ReadColumns
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
@@ -84,7 +85,9 @@ class _RowsOfFile:
         self._path = path
         schema = context.schema
         self._keys = list(schema.trimmed_primary_keys)
-        self._ranges = ColumnRanges(schema.fields)
+        stored = ReadColumns(context, entry.file, schema.field_names)
+        self._columns = [name for name in schema.field_names if stored.has(name)] if entry.file.write_cols else schema.field_names
+        self._ranges = ColumnRanges(schema.fields_of(self._columns))
         self._skipped = SkippedRows(context, entry)
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
@@ -96,9 +99,9 @@ class _RowsOfFile:
         self._unequal_keys = 0
 
     def violations(self) -> Iterator[Violation]:
-        entry, schema = self._entry, self._context.schema
+        entry = self._entry
         keys = [KEY_PREFIX + name for name in self._keys]
-        columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *keys, *schema.field_names]
+        columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *keys, *self._columns]
         for batch in read_data_file(self._context, entry.bucket_id, entry.file, columns, PIECES.batch_rows):
             if batch.num_rows:
                 self._check(batch)
@@ -136,6 +139,8 @@ class _RowsOfFile:
         in_other = np.zeros(batch.num_rows, dtype=bool)
         values = context.partition_values(self._entry.partition)
         for name, t, value in zip(schema.partition_keys, context.partition_types, values, strict=True):
+            if name not in self._columns:
+                continue
             column, stored = comparable(batch.column(name)), comparable(values_to_arrow([value], t))[0].as_py()
             if stored is None:
                 in_other |= column.is_valid().to_numpy(zero_copy_only=False)
@@ -335,7 +340,7 @@ class ColumnRanges:
                 yield "PV047", f"column {field.name} is NOT NULL, but holds {self._nulls[field.name]} nulls"
         by_name = {field.name: field for field in self._fields}
         yield from self._misses(file.key_stats, [by_name[name] for name in keys], "key statistics")
-        listed = by_name if file.value_stats_cols is None else file.value_stats_cols
+        listed = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or by_name
         yield from self._misses(file.value_stats, [by_name[name] for name in listed if name in by_name], "statistics")
 
     def _misses(self, stats: SimpleStats, fields: Sequence[DataField], what: str) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.foreign_reads import retractions
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.options.column_options import STORAGE_LAYOUT
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.storage.storage import Storage, open_sized
 
@@ -59,6 +60,8 @@ def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: St
     plan = plan_scan(context, snapshot)
     splits = plan.splits
     _check_splits(context, splits)
+    if any(STORAGE_LAYOUT in key for number in context.schemas.ids() for key in context.schemas.named(number).options):
+        raise NotSupported(f"cannot export {context.url}", "its files may store MAPs as structs (map.storage-layout)")
     _check_names(context, splits)
     with undone_on_failure(writer.remove):
         for split in splits:

@@ -50,7 +50,7 @@ from paimon_cli.jobs.update_job import ChangeRequest, UpdateSummary, check_moves
 from paimon_cli.jobs.write_job import write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write, splits_of
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import RowOperation, Snapshot
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import CompactionMode
@@ -212,7 +212,7 @@ def _attempt(
     if not every:
         return summary
     checks = _checks_of_absence(context, merge, identity, plan, inserted)
-    committer = Committer(context, data_check_of(context))
+    committer = Committer(context, data_check_of(context), RowOperation.MERGE)
     result = new_files.commit_halves(every, lambda: committer.commit(every, identity, also=checks))
     if result.already_committed:
         return MergeSummary(already_committed=True)

@@ -19,7 +19,7 @@ from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
 from paimon_cli.metadata.data_file import BucketId, FileFilter
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import RowOperation, Snapshot
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ def plan_drop(context: TableContext, partitions: Sequence[PartitionValues], iden
 def run_drop(context: TableContext, partitions: Sequence[PartitionValues], plan: Dropped, identity: CommitIdentity) -> Dropped:
     """Commit the drop, including files that other jobs add in the meantime."""
     chosen = PartitionSpec.parse_any(context, partitions)
-    result = Committer(context).overwrite([], identity, replaced_partitions=chosen.matches)
+    committer = Committer(context, operation=RowOperation.TRUNCATE if not partitions else RowOperation.DELETE)
+    result = committer.overwrite([], identity, replaced_partitions=chosen.matches)
     return COMMITTED_BEFORE if result.already_committed else replace(plan, snapshots=result.snapshots)
 
 

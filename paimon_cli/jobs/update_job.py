@@ -43,7 +43,7 @@ from paimon_cli.jobs.table_change import (
 )
 from paimon_cli.jobs.write_request import strategy_of
 from paimon_cli.metadata.data_file import BucketId
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import RowOperation, Snapshot
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
 from paimon_cli.options.choices import CompactionMode, ConflictCheck
 from paimon_cli.read.scan_plan import plan_scan
@@ -198,7 +198,8 @@ def _attempt(
     new_files.delete_repeated(engine, messages)
     if not messages:
         return UpdateSummary()
-    committer = Committer(context, data_check_of(context))
+    operation = RowOperation.DELETE if change.drops_all else RowOperation.UPDATE
+    committer = Committer(context, data_check_of(context), operation)
     result = new_files.commit_halves(messages, lambda: committer.commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)

@@ -88,6 +88,10 @@ class DataFileMeta:
         """
         return ROW_ID in (self.write_cols or ())
 
+    def stores(self, column: str) -> bool:
+        """Whether the file has this column of its schema: all of them, unless it is one of several for the same rows."""
+        return self.write_cols is None or column in self.write_cols
+
     def tracked(self, snapshot_id: int, next_row_id: int) -> DataFileMeta:
         """The file as a commit of a table with row tracking records it: new rows have ids from `next_row_id` on, and
         `snapshot_id` is the sequence number of rows without one, which are new or changed.

@@ -20,6 +20,13 @@ from paimon_cli.metadata.table_layout import check_plain_names
 CURRENT_VERSION = 3
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
 
+
+class RowOperation:
+    """What a commit did to rows, as current Java names it in snapshots. Other values would stop its readers."""
+
+    WRITE, OVERWRITE, UPDATE, DELETE, MERGE, TRUNCATE = "WRITE", "OVERWRITE", "UPDATE", "DELETE", "MERGE", "TRUNCATE"
+
+
 DROP = "DROP"
 """The kind of the snapshot that ends a history: the table or branch is being dropped, and nothing can be committed on top of it.
 It names no files. Other tools do not know the kind, so they refuse to read or to continue the history.
@@ -70,6 +77,10 @@ class Snapshot:
     properties: Mapping[str, str] | None = field(default=None, hash=False, repr=False)
     next_row_id: int | None = None
     """The id of the next row of a table with row tracking; None for other tables."""
+    operation: str | None = field(default=None, repr=False)
+    """One of `RowOperation`, or another text of another writer; None for compactions and older writers."""
+    writer_version: str | None = field(default=None, repr=False)
+    """The program that wrote the snapshot."""
     uuid: str | None = field(default=None, repr=False)
     version: int = field(default=CURRENT_VERSION, repr=False)
 
@@ -146,6 +157,7 @@ _KEYS = {
     "changelogManifestListSize": ("changelog_manifest_list_size", _COUNT),
     "indexManifest": ("index_manifest", _NAME),
     "commitUser": ("commit_user", _TEXT),
+    "writerVersion": ("writer_version", _TEXT),
     "commitIdentifier": ("commit_identifier", _INTEGER),
     "commitKind": ("commit_kind", _KIND),
     "timeMillis": ("time_millis", _COUNT),
@@ -156,6 +168,7 @@ _KEYS = {
     "statistics": ("statistics", _NAME),
     "properties": ("properties", _TEXTS),
     "nextRowId": ("next_row_id", _COUNT),
+    "operation": ("operation", _TEXT),
 }
 """JSON key -> (attribute, expected value), in Java's order."""
 _LEAST = {_INTEGER: -(2**63), _COUNT: 0, _ID: 1}

@@ -62,6 +62,8 @@ class TableMode:
     postpone_merge_on_read: bool = False
     tracks_rows: bool = False
     """Whether each row keeps an id and the number of the snapshot that last changed it (FORMAT.md, section 7.5)."""
+    combines_columns: bool = False
+    """Whether columns of a row may be in several files, of which the newest with a column counts (FORMAT.md, section 7.6)."""
     keeps_deleted_rows: bool = False
     """Whether the newest row of a key wins, but deletes are ignored."""
 
@@ -84,6 +86,7 @@ class TableMode:
             options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
             options.postpone_merge_on_read,
             options.row_tracking_enabled and not schema.primary_keys,
+            options.data_evolution_enabled and not schema.primary_keys,
             options.merge_engine.newest_wins and options.ignore_delete,
         )
 

@@ -26,6 +26,10 @@ SEQUENCE_GROUP = "fields.<columns>.sequence-group"
 _WORD_BREAKS = re.compile(r"[\s,:;]+")
 
 
+STORAGE_LAYOUT = "map.storage-layout"
+"""How the names of options end that let files store a MAP as a struct."""
+
+
 @dataclass(frozen=True)
 class ColumnOption:
     """An option that names columns. Its key is written as in the catalog of options: `<column>` stands for a column."""
@@ -62,6 +66,7 @@ COLUMN_OPTIONS = (
         ColumnOption(key, _LISTED, REFUSES)
         for key in (
             "blob-field",
+            "video-frame-field",
             "blob-descriptor-field",
             "blob.stored-descriptor-fields",
             "blob-view-field",

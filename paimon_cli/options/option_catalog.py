@@ -25,6 +25,7 @@ REFUSED_ON_READ, REFUSED_ON_WRITE = "refused on read", "refused on write"
 STATUSES = (HONOURED, IN_PART, HARMLESS, REFUSED_ON_READ, REFUSED_ON_WRITE)
 OF_CATALOG = "catalog"
 """Group of the options for the location of a catalog and access to it; in a table they have no effect."""
+_NO_LIMIT = "9223372036854775807 bytes"
 PLACEHOLDER = re.compile(r"<[a-z]+>")
 
 
@@ -62,6 +63,11 @@ class TableOption:
     immutable: bool = False
     choices: tuple[str, ...] = ()
     older_keys: tuple[str, ...] = ()
+
+    @property
+    def documented_default(self) -> str | None:
+        """The default as Paimon's documentation writes it."""
+        return "infinite" if self.default == _NO_LIMIT else self.default
 
     @property
     def is_family(self) -> bool:

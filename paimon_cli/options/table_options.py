@@ -213,6 +213,7 @@ class TableOptions(OwnOptions):
     streaming_read_append_overwrite = TypedOption("streaming-read-append-overwrite", False, read.boolean)
     full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.integer(1))
     deletion_vectors_enabled = TypedOption(VECTORS_ENABLED, False, read.boolean)
+    data_evolution_enabled = TypedOption("data-evolution.enabled", False, read.boolean)
     row_tracking_enabled = TypedOption(ROW_TRACKING, False, read.boolean)
     deletion_vectors_merge_on_read = TypedOption("deletion-vectors.merge-on-read", False, read.boolean)
     deletion_vectors_bitmap64 = TypedOption("deletion-vectors.bitmap64", False, read.boolean)

@@ -24,7 +24,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import natural_order
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS, ScanCounts, TableBounds
-from paimon_cli.read.scan_plan import ReadPlan, Split
+from paimon_cli.read.scan_plan import ReadPlan, Split, check_increments
 from paimon_cli.sql.predicate import Predicate
 
 Buckets = tuple[BucketFiles, ...]
@@ -47,6 +47,7 @@ def plan_difference(
     only files that the other side lacks, and so shows partial rows for engines that combine versions.
     `min_level`: files of lower levels are ignored. `both_sides`: show the old and the new row of a changed key.
     """
+    check_increments(context)
     planner = _Planner(context, predicate, max(min_level, int(context.mode.hides_level_0)), both_sides)
     old, live = dict(bucket_files(context, before, planner)), bucket_files(context, after, planner)
     new = dict(live)

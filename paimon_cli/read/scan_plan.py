@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_cli.datatypes.key_order import key_words, ranks
+from paimon_cli.errors import NotSupported
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -170,6 +171,15 @@ def plan_scan(
     return ReadPlan(snapshot, splits, pruning.counts, pruning.levels)
 
 
+def check_increments(context: TableContext) -> None:
+    """Raise `NotSupported` if the files that commits add are no rows of their own."""
+    if context.mode.combines_columns:
+        why = "its commits add single columns of older rows (data-evolution.enabled)"
+        raise NotSupported(
+            f"cannot tell the changes of {context.address}", why, "read its rows at two snapshots, and compare them"
+        )
+
+
 def plan_added(
     context: TableContext,
     newest: Snapshot | None,
@@ -182,6 +192,7 @@ def plan_added(
 
     Only postponed rows are hidden, unless `shows_postponed`.
     """
+    check_increments(context)
     pruning = Pruning(context, predicate, merges=False, shows_postponed=shows_postponed)
     splits: list[Split] = []
     for entries in added:
@@ -217,10 +228,12 @@ def column_splits(context: TableContext, live: LazyBuckets, pruning: Pruning) ->
         lows, highs = _key_bounds(context, table)
         _check_key_bounds(table, rows, lows, highs)
         order, starts = section_starts(buckets.of[rows], lows[rows], highs[rows])
+    elif context.mode.combines_columns:
+        order, starts = _by_row_id(table, buckets, rows)
     else:
         order, starts = _by_age(table, buckets, rows, pruning.merges), np.ones(len(rows), dtype=bool)
     files, firsts = rows[order], np.flatnonzero(starts)
-    if pruning.looks_into_files:
+    if pruning.looks_into_files and not context.mode.combines_columns:  # an older file does not bound what a newer one changed
         files, firsts = _matching_sections(table, files, firsts, pruning)
     members = np.diff(firsts, append=len(files))
     of_section = buckets.of[files[firsts]]
@@ -319,6 +332,17 @@ def _kept_rows(table: FileTable, buckets: _Buckets, pruning: Pruning) -> _Ints:
     counts.rows_skipped_by_level += int(table.numbers("row_counts")[in_kept & ~visible].sum())
     pruning.count_waiting(table, visible, in_kept)
     return np.flatnonzero(visible)
+
+
+def _by_row_id(table: FileTable, buckets: _Buckets, rows: _Ints) -> tuple[_Ints, _Flags]:
+    """The order of files whose columns are combined: by bucket and row id; and which of them begin a new range of ids."""
+    known = [table.entry(row).file.first_row_id for row in rows.tolist()]
+    begins = np.array([-1 if begin is None else begin for begin in known], dtype=np.int64)
+    order = np.lexsort((begins, buckets.of[rows]))
+    ids, of = begins[order], buckets.of[rows][order]
+    starts = np.ones(len(rows), dtype=bool)
+    starts[1:] = (ids[1:] != ids[:-1]) | (of[1:] != of[:-1]) | (ids[1:] < 0)
+    return order, starts
 
 
 def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _Ints:

@@ -73,7 +73,8 @@ def count_split(context: TableContext, split: Split, predicate: Predicate | None
     Keys and row kinds are read if versions must be merged, otherwise only the kinds, because some writers do not count deletes;
     nothing is read for files of append tables.
     """
-    if not context.schema.primary_keys and predicate is None and not split.bucket.index_files and split.before is None:
+    is_plain = not context.schema.primary_keys and not context.mode.combines_columns
+    if is_plain and predicate is None and not split.bucket.index_files and split.before is None:
         return split.row_count
     counted = list(predicate.columns) if predicate else []
     if not counted:

@@ -18,11 +18,12 @@ from paimon_cli.bucket.data_file_reader import check_row_count, file_format
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
 from paimon_cli.datatypes.column_cast import same_type
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType, RowType
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType, MapType, RowType
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
+from paimon_cli.options.column_options import STORAGE_LAYOUT
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import Split
@@ -111,11 +112,24 @@ def _why_not_native(scan: RowScan) -> str | None:
         return "rows that wait for their buckets are merged in"
     if scan.request.row_kind:
         return "row kinds are shown"
+    if scan.context.mode.combines_columns:
+        return "columns of a row are in several files"
+    fields = [scan.context.schema.find(name) for name in read_columns(scan)]
+    if any(field is None for field in fields):
+        return "ids of rows are read"
+    if any(isinstance(field.type, MapType) for field in fields if field) and _may_shred_maps(scan.context):
+        return "files may store maps shredded"
     if any(value.path for value in scan.selection.values):
         return "fields of a row are chosen"
     if scan.predicate is not None and spark_condition(scan.predicate.condition) is None:
         return "Spark has no such condition"
     return None
+
+
+def _may_shred_maps(context: TableContext) -> bool:
+    """Whether the table has, or once had, an option by which files store a MAP as a struct."""
+    schemas = context.schemas
+    return any(STORAGE_LAYOUT in key for number in schemas.ids() for key in schemas.named(number).options)
 
 
 class _NativeSplits:

@@ -49,7 +49,6 @@ def test_dynamic_options_override_those_of_the_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        ("data-evolution.enabled", "TRUE"),
         ("chain-table.enabled", "true"),
         ("pk-clustering-override", "true"),
         ("query-auth.enabled", "true"),
@@ -58,7 +57,6 @@ def test_dynamic_options_override_those_of_the_schema(tmp_path: Path) -> None:
         ("pk-vector.index.columns", "v"),
         ("blob-field", "v"),
         ("vector-field", "v"),
-        ("fields.v.map.storage-layout", "shared-shredding"),
         ("type", "format-table"),
         ("branch", "b1"),
         ("manifest.format", "orc"),

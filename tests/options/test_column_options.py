@@ -25,6 +25,7 @@ NAME_NO_COLUMN = {
     "csv.include-header",
     "csv.quote-character",
     "data-evolution.enabled",
+    "data-evolution.write-cols-optimization.enabled",
     "data-file.thin-mode",
     "disable-explicit-type-casting",
     "fields.default-aggregate-function",

@@ -30,7 +30,6 @@ KEYS = Path(__file__).parent / "paimon_option_keys.tsv"
 AS_DOCUMENTED = {
     **{"Duration.ofSeconds(0)": "0 ms", "PT0S": "0 ms", "PT0.01S": "10 ms", "PT10S": "10 s", "PT30M": "30 min", "PT1H": "1 h"},
     "{}": "",
-    "9223372036854775807 bytes": "infinite",
 }
 """What Java's objects print, and how Paimon's documentation writes it."""
 READING, WRITING = {option_catalog.Operation.OPEN, option_catalog.Operation.SCAN}, {"write", "compact", "commit", "tag"}

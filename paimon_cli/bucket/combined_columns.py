@@ -1,0 +1,82 @@
+"""Reads rows whose columns are in several files: data evolution (FORMAT.md, section 7.6; Java DataEvolutionSplitRead).
+
+The files of a range of row ids hold the same rows in the same order, each some columns. The newest file with a column counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_reader import WHOLE, read_part
+from paimon_cli.bucket.schema_evolution import SYSTEM_COLUMNS, ReadColumns
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.pieces import PIECES
+
+
+def row_ranges(files: Iterable[DataFileMeta]) -> list[tuple[DataFileMeta, ...]]:
+    """The files by range of row ids, in the order of these, within a range the newest first.
+
+    A file without a first row id is a range of its own. Raises `DamagedFile` if ranges overlap without being equal.
+    """
+    by_begin: dict[int, list[DataFileMeta]] = {}
+    alone: list[tuple[DataFileMeta, ...]] = []
+    for file in files:
+        if file.first_row_id is None:
+            alone.append((file,))
+        else:
+            by_begin.setdefault(file.first_row_id, []).append(file)
+    end, found = 0, list[tuple[DataFileMeta, ...]]()
+    for begin in sorted(by_begin):
+        members = sorted(by_begin[begin], key=lambda file: -file.max_sequence_number)
+        lengths = {file.row_count for file in members}
+        if len(lengths) > 1 or begin < end:
+            why = "its range of row ids overlaps that of another file without being equal to it"
+            raise DamagedFile(f"the columns of {members[0].file_name} cannot be combined with others", why)
+        end = begin + members[0].row_count
+        found.append(tuple(members))
+    return [*alone, *found]
+
+
+def combined_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of the bucket with `columns`, range by range."""
+    if bucket.index_files:
+        raise NotSupported(f"cannot read {context.address}", "it has deletion vectors beside columns in several files")
+    for members in row_ranges(bucket.files):
+        yield from _rows_of(context, bucket.bucket_id, members, columns)
+
+
+def _rows_of(
+    context: TableContext, bucket_id: BucketId, members: Sequence[DataFileMeta], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    chosen: dict[int, list[str]] = {}
+    for name in columns:
+        holders = (number for number, file in enumerate(members) if ReadColumns(context, file, [name]).has(name))
+        number = 0 if name in SYSTEM_COLUMNS else next(holders, 0)
+        chosen.setdefault(number, []).append(name)
+    sides = [_batches(context, bucket_id, members[number], names) for number, names in chosen.items()]
+    for pieces in _side_by_side(sides):
+        found = {name: piece.column(name) for piece in pieces for name in piece.schema.names}
+        yield pa.RecordBatch.from_arrays([found[name] for name in columns], names=list(columns))
+
+
+def _batches(context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return (batch for _, batch in read_part(context, bucket_id, file, columns, PIECES.batch_rows, WHOLE) if batch.num_rows)
+
+
+def _side_by_side(sides: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches with the same rows from all sides. Each side has as many rows as the others, in batches of its own."""
+    held: list[pa.RecordBatch | None] = [next(side, None) for side in sides]
+    while True:
+        ready = [batch for batch in held if batch is not None]
+        if len(ready) < len(held):
+            return
+        rows = min(batch.num_rows for batch in ready)
+        yield [batch.slice(0, rows) for batch in ready]
+        held = [
+            batch.slice(rows) if batch.num_rows > rows else next(side, None) for batch, side in zip(ready, sides, strict=True)
+        ]

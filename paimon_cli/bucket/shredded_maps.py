@@ -1,0 +1,112 @@
+"""Puts MAP columns together that a Parquet file stores shredded: `map.storage-layout` = shared-shredding (FORMAT.md, 7.7).
+
+A key has a number, by a dictionary in the metadata of the file's Arrow schema. The column is a struct: `__field_mapping` lists
+for each row the number of the key that each of the columns `__col_0`, `__col_1`, ... holds there, or -1; `__overflow` is a MAP
+from numbers to the values that found no column. So a column holds the values of one frequent key, and is encoded and compressed
+well.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.errors import NotSupported
+
+FIELD_MAPPING, OVERFLOW, COLUMN_PREFIX = "__field_mapping", "__overflow", "__col_"
+_STORAGE_LAYOUT, _SHREDDED = b"paimon.map.storage-layout", b"shared-shredding"
+_PREFIX = b"paimon.map.shared-shredding."
+_LZ4_HEADER = "<ii"
+_LARGEST_DICTIONARY = 64 << 20
+"""In bytes: a generous limit, because a size in a file is not to be trusted."""
+
+
+def with_whole_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch of a Parquet file with its shredded columns as MAPs. Raises `ValueError` for a column that contradicts itself."""
+    shredded = [number for number, field in enumerate(batch.schema) if _is_shredded(field)]
+    for number in shredded:
+        field = batch.schema.field(number)
+        column = _assembled(batch.column(number), _names_by_number(field.metadata))
+        batch = batch.set_column(number, pa.field(field.name, column.type, field.nullable), column)
+    return batch
+
+
+def _is_shredded(field: pa.Field) -> bool:
+    return pa.types.is_struct(field.type) and (field.metadata or {}).get(_STORAGE_LAYOUT) == _SHREDDED
+
+
+def _names_by_number(metadata: dict[bytes, bytes]) -> pa.Array:
+    """The keys, each at the position that is its number; null for a number that no key has."""
+    version = metadata.get(_PREFIX + b"version")
+    if version != b"1":
+        raise NotSupported("a data file stores a MAP shredded", f"its version {version!r} is not known")
+    size = int(metadata[_PREFIX + b"field-dict-original-size"])
+    if not 0 <= size <= _LARGEST_DICTIONARY:
+        raise ValueError(f"the dictionary of a shredded MAP cannot have {size} bytes")
+    stored = metadata[_PREFIX + b"field-dict"].decode().encode("latin-1")
+    codec = metadata.get(_PREFIX + b"field-dict-compression", b"zstd").decode().lower()
+    numbers = json.loads(_decompressed(stored, codec, size))
+    found = np.array([number for number in numbers.values() if isinstance(number, int)], dtype=np.int64)
+    if len(found) != len(numbers) or (len(found) and not 0 <= found.min() <= found.max() < len(found)):
+        raise ValueError("the keys of a shredded MAP are not numbered from 0 on")
+    order = np.argsort(found, kind="stable")
+    return pa.array(list(numbers), pa.string()).take(pa.array(order))
+
+
+def _decompressed(stored: bytes, codec: str, size: int) -> bytes:
+    if codec == "none":
+        return stored
+    if codec == "lz4":
+        length, _ = struct.unpack_from(_LZ4_HEADER, stored)
+        begin = struct.calcsize(_LZ4_HEADER)
+        stored, codec = stored[begin : begin + length], "lz4_raw"
+    elif codec != "zstd":
+        raise NotSupported("a data file stores a MAP shredded", f"its dictionary is compressed with {codec}")
+    return bytes(pa.decompress(stored, decompressed_size=size, codec=codec, asbytes=True)) if size else b"{}"
+
+
+def _assembled(column: pa.StructArray, names: pa.Array) -> pa.MapArray:
+    """The rows of a shredded column as a MAP with nullable values; the order of keys is that of the columns, overflow last."""
+    present = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    parts = {field.name: column.field(number) for number, field in enumerate(column.type)}
+    columns = [parts[f"{COLUMN_PREFIX}{number}"] for number in range(sum(name.startswith(COLUMN_PREFIX) for name in parts))]
+    mapping = parts[FIELD_MAPPING].take(pa.array(present))
+    numbers = mapping.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+    if mapping.null_count or len(numbers) != len(present) * len(columns):
+        raise ValueError("a row of a shredded MAP does not say which keys its columns hold")
+    by_column = numbers.reshape(len(present), len(columns))
+    rows, keys, values = list[np.ndarray](), list[np.ndarray](), list[pa.Array]()
+    for number, stored in enumerate(columns):
+        holds = np.flatnonzero(by_column[:, number] >= 0)
+        rows.append(present[holds])
+        keys.append(by_column[holds, number])
+        values.append(stored.take(pa.array(present[holds])))
+    if OVERFLOW in parts:
+        rows_beyond, keys_beyond, values_beyond = _overflow(parts[OVERFLOW], column.is_valid().to_numpy(zero_copy_only=False))
+        rows.append(rows_beyond)
+        keys.append(keys_beyond)
+        values.append(values_beyond)
+    row_of, key_of = np.concatenate(rows or [present[:0]]), np.concatenate(keys or [present[:0]])
+    if len(key_of) and key_of.max() >= len(names):
+        raise ValueError("a row of a shredded MAP has a key that its dictionary lacks")
+    order = np.argsort(row_of, kind="stable")
+    items = pa.concat_arrays(values).take(pa.array(order))
+    offsets = np.zeros(len(column) + 1, dtype=np.int32)
+    np.cumsum(np.bincount(row_of, minlength=len(column)), out=offsets[1:])
+    whole = pa.map_(pa.field("key", pa.string(), False), pa.field("value", items.type))
+    absent = column.is_null() if column.null_count else None
+    return pa.MapArray.from_arrays(pa.array(offsets), names.take(pa.array(key_of[order])), items, type=whole, mask=absent)
+
+
+def _overflow(beyond: pa.MapArray, is_present: np.ndarray) -> tuple[np.ndarray, np.ndarray, pa.Array]:
+    """The row, the number of the key and the value of each entry that found no column."""
+    offsets = beyond.offsets.to_numpy()
+    counts = np.where(beyond.is_valid().to_numpy(zero_copy_only=False) & is_present, np.diff(offsets), 0)
+    rows = np.repeat(np.arange(len(beyond)), counts)
+    firsts = np.repeat(offsets[:-1], counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    entries = pa.array(firsts + within)
+    return rows, beyond.keys.take(entries).to_numpy(zero_copy_only=False).astype(np.int64), beyond.items.take(entries)

@@ -1,0 +1,102 @@
+"""Data evolution: the columns of a row are put together from several files, of which the newest with a column counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.bucket.combined_columns import row_ranges
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.invariants.foreign_reads import foreign_read_report
+from paimon_cli.jobs.row_scan import Increment, ReadRequest, plan_rows
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, FileChanges
+from tests.commit.commit_tables import data_file
+from tests.pieces import injected
+from tests.tables import make_table, write
+
+COLUMNS = {"id": "INT", "v": "STRING", "n": "BIGINT"}
+TRACKED = {"row-tracking.enabled": "true"}
+
+
+def add_column(context: TableContext, name: str, values: list[Any]) -> None:
+    """Commit a file with one column of the rows from the id 0 on, as other writers do."""
+    number = (context.snapshots.latest_id() or 0) + 1
+    part = make_table(Path(context.url).parent / f"part-{number}", {name: COLUMNS[name]}, [], bucket=-1)
+    write(part, [{name: value} for value in values])
+    snapshot = part.snapshot()
+    assert snapshot is not None
+    (entry,) = part.manifests.live_entries(snapshot)
+    target = Path(context.bucket_directory(*entry.bucket_id)) / entry.file.file_name
+    Path(part.data_file_path(*entry.bucket_id, entry.file)).rename(target)
+    file = replace(entry.file.numbered(number), first_row_id=0, write_cols=(name,))
+    message = CommitMessage(*entry.bucket_id, entry.total_buckets, append=FileChanges(added=(file,)))
+    Committer(context).commit([message], fresh_identity(context))
+
+
+@pytest.fixture
+def evolved(tmp_path: Path) -> TableContext:
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options=TRACKED)
+    write(context, [{"id": n, "v": f"v{n}", "n": n} for n in range(5)])
+    write(context, [{"id": n, "v": f"v{n}", "n": n} for n in range(5, 7)])
+    add_column(context, "v", [f"w{n}" for n in range(5)])
+    add_column(context, "n", [10 * n for n in range(5)])
+    add_column(context, "v", [f"x{n}" for n in range(5)])
+    path = tmp_path / "t/schema/schema-0"
+    path.write_text(path.read_text().replace('"row-tracking', '"data-evolution.enabled" : "true", "row-tracking', 1))
+    return TableContext.open(context.url)
+
+
+def read(context: TableContext, **request: Any) -> list[dict[str, Any]]:
+    return [row for batch in plan_rows(context, ReadRequest(**request)).rows() for row in batch.to_pylist()]
+
+
+ROWS = [{"id": n, "v": f"x{n}" if n < 5 else f"v{n}", "n": 10 * n if n < 5 else n} for n in range(7)]
+
+
+def test_the_newest_file_with_a_column_counts(evolved: TableContext) -> None:
+    assert read(evolved) == ROWS
+    assert read(evolved, columns=["n", "_ROW_ID"]) == [{"n": row["n"], "_ROW_ID": row["id"]} for row in ROWS]
+    assert plan_rows(evolved, ReadRequest()).count() == 7
+    assert read(evolved, snapshot=3)[0] == {"id": 0, "v": "w0", "n": 0}
+
+
+def test_conditions_are_met_by_whole_rows(evolved: TableContext) -> None:
+    """The bounds of the file with the first values of a column must not rule out its rows."""
+    assert read(evolved, where="n = 40 AND v = 'x4'") == [ROWS[4]]
+    assert read(evolved, where="v = 'v4'") == [] and read(evolved, where="n = 4") == []
+    assert plan_rows(evolved, ReadRequest(where="v LIKE 'x%'")).count() == 5
+
+
+def test_files_in_pieces_of_different_length_stay_side_by_side(evolved: TableContext) -> None:
+    with injected(2):
+        assert read(evolved) == ROWS
+
+
+def test_such_tables_are_sound_and_only_read(evolved: TableContext) -> None:
+    assert list(check_table(evolved)) == []
+    with pytest.raises(NotSupported, match=r"data-evolution\.enabled"):
+        write(evolved, [{"id": 1}])
+    with pytest.raises(NotSupported, match="cannot tell the changes"):
+        plan_rows(evolved, ReadRequest(increment=Increment("1", "3")))
+    report = foreign_read_report(evolved, evolved.snapshot())
+    assert not report.is_safe and [finding.code for finding in report.findings] == ["columns-in-several-files"]
+
+
+def files(*ranges: tuple[int | None, int, int]) -> list[DataFileMeta]:
+    made = ((data_file(f"f{number}", rows=rows), begin, newest) for number, (begin, rows, newest) in enumerate(ranges))
+    return [replace(file, first_row_id=begin, max_sequence_number=newest) for file, begin, newest in made]
+
+
+def test_ranges_of_ids() -> None:
+    found = row_ranges(files((5, 2, 1), (0, 5, 1), (0, 5, 3), (None, 4, 1)))
+    assert [[file.file_name for file in members] for members in found] == [["f3"], ["f2", "f1"], ["f0"]]
+    for wrong in (files((0, 5, 1), (0, 4, 2)), files((0, 5, 1), (4, 2, 2))):
+        with pytest.raises(DamagedFile, match="overlaps"):
+            row_ranges(wrong)
