@@ -326,6 +326,12 @@ class BucketsConflict(FilesConflict):
     code = "PC-CONFLICT-BUCKETS"
 
 
+class CountConflict(FilesConflict):
+    """The bucket count of a partition has changed since this job planned: its files are in buckets of the earlier count."""
+
+    code = "PC-CONFLICT-COUNT"
+
+
 class SnapshotExpired(Conflict):
     """The snapshot at which this job was planned has expired, and files that it needs were deleted with it."""
 

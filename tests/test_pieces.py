@@ -184,6 +184,8 @@ CUTS_NOTHING = {
     "how often something is tried": {
         "requests/writing": "max_attempts",
         "jobs/service/compaction_service": "MAX_DOUBLINGS",
+        "jobs/moved_rows": "MOST_MOVES",
+        "jobs/online_rescale": "MOST_ROUNDS",
         "jobs/table_change": "MAX_ATTEMPTS",
         "maintain/end_of_history": "_TRIES",
     },

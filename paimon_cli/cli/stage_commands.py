@@ -196,12 +196,17 @@ def rescale(
     so that keys are read twice. The command says if that has happened before it ended; later `health` finds it, and
     `repair --only stale-buckets --apply` moves such rows.
 
+    --online is for tables to which only paimon-cli writes: writers go on, and those that planned before move their rows when they
+    commit. It exits with 7 while a retained snapshot was committed by another engine.
+
     A table with dynamic buckets gets a fixed bucket count. If another job writes in the meantime, the command exits with 5
     and changes nothing. --partition rewrites only these partitions and does not change the option; writers refuse these
     partitions while their count differs from the option. With postponed buckets each partition has its own count, and the
     option stays -2.
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
+
+    paimon-cli rescale ./wh/shop.db/orders --buckets 8 --online --yes
 
     paimon-cli rescale ./wh/shop.db/orders --partition dt=2026-11-21 --buckets 8 --yes
     """
@@ -239,7 +244,13 @@ def _headline(plan: RescalePlan) -> str:
     held = f"{counted(rows, 'row')} in {counted(files, 'file')}, {human_size(plan.size)}"
     what = f"{counted(len(plan.partitions), 'partition')} ({held})"
     refused = f"; until `alter TABLE set bucket={plan.buckets}` writers will refuse them" if plan.differs_from_option else ""
-    stop = "; stop other engines' writers first, they would go on with the old count"
+    if plan.online:
+        stop = (
+            "; writers of paimon-cli go on. If a writer of another engine commits all the same, its rows are in the old buckets, "
+            "and keys are read twice until maintain or compact --watch, in its next round, or repair moves them"
+        )
+    else:
+        stop = "; stop other engines' writers first, they would go on with the old count"
     return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}{refused}{stop}"
 
 

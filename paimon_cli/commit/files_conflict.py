@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
-from paimon_cli.errors import BucketsConflict, DamagedFile, FilesConflict, NotFound
+from paimon_cli.errors import BucketsConflict, CountConflict, DamagedFile, FilesConflict, NotFound
 from paimon_cli.history.live_files import BucketCounts, LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
@@ -37,13 +37,13 @@ PartitionCount = tuple[bytes, int]
 
 
 def check_bucket_counts(context: TableContext, counts: Iterable[PartitionCount]) -> None:
-    """Raise `FilesConflict` if two files of a partition have different bucket counts. Dynamic buckets (-1) are skipped."""
+    """Raise `CountConflict` if two files of a partition have different bucket counts. Dynamic buckets (-1) are skipped."""
 
     first: dict[bytes, int] = {}
     for partition, count in counts:
         if count > 0 and first.setdefault(partition, count) != count:
             path = context.partition_path_of(partition).rstrip("/")
-            raise FilesConflict(
+            raise CountConflict(
                 f"the bucket count of {path or context.url} has changed",
                 f"files for {first[partition]} and for {count} buckets cannot be in one partition",
                 "run the job again with the table's current bucket count",

@@ -145,6 +145,7 @@ def run_compact(
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
     if request.may_regroup and context.options.bucket > 0:
         work.run(work.move_stale_files)
+        work.plan = None  # the one within the limits of the request follows
     if context.mode.bucket_mode.postpones:
         work.run(work.distribute_rows)
         if request.may_regroup:

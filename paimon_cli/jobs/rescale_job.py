@@ -25,6 +25,7 @@ from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.bucket_regroup import can_regroup, regroup
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
+from paimon_cli.jobs.online_rescale import MOST_ROUNDS, OnlineRescale, check_online
 from paimon_cli.jobs.stored_rows import RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
@@ -72,7 +73,7 @@ class RescalePlan:
     """The partitions whose bucket count at `snapshot` is not `buckets`.
 
     `changes_option`: whether the table's `bucket` option is changed too; a rescale of chosen partitions leaves it alone, and
-    `differs_from_option` says that their new count differs from it.
+    `differs_from_option` says that their new count differs from it. `online`: writers of paimon-cli go on meanwhile.
     """
 
     snapshot: Snapshot | None
@@ -80,6 +81,7 @@ class RescalePlan:
     partitions: tuple[RescaledPartition, ...]
     changes_option: bool
     differs_from_option: bool = False
+    online: bool = False
 
     @property
     def is_needed(self) -> bool:
@@ -130,6 +132,8 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
     total = present if buckets is None else buckets
     check_writable_table(context.with_buckets(total))
     snapshot = context.snapshots.latest()
+    if options.online:
+        check_online(context, present, total)
     chosen = PartitionSpec.parse_any(context, partitions)
     if mixed := [partition for partition in _mixed(context, snapshot) if chosen.matches(partition)]:
         where = partition_text(context, mixed[0]) or context.address
@@ -142,7 +146,7 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
     found = _partitions_to_move(context, snapshot, total, chosen)
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))
     differs = total != present and not postpones
-    return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions))
+    return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions), options.online)
 
 
 def _partitions_to_move(
@@ -178,12 +182,41 @@ def run_rescale(context: TableContext, plan: RescalePlan, engine: Engine, progre
     started = context.clock.now_millis()
     summary = RescaleSummary(plan.buckets)
     if plan.partitions:
-        summary = rewrite_partitions(context, plan, engine, progress)
+        rewrite = rescale_beside_writers if plan.online else rewrite_partitions
+        summary = rewrite(context, plan, engine, progress)
     if plan.changes_option:
         _expect_nothing_left(context, plan.buckets)
         alter_table(context, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
+        if plan.online:  # partitions that writers have begun before they could know the new count
+            summary = _with_more(summary, rescale_beside_writers(context, plan, engine, progress))
     stale = _stale_files(context, summary.snapshots)
     return replace(summary, option_changed=plan.changes_option, stale_files=stale, **ran_on(engine, context, started))
+
+
+def _with_more(first: RescaleSummary, more: RescaleSummary) -> RescaleSummary:
+    names = ("partitions", "rows", "files", "size", "snapshots")
+    return replace(first, **{name: getattr(first, name) + getattr(more, name) for name in names})
+
+
+def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
+    """Commit the rows of all partitions in their new buckets, with those that are written meanwhile."""
+    messages, snapshots = list[CommitMessage](), tuple[Snapshot, ...]()
+    for _ in range(MOST_ROUNDS):
+        more, made = OnlineRescale(context, plan.buckets, engine, progress).run()
+        messages, snapshots = messages + more, snapshots + made
+        latest = context.snapshots.latest()
+        if not _partitions_to_move(context, latest, plan.buckets, PartitionSpec.everything()):
+            break
+    partitions = len({message.partition for message in messages})
+    return _regrouped_summary(plan.buckets, partitions, messages, snapshots)
+
+
+def _regrouped_summary(
+    buckets: int, partitions: int, messages: Sequence[CommitMessage], snapshots: tuple[Snapshot, ...]
+) -> RescaleSummary:
+    files = [file for message in messages for file in message.compact.added]
+    rows, size = sum(file.row_count for file in files), sum(file.file_size for file in files)
+    return RescaleSummary(buckets, partitions, rows, len(files), size, snapshots)
 
 
 def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
@@ -240,9 +273,7 @@ def _regroup_partitions(
         messages = [message for of_partition in found.values() for message in of_partition]
         publish = functools.partial(Committer(context).commit, messages, identity)
         snapshots = new_files.commit(messages, publish).snapshots
-        files = [file for message in messages for file in message.compact.added]
-        rows, size = sum(file.row_count for file in files), sum(file.file_size for file in files)
-        return RescaleSummary(plan.buckets, len(counts), rows, len(files), size, snapshots)
+        return _regrouped_summary(plan.buckets, len(counts), messages, snapshots)
 
     hint = "stop the writers of these partitions, or run the command again"
     return again_on_conflict(context, attempt, hint, conflicts=(FilesConflict, SnapshotExpired))[0]

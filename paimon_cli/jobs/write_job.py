@@ -8,16 +8,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import (
     BadInput,
     BucketsConflict,
+    CountConflict,
     SnapshotExpired,
 )
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
@@ -28,6 +31,7 @@ from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, finished_earlier, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
+from paimon_cli.jobs.moved_rows import MOST_MOVES, moved
 from paimon_cli.jobs.postponed_rows import write_counted
 from paimon_cli.jobs.table_change import (
     NewFiles,
@@ -66,11 +70,15 @@ OUTDATED = (BucketsConflict, SnapshotExpired)
 
 @dataclass(frozen=True)
 class _Done:
-    """The files that were written, the tally of the input, and the commit. Its `failure`: why its compactions were refused."""
+    """The files that were written, the tally of the input, and the commit. Its `failure`: why its compactions were refused.
+
+    `messages`: what was committed.
+    """
 
     written: Written
     found: Tally
     result: CommitResult
+    messages: Sequence[CommitMessage]
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,8 +137,7 @@ class WriteSummary(Summary):
 
     @staticmethod
     def of(run: dict[str, Any], done: _Done, source: RowSource) -> WriteSummary:
-        written, found = done.written, done.found
-        messages = written.messages
+        written, found, messages = done.written, done.found, done.messages
         files = [file for message in messages for file in message.append.added]
         return WriteSummary(
             rows=sum(file.row_count for file in files),
@@ -219,7 +226,7 @@ class _Attempts:
         with expiry_noticed(plan.context, plan.planned_at):
             written, found = write_input(plan, request, self.engine, self.progress, self.rows)
         self.read_snapshot, self.rows = plan.read_snapshot_id or 0, found.rows
-        return _Done(written, found, commit_rows(self.committer, plan, written.messages, request, self.identity))
+        return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
 
 
 def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
@@ -257,8 +264,11 @@ def write_input(
 
 def commit_rows(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
-) -> CommitResult:
+) -> tuple[CommitResult, list[CommitMessage]]:
     """Publish the rows as a snapshot, then the compactions of the writers as another one. See `NewFiles.commit_halves`.
+
+    Returns what was committed, too: if the bucket count of a partition has changed since the plan, the rows are moved to the
+    buckets that it has now (`moved_rows`).
 
     It is one snapshot where readers skip level 0: between two, they would see neither the old rows of an overwrite nor its new
     ones. Streams need the second one if the compactions have made a changelog.
@@ -266,14 +276,26 @@ def commit_rows(
     mode, has_changelog = plan.context.mode, any(message.compact.changelog for message in messages)
 
     def publish() -> CommitResult:
-        if not request.overwrite:
-            return committer.commit(messages, identity)
         is_dynamic, read = plan.context.options.dynamic_partition_overwrite, plan.read_snapshot_id
         covered = overwritten(plan.context, messages, request.static_partition, is_dynamic)
         changes = in_one_half(plan.context, messages) if mode.hides_level_0 and not has_changelog else messages
         return committer.overwrite(changes, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
 
-    return NewFiles(plan.context, plan.file_stamp).commit_halves(messages, publish)
+    new_files = NewFiles(plan.context, plan.file_stamp)
+    if request.overwrite:
+        return new_files.commit_halves(messages, publish), messages
+    for _ in range(MOST_MOVES):
+        attempt = CommitResult.of(functools.partial(committer.commit, messages, identity))
+        if attempt.snapshots or not isinstance(attempt.failure, CountConflict):
+            break
+        with removed_on_refusal(plan.context, messages):
+            elsewhere = moved(plan.context, messages)
+        if elsewhere is None:
+            break
+        kept = [message for message in messages if any(message is other for other in elsewhere)]
+        new_files.settle([message for message in messages if message not in kept], attempt)
+        messages = elsewhere
+    return new_files.commit_halves(messages, attempt.or_raise), messages
 
 
 def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: Progress) -> BadInput:

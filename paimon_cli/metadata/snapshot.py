@@ -38,6 +38,8 @@ _MAX_DIGITS = 19
 _SHOWN = 100
 """Characters that a message shows of a wrong value."""
 
+OWN_PROPERTIES = "paimon-cli."
+"""How the names of the snapshot properties begin that only paimon-cli sets; each of its snapshots has one."""
 ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
 """Snapshot properties that paimon-cli sets: number of attempts, and milliseconds from the first attempt to publication."""
 WORK_PROPERTY = "paimon-cli.work-duration-ms"
@@ -97,6 +99,11 @@ class Snapshot:
     @property
     def commit_duration_millis(self) -> int | None:
         return self._integer_property(DURATION_PROPERTY)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether paimon-cli has committed it."""
+        return any(name.startswith(OWN_PROPERTIES) for name in self.properties or ())
 
     @property
     def work_duration_millis(self) -> int | None:

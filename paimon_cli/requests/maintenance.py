@@ -3,6 +3,7 @@
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
+from paimon_cli.errors import UsageError
 from paimon_cli.requests.fields import Option, Partitions, PointInTime, Request
 
 What = Literal["snapshots", "partitions", "changelogs", "tags", "consumers"]
@@ -49,3 +50,17 @@ class RescaleOptions(Request):
     partition: Annotated[Partitions, Option("Only this partition; repeatable for several.", library="Only these partitions")] = (
         Partitions()
     )
+    online: Annotated[
+        bool,
+        Option(
+            "While writers of paimon-cli go on, which move their rows when they commit. Only for tables to which no other engine "
+            "writes, and a multiple or a part of the present count.",
+            library="While writers of paimon-cli go on; no other engine may write to the table",
+        ),
+    ] = False
+
+    def check(self) -> None:
+        super().check()
+        if self.online and self.partition:
+            what = "--online cannot be combined with --partition"
+            raise UsageError(what, "writers would refuse the partition from then on, because its count differs from the option")

@@ -226,8 +226,8 @@ class _Writing:
         self, committer: Committer, plan: WritePlan, messages: list[CommitMessage], identity: CommitIdentity
     ) -> list[CommitMessage]:
         """Commit the messages; returns them, or none if an earlier run has made this commit."""
-        done = commit_rows(committer, plan, messages, self.request, identity)
-        return [] if done.already_committed else messages
+        done, committed = commit_rows(committer, plan, messages, self.request, identity)
+        return [] if done.already_committed else committed
 
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
         """After a failure: delete the files with these stamps, or with the stamp of a message, unless a version refers to them.

@@ -13,7 +13,7 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.compact.bucket_counts import SETTLED_MILLIS
 from paimon_cli.compact.compaction_task import CompactionTask, RegroupedPartition
-from paimon_cli.errors import Conflict, FilesConflict
+from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
@@ -174,18 +174,16 @@ def test_another_compaction_comes_first(tmp_path: Path) -> None:
     assert data_files(context) == named_files(context) and not list(check_table(context, rows=True))
 
 
-def test_a_batch_into_buckets_that_began_before_is_refused(tmp_path: Path) -> None:
+def test_a_batch_into_buckets_that_began_before_moves_its_rows(tmp_path: Path) -> None:
     context = made(tmp_path / "t")
     put(context, range(60))
     round_of(context, CompactRequest("minor"))
     batch = TableContext.open(context.url, {"postpone.batch-write-fixed-bucket": "true"})
     small = TableContext.open(context.url, {"postpone.target-row-num-per-bucket": "4"})
     job = beside(batch, lambda: run_compact(small, REQUEST, LocalEngine(), NoProgress()))
-    with pytest.raises(Conflict):
-        put(replace(batch, storage=job.storage), range(3), "batch")
-    assert largest(context)["p=a/"][0] == 24 and set(values(context).values()) == {"x"}
-    put(TableContext.open(context.url, {"postpone.batch-write-fixed-bucket": "true"}), range(3), "batch")
-    assert list(values(context).values()).count("batch") == 3
+    put(replace(batch, storage=job.storage), range(3), "batch")
+    assert largest(context)["p=a/"][0] == 24 and list(values(context).values()).count("batch") == 3
+    assert data_files(context) == named_files(context) and not list(check_table(context, rows=True))
 
 
 def test_only_services_change_counts_and_only_of_whole_tables(tmp_path: Path) -> None:

@@ -1,0 +1,270 @@
+"""Another bucket count for a fixed table while our writers go on: nobody is refused, and no row is lost or doubled."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from paimon_cli.catalog.open_table import open_table
+from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.errors import Conflict, CountConflict, NotSupported, Refused, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import moved_rows, online_rescale, write_job
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
+from paimon_cli.requests.maintenance import RescaleOptions
+from tests.cli.calling import Run
+from tests.cli.conftest import run  # noqa: F401
+from tests.goldens import golden_table
+from tests.nightly import at_night
+from tests.rivals import Killed, Mortal, beside
+from tests.tables import compact, data_files, make_table, named_files, rows, write
+
+COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
+
+
+def made(folder: Path, buckets: int = 2, **options: str) -> TableContext:
+    context = make_table(folder, COLUMNS, ["p", "k"], ["p"], buckets, {"num-sorted-run.compaction-trigger": "3", **options})
+    put(context, range(40), "old", "ab")
+    return context
+
+
+def put(context: TableContext, keys: Sequence[int], value: str, partitions: str = "a", **request: Any) -> None:
+    write(context, [{"p": p, "k": key, "v": value} for p in partitions for key in keys], **request)
+
+
+def values(context: TableContext) -> dict[tuple[str, int], str]:
+    found = [((row["p"], row["k"]), row["v"]) for row in rows(TableContext.open(context.url))]
+    assert len(found) == len(dict(found)), "no key is read twice"
+    return dict(found)
+
+
+def online(context: TableContext, buckets: int = 4) -> RescaleSummary:
+    table = replace(open_table(locate_table(context.url)), storage=context.storage)
+    return run_rescale(table, plan_rescale(table, RescaleOptions(buckets, online=True)), LocalEngine(2), NoProgress())
+
+
+def counts(context: TableContext) -> set[int]:
+    now = TableContext.open(context.url)
+    latest = now.snapshots.latest()
+    return {entry.total_buckets for entry in now.manifests.live_entries(latest)} if latest else set()
+
+
+def sound(context: TableContext) -> bool:
+    now = TableContext.open(context.url)
+    assert {violation.code for violation in check_table(now, rows=True)} <= {"PV023"}, "writers that did not see each other"
+    return data_files(now) == named_files(now)
+
+
+@contextmanager
+def before_commit(act: Callable[[], object]) -> Iterator[None]:
+    """Act between the write phase and the commit of a write."""
+    real = write_job.commit_rows
+
+    def late(*given: Any) -> Any:
+        with patch.object(write_job, "commit_rows", real):
+            act()
+        return real(*given)
+
+    with patch.object(write_job, "commit_rows", late):
+        yield
+
+
+@pytest.mark.parametrize(("buckets", "new"), [(2, 4), (2, 8), (4, 2)])
+def test_a_writer_that_planned_before_moves_its_rows(buckets: int, new: int, tmp_path: Path) -> None:
+    context = made(tmp_path / "t", buckets)
+    with before_commit(lambda: online(context, new)):
+        put(context, range(20, 60), "new", "abc")
+    assert counts(context) == {new} and sound(context)
+    expected = {(p, k): "new" if k >= 20 else "old" for p in "ab" for k in range(60)} | {("c", k): "new" for k in range(20, 60)}
+    assert values(context) == expected
+    put(TableContext.open(context.url), [1], "after")
+    assert values(context) == expected | {("a", 1): "after"}
+
+
+def test_a_count_that_changes_twice(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    changes = iter([8])
+
+    def again() -> None:
+        for new in changes:
+            online(context, new)
+
+    real = moved_rows.regroup_buckets
+
+    def overtaken(*given: Any) -> Any:
+        done = real(*given)
+        again()
+        return done
+
+    with before_commit(lambda: online(context, 4)), patch.object(moved_rows, "regroup_buckets", overtaken):
+        put(context, range(20, 60), "new")
+    assert counts(context) == {8} and sound(context)
+    assert values(context) == {("b", k): "old" for k in range(40)} | {("a", k): "new" if k >= 20 else "old" for k in range(60)}
+
+
+def test_writers_that_commit_meanwhile(tmp_path: Path) -> None:
+    """Each round splits what they have added, and a bucket that was compacted again."""
+    context = made(tmp_path / "t")
+    number = itertools.count()
+    expected = values(context)
+
+    def writer(keys: Sequence[int], **request: Any) -> Callable[[], None]:
+        def act() -> None:
+            value = f"w{next(number)}"
+            put(TableContext.open(context.url), keys, value, **request)
+            expected.update({("a", key): value for key in keys})
+
+        return act
+
+    rivals = [writer([1, 100], compact="none"), writer([1, 2], compact="none"), lambda: compact(context, strategy="full")]
+    summary = online(beside(context, *rivals, writer([3])))
+    assert summary.partitions == 2 and summary.option_changed and counts(context) == {4}
+    assert values(context) == expected and sound(context)
+
+
+@pytest.mark.parametrize("options", [{"changelog-producer": "full-compaction"}, {"sequence.field": "v"}, {"write-only": "true"}])
+def test_other_kinds_of_tables(options: dict[str, str], tmp_path: Path) -> None:
+    context = made(tmp_path / "t", **options)
+    with before_commit(lambda: online(context)):
+        put(context, range(20, 60), "pnew")
+    assert counts(context) == {4} and sound(context)
+    assert values(context)["a", 59] == "pnew"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deletion-vectors.enabled": "true"},
+        {"changelog-producer": "lookup"},
+        {"changelog-producer": "input"},
+        {"merge-engine": "first-row"},
+    ],
+)
+def test_kinds_whose_writers_cannot_move_their_rows(options: dict[str, str], tmp_path: Path) -> None:
+    context = made(tmp_path / "t", **options)
+    with pytest.raises(NotSupported, match=r"in their buckets|by bucket"):
+        online(context)
+    before = values(context)
+
+    def offline() -> None:
+        table = open_table(locate_table(context.url))
+        run_rescale(table, plan_rescale(table, RescaleOptions(4)), LocalEngine(), NoProgress())
+
+    with before_commit(offline), pytest.raises(Conflict) as refused:
+        put(context, range(20, 60), "new")
+    assert refused.value.exit_code == 5 and values(context) == before and data_files(context) == named_files(context)
+
+
+def test_a_count_that_is_no_multiple_refuses_the_writer(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    with pytest.raises(UsageError, match="from 2 to 3 buckets"):
+        online(context, 3)
+
+    def offline() -> None:
+        table = open_table(locate_table(context.url))
+        run_rescale(table, plan_rescale(table, RescaleOptions(3)), LocalEngine(), NoProgress())
+
+    with before_commit(offline), pytest.raises(CountConflict):
+        put(context, range(60), "new")
+    assert set(values(context).values()) == {"old"} and data_files(context) == named_files(context)
+
+
+def test_tables_of_other_engines_are_refused(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    context = TableContext.open(str(golden_table("java-0.9", "dedup_partitioned", tmp_path)))
+    count = context.options.bucket
+    with pytest.raises(Refused, match="was committed by another engine") as refused:
+        plan_rescale(context, RescaleOptions(2 * count, online=True))
+    assert refused.value.exit_code == 7
+    assert "another engine" in run("rescale", context.url, "--buckets", 2 * count, "--online", "--yes", code=7).err
+
+
+def test_an_engine_that_comes_meanwhile_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = made(tmp_path / "t")
+    before = values(context)
+    real = online_rescale.refuse_foreign
+    seen: list[int] = []
+
+    def foreign(table: TableContext, after: int) -> None:
+        seen.append(after)
+        real(table, after)
+        if len(seen) == 3:
+            raise Refused("a commit of another engine", "its writer may be running")
+
+    monkeypatch.setattr(online_rescale, "refuse_foreign", foreign)
+    with pytest.raises(Refused):
+        online(beside(context, lambda: put(context, [1], "beside")))
+    assert counts(context) == {2} and data_files(context) == named_files(context)
+    assert values(context) == before | {("a", 1): "beside"} and TableContext.open(context.url).options.bucket == 2
+
+
+def test_it_gives_up_when_others_are_always_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = made(tmp_path / "t")
+    monkeypatch.setattr(online_rescale, "MOST_ROUNDS", 2)
+    rivals = [lambda: put(TableContext.open(context.url), [1], "beside", compact="none")] * 3
+    with pytest.raises(StorageUnavailable, match="was not changed"):
+        online(beside(context, *rivals))
+    assert counts(context) == {2} and data_files(context) == named_files(context)
+
+
+@pytest.mark.parametrize("step", [4, at_night(1)])
+def test_a_run_that_is_killed_is_finished_by_the_next(step: int, tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    before, kills = values(context), 0
+    for number in range(0, 1000, step):
+        copy = TableContext.open(str(shutil.copytree(tmp_path / "t", tmp_path / str(number))))
+        mortal = Mortal(number)
+        try:
+            online(replace(copy, storage=mortal))
+        except Killed:
+            kills += 1
+        assert values(copy) == before and counts(copy) in ({2}, {4})
+        online(copy)
+        assert values(copy) == before and counts(copy) == {4}
+        assert TableContext.open(copy.url).options.bucket == 4
+        put(TableContext.open(copy.url), [1], "after")
+        if mortal.left >= 0:
+            break
+        shutil.rmtree(copy.url)
+    else:
+        raise AssertionError("the run never ends")
+    assert kills >= 12 // step
+
+
+def test_commands(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    context = made(tmp_path / "t")
+    assert "writers of paimon-cli go on" in run("rescale", context.url, "--buckets", 4, "--online", "--dry-run").out
+    refusal = run("rescale", context.url, "--buckets", 4, "--online", code=7).err
+    assert "keys are read twice until maintain or compact --watch" in refusal
+    assert "--partition" in run("rescale", context.url, "--buckets", 4, "--online", "--partition", "p=a", code=2).err
+    run("rescale", context.url, "--buckets", 4, "--online", "--yes")
+    assert counts(context) == {4} and sound(context)
+    postponed = make_table(tmp_path / "u", COLUMNS, ["p", "k"], ["p"], -2)
+    assert "no fixed bucket count" in run("rescale", postponed.url, "--buckets", 4, "--online", "--yes", code=2).err
+
+
+def test_partitions_that_writers_begin_meanwhile(tmp_path: Path) -> None:
+    """A new partition has no other files to compare its bucket count with, so the command looks again."""
+    context = made(tmp_path / "t")
+    real = online_rescale.OnlineRescale.run
+    names = iter("xyz")
+
+    def then_one_more(self: online_rescale.OnlineRescale) -> Any:
+        done = real(self)
+        if (name := next(names, None)) is not None:
+            put(context, range(10), "begun", name)
+        return done
+
+    with patch.object(online_rescale.OnlineRescale, "run", then_one_more):
+        summary = online(context)
+    assert counts(context) == {4} and sound(context) and summary.partitions == 5
+    assert len(values(context)) == 80 + 30
