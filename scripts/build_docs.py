@@ -36,7 +36,17 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tables", ("loading.md", "reading.md", "sql.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
     (
         "Running it",
-        ("concurrency.md", "model.md", "lab.md", "operations.md", "history.md", "backup.md", "erasure.md", "service.md"),
+        (
+            "concurrency.md",
+            "model.md",
+            "lab.md",
+            "operations.md",
+            "history.md",
+            "backup.md",
+            "erasure.md",
+            "service.md",
+            "fluss-and-flink.md",
+        ),
     ),
     ("Where tables are", ("catalogs.md", "object-stores.md")),
     ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "agents.md", "python-api.md")),
