@@ -85,6 +85,7 @@ PROGRAMS = (
     Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 60, cores=2),
     *(Program(f"kills-{name}", KILL, ("--store", name), "--kills", 120, cores=2) for name in ("azurite", "fake-gcs-server")),
     Program("store-servers", "scripts.nightly.store_servers", (), "--rounds", 200, cores=2),
+    Program("shared-warehouse", "scripts.nightly.shared_warehouse", (), "--tables", 10_000, cores=1),
     Program("kill-commands", "scripts.nightly.kill_commands", (), "--kills", 280, cores=1),
     Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
     Program("paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 40, least=20, cores=2),
