@@ -163,6 +163,7 @@ def test_commands_print_through_one_module() -> None:
         "compact_watch.py",
         "browse_commands.py",  # `watch` prints each look as it comes
         "stage_watch.py",  # a line for each checkpoint as it comes
+        "first_word.py",  # completes words for the shell, before anything else is imported
         "demo_command.py",  # shows commands and answers as a shell would
     }
     folder = Path(results.__file__).parent
