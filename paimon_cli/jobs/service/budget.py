@@ -85,6 +85,14 @@ class Budget:
         return None if self.ends_millis is None else max(0, self.ends_millis - self.clock.now_millis())
 
     @property
+    def left_size(self) -> int | None:
+        """What may still be read now, in bytes: a time of a day by the measured speed. None without such a limit."""
+        with self._lock:
+            if self.daily is not None:
+                return max(0, int(self.daily.left(self.clock.now_millis()) / self.daily.per_byte))
+            return None if self.left_bytes is None else max(0, self.left_bytes)
+
+    @property
     def part_of_rate(self) -> float:
         """At which part of its rate a goal buys, so that the budget suffices for what is worth most.
 

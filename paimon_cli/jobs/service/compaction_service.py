@@ -132,7 +132,7 @@ class TableRound:
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined. `left`: what its turn did not do; `is_unfinished`: the next round does. `expired_by`: the snapshots that dropped
-    partitions. `budget_left`: of the budget afterwards, in bytes or millis; None without one.
+    partitions. `budget_left`: bytes that the budget afterwards suffices for; None without one.
     """
 
     table: str
@@ -392,7 +392,7 @@ class CompactionService:
         known = self._known[turn.table]
         if turn.is_over or turn.is_unaffordable:
             plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
-            summary, left = CompactSummary(plan=plan), turn.budget.left
+            summary, left = CompactSummary(plan=plan), turn.budget.left_size
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
             return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
         request = self._request_for(ServedTable(turn.table, turn.open, turn.policy), request)
@@ -414,7 +414,7 @@ class CompactionService:
         if done.error is not None:
             failed = _failed(turn.table, done.error, turn.figures)
             done_before = replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
-            return replace(done_before, budget_left=turn.budget.left)
+            return replace(done_before, budget_left=turn.budget.left_size)
         waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
         idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else RoundState.OVER_BUDGET if waits else RoundState.NOTHING
         state = RoundState.COMPACTED if done.summary.has_changed else idle
@@ -428,7 +428,7 @@ class CompactionService:
             left=done.left,
             is_unfinished=turn.is_unfinished,
             expired_by=done.expired_by,
-            budget_left=turn.budget.left,
+            budget_left=turn.budget.left_size,
         )
 
     @contextlib.contextmanager
