@@ -42,7 +42,7 @@ def check_online(context: TableContext, present: int, total: int) -> None:
         )
         raise UsageError(f"{what}, so that --online has no meaning", why, f"paimon-cli buckets plan {name}")
     if (limit := why_not_moved(context)) is not None:
-        hint = f"stop the writers, and run: paimon-cli rescale {name} --buckets {total}"
+        hint = f"stop the writers, and run: paimon-cli rescale {name} --buckets {total} --yes"
         raise NotSupported(f"rescale --online of {context.address}", limit, hint)
     if not can_regroup(context, present, total):
         why = f"{total} is neither a multiple nor a part of {present}, so that all rows would be routed anew"
