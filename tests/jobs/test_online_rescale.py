@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.compact.bucket_regrouper import regroup_buckets
 from paimon_cli.errors import Conflict, CountConflict, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
@@ -32,8 +33,10 @@ from tests.tables import compact, data_files, make_table, named_files, rows, wri
 COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
 
 
-def made(folder: Path, buckets: int = 2, **options: str) -> TableContext:
-    context = make_table(folder, COLUMNS, ["p", "k"], ["p"], buckets, {"num-sorted-run.compaction-trigger": "3", **options})
+def made(folder: Path, buckets: int = 2, options: Mapping[str, str] | None = None) -> TableContext:
+    context = make_table(
+        folder, COLUMNS, ["p", "k"], ["p"], buckets, {"num-sorted-run.compaction-trigger": "3", **(options or {})}
+    )
     put(context, range(40), "old", "ab")
     return context
 
@@ -99,7 +102,7 @@ def test_a_count_that_changes_twice(tmp_path: Path) -> None:
         for new in changes:
             online(context, new)
 
-    real = moved_rows.regroup_buckets
+    real = regroup_buckets
 
     def overtaken(*given: Any) -> Any:
         done = real(*given)
@@ -134,7 +137,7 @@ def test_writers_that_commit_meanwhile(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"changelog-producer": "full-compaction"}, {"sequence.field": "v"}, {"write-only": "true"}])
 def test_other_kinds_of_tables(options: dict[str, str], tmp_path: Path) -> None:
-    context = made(tmp_path / "t", **options)
+    context = made(tmp_path / "t", options=options)
     with before_commit(lambda: online(context)):
         put(context, range(20, 60), "pnew")
     assert counts(context) == {4} and sound(context)
@@ -151,7 +154,7 @@ def test_other_kinds_of_tables(options: dict[str, str], tmp_path: Path) -> None:
     ],
 )
 def test_kinds_whose_writers_cannot_move_their_rows(options: dict[str, str], tmp_path: Path) -> None:
-    context = made(tmp_path / "t", **options)
+    context = made(tmp_path / "t", options=options)
     with pytest.raises(NotSupported, match=r"in their buckets|by bucket"):
         online(context)
     before = values(context)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paimon_cli.lab.simulation.actor import Job
 from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, rows
-from paimon_cli.lab.simulation.real_jobs import real_compactor, real_writer
+from paimon_cli.lab.simulation.real_jobs import real_compactor, real_splitter, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
 from tests.simulation.named_scenarios import ALL_FAULTS, CRASHES, planned
@@ -85,6 +85,47 @@ def _() -> Scenario:
     return made("counted-writer-compactor", COUNTED, before, *jobs)
 
 
+# postponed buckets that are split: three keys in one bucket of two are above twice the target
+
+GROWN = {**POSTPONED, "postpone.target-row-num-per-bucket": "1"}
+BATCHES = {"bucket": "-2", "postpone.target-row-num-per-bucket": "1", "postpone.default-bucket-num": "2"}
+DISTRIBUTED = in_turn(real_writer("first", rows(0, 0, 1, 2, 3, 4, 5)), real_compactor())
+
+
+@planned("splitter-writer")
+def _() -> Scenario:
+    return made("splitter-writer", GROWN, DISTRIBUTED, WAITER, real_splitter())
+
+
+@planned("splitter-compactor")
+def _() -> Scenario:
+    return made("splitter-compactor", GROWN, in_turn(DISTRIBUTED, WAITER), real_splitter(), real_compactor())
+
+
+@planned("splitters")
+def _() -> Scenario:
+    return made("splitters", GROWN, DISTRIBUTED, real_splitter(), real_splitter())
+
+
+@planned("splitter-batch")
+def _() -> Scenario:
+    """A batch into buckets that were split since its plan moves its rows."""
+    batch = real_writer("a", rows(0, 3, 6, 7, value="a"))
+    before = real_writer("first", rows(0, 0, 1, 2, 3, 4, 5))
+    return made("splitter-batch", BATCHES, before, batch, real_splitter(), tolerates=frozenset({"PV023"}))
+
+
+@planned("splitter-restart")
+def _() -> Scenario:
+    jobs = (real_writer("a", rows(0, 3, 6, value="a"), repeatable=True), real_splitter())
+    return made("splitter-restart", GROWN, DISTRIBUTED, *jobs, faults=CRASHES, max_restarts=1)
+
+
+@planned("splitter-expiry")
+def _() -> Scenario:
+    return made("splitter-expiry", GROWN, DISTRIBUTED, real_splitter(), expirer(), faults=CRASHES, files_vanish=True)
+
+
 # dynamic buckets
 
 
@@ -156,6 +197,12 @@ def _() -> Scenario:
 # three and four actors
 
 
+@planned("splitter-many")
+def _() -> Scenario:
+    jobs = (WAITER, real_writer("b", rows(0, 8, 9, value="b")), real_splitter(), real_splitter(), real_compactor(), expirer(2))
+    return made("splitter-many", GROWN, DISTRIBUTED, *jobs, max_faults=2, files_vanish=True)
+
+
 @planned("postponed-many")
 def _() -> Scenario:
     jobs = (WAITER, real_writer("b", rows(0, 8, 9, value="b")), real_compactor(), real_compactor(), expirer(2))
@@ -175,6 +222,12 @@ def _() -> Scenario:
 
 
 TWO_ACTORS = (
+    "splitter-writer",
+    "splitter-compactor",
+    "splitters",
+    "splitter-batch",
+    "splitter-restart",
+    "splitter-expiry",
     "postponed-writer-compactor",
     "postponed-compactors",
     "postponed-writers",
@@ -192,4 +245,4 @@ TWO_ACTORS = (
     "cross-partition-writer-compactor",
     "cross-partition-writer-overwriter",
 )
-MANY_ACTORS = ("postponed-many", "dynamic-many")
+MANY_ACTORS = ("postponed-many", "splitter-many", "dynamic-many")

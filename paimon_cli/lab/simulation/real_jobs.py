@@ -99,6 +99,15 @@ def real_compactor(
     return run
 
 
+def real_splitter() -> Job:
+    """Runs a round of a service, which distributes waiting rows, and splits the buckets of partitions that have outgrown them."""
+
+    def run(actor: Actor) -> None:
+        compact(actor, CompactRequest("minor", regroups=True), RealEngine(actor.disk))
+
+    return run
+
+
 def level_compactor(
     levels: Collection[int],
     output_level: int,
