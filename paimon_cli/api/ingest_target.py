@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.table_schema import TableSchema
 
 KIND_COLUMN = "_ROW_KIND"
+MAX_LISTED = 100
+"""Snapshots that a result lists, the last ones: a run that follows its sources makes any number."""
 MAX_ALTERS = 5
 """How often a change of the schema is tried again because others have changed it at the same time."""
 APPLYING, STOPPED = "applied", "stopped"
@@ -197,7 +199,7 @@ class IngestTarget:
         if done.already_committed:
             self._expect_same(after)
         if done.snapshots:
-            self.snapshots += [snapshot.id for snapshot in done.snapshots]
+            self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
             self.marks, self._next_id = after, self._next_id + 1
 
     def _properties(self, marks: Marks) -> tuple[tuple[str, str], ...]:
@@ -338,7 +340,7 @@ class IngestTarget:
         done = self.table._write(request, None)
         if done.already_committed:
             self._expect_same(marks)
-        self.snapshots += [snapshot.id for snapshot in done.snapshots]
+        self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
         self.marks, self._next_id = marks, self._next_id + 1
 
     def _united(self, parts: Sequence[pa.Table]) -> pa.Table:

@@ -416,6 +416,33 @@ def test_truncations_are_applied_in_their_place(tmp_path: Path, seed: int, monke
         catalog.ingest(written(tmp_path / "m.json", *shards), format="debezium", into="shop", primary_key="id", commit_user="m")
 
 
+def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(8, tables=2).add(400)
+    text, waits = stream.text(), list[float]()
+    cuts = [0, 10, len(text) // 3, len(text) // 2, 2 * len(text) // 3, len(text)]  # in the middle of lines
+    files = [tmp_path / "in/1.json", tmp_path / "in/2.json"]
+    border = text.rfind(b"\n", 0, cuts[3]) + 1
+    files[0].parent.mkdir()
+
+    def grow(_: object, seconds: float) -> None:
+        waits.append(seconds)
+        end = cuts[len(waits)]
+        files[0].write_bytes(text[: min(end, border)])
+        if end > border:
+            files[1].write_bytes(text[border:end])
+
+    monkeypatch.setattr("paimon_cli.api.ingest_run.SystemClock.sleep", grow)
+    given = {"format": "debezium", "into": "shop", "primary_key": "id", "follow": True, "interval": "3 s"}
+    catalog = Catalog(str(tmp_path))
+    done = catalog.ingest(str(tmp_path / "in/*.json"), **given, max_rounds=len(cuts))
+    check(tmp_path, stream, as_text)
+    assert waits == [3.0] * (len(cuts) - 1) and len(done[0].snapshots) > 1
+    again = catalog.ingest(str(tmp_path / "in/*.json"), **{**given, "follow": False})
+    assert not any(table.snapshots for table in again)
+    with pytest.raises(NotSupported, match="standard input"):
+        catalog.ingest("-", **given)
+
+
 def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     with pytest.raises(NotSupported, match="as a source"):
