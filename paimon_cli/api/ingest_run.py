@@ -23,7 +23,7 @@ import numpy as np
 from paimon_cli.api.definition import create_defined
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
 from paimon_cli.api.ingest_sources import EventSource, EventSources
-from paimon_cli.api.ingest_target import IngestedTable, IngestTarget
+from paimon_cli.api.ingest_target import IngestedTable, IngestTarget, sequence_column
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.definition_check import check_definition
@@ -40,6 +40,7 @@ from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, h
 from paimon_cli.ingest.input_files import SourceFile
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import OnError
+from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.options.option_text import counted, printable
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import SystemClock
@@ -254,6 +255,7 @@ class IngestRun:
             define=self._defined,
             is_dry=self.is_dry,
             stops_on_bad=self.stops,
+            sequence=self.call.sequence,
         )
         if failure is None:
             try:
@@ -279,7 +281,8 @@ class IngestRun:
             return None
 
     def _definition(self, fields: Sequence[DataField], keys: tuple[str, ...]) -> TableDefinition:
-        return TableDefinition(tuple(fields), keys, (), dict(self.site.table_options), if_not_exists=True)
+        ordered = {} if self.call.sequence is None or not keys else {SEQUENCE_FIELD: sequence_column(self.call.sequence)}
+        return TableDefinition(tuple(fields), keys, (), {**ordered, **self.site.table_options}, if_not_exists=True)
 
     def _created(self, name: str, fields: Sequence[DataField], keys: tuple[str, ...]) -> Writing:
         location = locate_table(name, self.warehouse, self.site.options, is_new=True)

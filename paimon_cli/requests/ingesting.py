@@ -37,6 +37,14 @@ class TableIngestOptions(Request):
         ),
     ] = BadEvents(OnError.FAIL)
     memory: Annotated[Size, Option("Memory for decoded events.")] = Size("512 mb")
+    sequence: Annotated[
+        str | None,
+        Option(
+            "Order the rows of a key by this number of their events, such as source.lsn, source.ts_ms or ts, and not by their "
+            "arrival. It becomes a column, which new tables have as their sequence.field.",
+            metavar="PATH",
+        ),
+    ] = None
     commit_user: Annotated[
         str | None,
         Option(

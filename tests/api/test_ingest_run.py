@@ -443,6 +443,27 @@ def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.Mon
         catalog.ingest("-", **given)
 
 
+def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
+    """The events of the second file are older, although they arrive later."""
+    catalog = Catalog(str(tmp_path))
+
+    def at(lsn: int, op: str, before: Row | None, after: Row | None) -> Row:
+        return {**debezium("t", op, before, after), "source": {"db": "shop", "table": "t", "lsn": lsn}}
+
+    rows = [{"id": n, "n": name} for n, name in ((1, "old"), (1, "new"), (2, "x"))]
+    newer = [at(20, "u", rows[0], rows[1]), at(21, "d", rows[2], None)]
+    older = [at(10, "c", None, rows[0]), at(11, "c", None, rows[2])]
+    files = [written(tmp_path / "new.json", *newer), written(tmp_path / "old.json", *older)]
+    for file in files:
+        catalog.ingest(file, format="debezium", into="shop", primary_key="id", sequence="source.lsn")
+    assert rows_of(tmp_path, "t") == {"1": {"id": "1", "n": "new", "source_lsn": 20}}
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match=r"no number 'source\.none'"):
+        catalog.ingest(files[0], format="debezium", into="other", primary_key="id", sequence="source.none")
+    catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):
+        catalog.ingest(files[0], format="debezium", into="third", sequence="source.lsn")
+
+
 def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     with pytest.raises(NotSupported, match="as a source"):

@@ -56,6 +56,16 @@ class ReadEvents:
     after: Images
     parts: Mapping[str, pa.Array]
 
+    def part(self, path: str) -> pa.Array | None:
+        """A value of each event outside of its images, such as `source.lsn`; None if they have none there."""
+        key, _, inner = path.partition(".")
+        found = self.parts.get(key)
+        if found is None or not inner:
+            return found
+        if not pa.types.is_struct(found.type) or found.type.get_field_index(inner) < 0:
+            return None
+        return pc.struct_field(found, inner)
+
 
 @dataclass(frozen=True)
 class ImageKeys:
