@@ -83,7 +83,8 @@ def written(format: str, text: bytes, count: int) -> dict[str, float]:
         path = Path(directory) / "events.json"
         path.write_bytes(text)
         begun = time.process_time()
-        done = Catalog(directory).ingest(str(path), format=format.split()[0], into="shop", primary_key="id")
+        given: dict[str, Any] = {"format": format.split()[0], "into": "shop", "primary_key": "id"}
+        done = Catalog(directory).ingest(str(path), **given)
         took = time.process_time() - begun
         snapshots = sum(len(table.snapshots) for table in done)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

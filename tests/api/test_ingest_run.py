@@ -64,7 +64,7 @@ FORMATS = [("debezium", debezium), ("maxwell", maxwell), ("canal", canal), ("deb
 
 
 @pytest.mark.parametrize("name, envelope", FORMATS)
-def test_tables_equal_a_replay(tmp_path: Path, name: str, envelope: Any) -> None:
+def test_tables_equal_a_replay(tmp_path: Path, name: Any, envelope: Any) -> None:
     stream = Stream(1, envelope=envelope, moves_keys=envelope is not flat).add(400)
     file = tmp_path / "events.json"
     file.write_bytes(stream.text())
@@ -331,7 +331,7 @@ def test_a_missing_image_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("envelope, name", [(debezium, "debezium"), (maxwell, "maxwell"), (canal, "canal")])
-def test_sums_are_right_after_updates(tmp_path: Path, envelope: Any, name: str) -> None:
+def test_sums_are_right_after_updates(tmp_path: Path, envelope: Any, name: Any) -> None:
     """An update retracts the row before, whose null is told from a column that has not changed."""
     catalog = Catalog(str(tmp_path))
     options = {"merge-engine": "aggregation", "fields.name.aggregate-function": "sum", "fields.extra.aggregate-function": "sum"}
@@ -432,7 +432,7 @@ def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.Mon
             files[1].write_bytes(text[border:end])
 
     monkeypatch.setattr("paimon_cli.api.ingest_run.SystemClock.sleep", grow)
-    given = {"format": "debezium", "into": "shop", "primary_key": "id", "follow": True, "interval": "3 s"}
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "follow": True, "interval": "3 s"}
     catalog = Catalog(str(tmp_path))
     done = catalog.ingest(str(tmp_path / "in/*.json"), **given, max_rounds=len(cuts))
     check(tmp_path, stream, as_text)
