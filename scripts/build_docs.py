@@ -33,7 +33,10 @@ BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHA
 """Pages in the root of the repository; on the site they are beside the others."""
 NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Start", ("index.md", "tutorial.md")),
-    ("Tables", ("loading.md", "reading.md", "sql.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
+    (
+        "Tables",
+        ("loading.md", "change-streams.md", "reading.md", "sql.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md"),
+    ),
     (
         "Running it",
         (

@@ -29,7 +29,10 @@ from paimon_cli.cli.demo_command import inside
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("tutorial", "loading", "reading", "sql", "kinds-of-tables", "merge-engines")),
+    *(
+        f"docs/{name}.md"
+        for name in ("tutorial", "loading", "change-streams", "reading", "sql", "kinds-of-tables", "merge-engines")
+    ),
     *(f"docs/{name}.md" for name in ("compaction", "concurrency", "lab", "operations", "library", "outputs", "backup")),
 )
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

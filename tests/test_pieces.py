@@ -152,6 +152,7 @@ CUTS_NOTHING = {
     },
     "how much a message or a report shows": {
         "api/ingest_run": "MOST_SHOWN",
+        "api/ingest_target": "MAX_LISTED",
         "jobs/table_cost": "SHOWN_COMBINATIONS",
         "jobs/service/ledger_watcher": "MAX_WARNINGS",
         "inspect/daily_growth": "MAX_GROWTH_SNAPSHOTS",

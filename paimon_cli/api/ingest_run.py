@@ -23,7 +23,7 @@ import numpy as np
 from paimon_cli.api.definition import create_defined
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
 from paimon_cli.api.ingest_sources import EventSource, EventSources
-from paimon_cli.api.ingest_target import IngestedTable, IngestTarget
+from paimon_cli.api.ingest_target import IngestedTable, IngestTarget, sequence_column
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.definition_check import check_definition
@@ -36,11 +36,14 @@ from paimon_cli.errors import BadInput, NotFound, PaimonError, PartialSuccess, U
 from paimon_cli.ingest.changes.event_decoder import DEAD_LETTER, Decoded, EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
-from paimon_cli.ingest.changes.read_marks import BlockMarks, check_mark, has_changed
+from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
+from paimon_cli.ingest.input_files import SourceFile
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import OnError
+from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.options.option_text import counted, printable
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.injected import SystemClock
 
 if TYPE_CHECKING:
     from paimon_cli.api.ingest_call import IngestCall
@@ -78,6 +81,9 @@ class IngestRun:
     by_source: dict[SourceTable, IngestTarget | None] = field(default_factory=dict)
     others: Counter[str] = field(default_factory=Counter)
     _key: str = ""
+    _seen: set[tuple[str, int]] = field(default_factory=set)
+    _ends: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, Mark] = field(default_factory=dict)
     _block: tuple[EventLines, int, str] | None = None
 
     def __post_init__(self) -> None:
@@ -100,33 +106,56 @@ class IngestRun:
         given = self.call.sources
         names = tuple(os.fspath(one) for one in ([given] if isinstance(given, (str, os.PathLike)) else given))
         sources = EventSources(names, self.site.options)
-        files = sources.files()
+        follows, rounds = self.call.follow and not self.is_dry, 0
         failure: PaimonError | None = None
         with DeadLetters(None if self.stops or self.is_dry else self.call.on_error, names) as self.letters:
-            try:
-                for file in files:
-                    with sources.opened(file) as source:
-                        self._read(source)
-            except BadInput as error:
-                failure = error  # what comes before the bad event is committed
-            self._commit()
+            while failure is None:
+                files = sources.files(may_come=follows)
+                try:
+                    for file in files:
+                        self._read_file(sources, file, follows)
+                except BadInput as error:
+                    failure = error  # what comes before the bad event is committed
+                self._commit()
+                rounds += 1
+                is_over = not follows or rounds == self.call.max_rounds
+                if is_over or (self.targets and all(target.failure is not None for target in self.targets.values())):
+                    break
+                SystemClock().sleep((self.call.interval or 0) / 1000)
         return self._ended(failure)
 
-    def _read(self, source: EventSource) -> None:
-        self._key, begin = source.key, 0
+    def _read_file(self, sources: EventSources, file: SourceFile | None, follows: bool) -> None:
+        """Read a file from where this run has read it to. One of the same size has nothing new."""
+        known = (file.path, file.size) if file is not None else None
+        if follows and known in self._seen:
+            return
+        with sources.opened(file) as source:
+            if follows and not source.is_begun:
+                return
+            self._read(source, follows)
+        if follows and known is not None:
+            self._seen.add(known)
+
+    def _read(self, source: EventSource, is_growing: bool) -> None:
+        self._key = source.key
+        begin = self._ends.get(source.key, 0)
         marks: BlockMarks | None = None
-        for lines in source.blocks(min(PIECES.event_block_bytes, max(1, self.memory // BLOCK_SHARE))):
+        size = min(PIECES.event_block_bytes, max(1, self.memory // BLOCK_SHARE))
+        for lines in source.blocks(size, begin, is_growing=is_growing):
             self._block = lines, begin, source.name
             for target in self._resumed(source.key):
                 self._check_mark(target)
-            marks = BlockMarks(source.key, lines, None if marks is None else marks.end())
+            marks = BlockMarks(source.key, lines, self._last.get(source.key) if marks is None else marks.end())
             self._apply(lines, marks)
             begin = lines.end
             if sum(target.held_bytes for target in self.targets.values()) >= self.memory // HELD_SHARE:
                 self._commit()
         self._block = None
+        self._ends[source.key] = begin
+        if marks is not None and (last := marks.end()) is not None:
+            self._last[source.key] = last
         for target in self._resumed(source.key):
-            if target.marks[source.key].position > begin:
+            if not is_growing and target.marks[source.key].position > begin:
                 self._stop(target, has_changed(source.name, target.marks[source.key]))
 
     def _resumed(self, key: str) -> list[IngestTarget]:
@@ -226,6 +255,7 @@ class IngestRun:
             define=self._defined,
             is_dry=self.is_dry,
             stops_on_bad=self.stops,
+            sequence=self.call.sequence,
         )
         if failure is None:
             try:
@@ -251,7 +281,8 @@ class IngestRun:
             return None
 
     def _definition(self, fields: Sequence[DataField], keys: tuple[str, ...]) -> TableDefinition:
-        return TableDefinition(tuple(fields), keys, (), dict(self.site.table_options), if_not_exists=True)
+        ordered = {} if self.call.sequence is None or not keys else {SEQUENCE_FIELD: sequence_column(self.call.sequence)}
+        return TableDefinition(tuple(fields), keys, (), {**ordered, **self.site.table_options}, if_not_exists=True)
 
     def _created(self, name: str, fields: Sequence[DataField], keys: tuple[str, ...]) -> Writing:
         location = locate_table(name, self.warehouse, self.site.options, is_new=True)

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import NotSupported, Refused, UsageError
 from paimon_cli.ingest.changes.event_lines import MAX_EVENT_BYTES, EventLines, event_blocks
 from paimon_cli.ingest.changes.read_marks import source_key
 from paimon_cli.ingest.input_files import STDIN, SourceFile, source_files
 from paimon_cli.ingest.text_blocks import text_stream
+from paimon_cli.pieces import PIECES
 
 STANDARD_INPUT = "<stdin>"
 _KAFKA = "kafka://"
@@ -21,15 +22,21 @@ _KAFKA = "kafka://"
 
 @dataclass(frozen=True)
 class EventSource:
-    """A source that has been opened. `name`: for messages; `key`: under which tables remember it."""
+    """A source that has been opened. `name`: for messages; `key`: under which tables remember it. `is_begun`: its first line has
+    an end.
+    """
 
     name: str
     key: str
     stream: BinaryIO
+    is_begun: bool = True
 
-    def blocks(self, size: int) -> Iterator[EventLines]:
-        """Its events from the beginning, in blocks of about so many bytes."""
-        return event_blocks(self.stream, self.name, size)
+    def blocks(self, size: int, begin: int = 0, *, is_growing: bool = False) -> Iterator[EventLines]:
+        """Its events from a position on, in blocks of about so many bytes. `is_growing`: its last line may not be complete."""
+        if begin and self.stream.seek(begin) < begin:
+            what = f"{self.name} is shorter than what was read of it"
+            raise Refused(what, "it cannot be told where to go on", "let files grow only at their ends", source=self.name)
+        return event_blocks(self.stream, self.name, size, begin, is_growing=is_growing)
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,10 @@ class EventSources:
     names: tuple[str, ...]
     options: Mapping[str, str]
 
-    def files(self) -> list[SourceFile | None]:
-        """The files; None for standard input. Raises `NotFound`, `UsageError`, `NotSupported`."""
+    def files(self, *, may_come: bool = False) -> list[SourceFile | None]:
+        """The files; None for standard input. `may_come`: there may be none yet. Raises `NotFound`, `UsageError`,
+        `NotSupported`.
+        """
         if not self.names:
             raise UsageError("no source is named", "ingest needs files", "add FILE..., a glob, or - for stdin")
         if self.names.count(STDIN) > 1:
@@ -49,7 +58,9 @@ class EventSources:
         for name in self.names:
             if name.startswith(_KAFKA):
                 raise NotSupported(f"{name} as a source", "this version reads events from files and standard input")
-            found += [None] if name == STDIN else source_files([name], "json", self.options)
+            if name == STDIN and may_come:
+                raise NotSupported("--follow with standard input", "it ends where its writer ends", "leave --follow out")
+            found += [None] if name == STDIN else source_files([name], "json", self.options, allow_empty=may_come)
         return found
 
     @contextmanager
@@ -65,7 +76,7 @@ class EventSources:
 def _source(name: str, path: str, stream: BinaryIO) -> EventSource:
     """The source of a stream, of which the first line is read to recognise it."""
     first = stream.readline(MAX_EVENT_BYTES)
-    return EventSource(name, source_key(path, first.strip()), cast(BinaryIO, _Rejoined(first, stream)))
+    return EventSource(name, source_key(path, first.strip()), cast(BinaryIO, _Rejoined(first, stream)), first.endswith(b"\n"))
 
 
 class _Rejoined(io.RawIOBase):
@@ -80,6 +91,17 @@ class _Rejoined(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         first, self._first = (self._first, b"") if size < 0 else (self._first[:size], self._first[size:])
         return first + self._rest.read(size if size < 0 else size - len(first)) if size < 0 or len(first) < size else first
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Stand at a position from the beginning. In an archive, what is before it is read and dropped."""
+        assert whence == io.SEEK_SET
+        left = offset
+        while left and (dropped := len(self.read(min(left, PIECES.text_read_bytes)))):
+            left -= dropped
+        return offset - left
 
     def readline(self, size: int | None = -1) -> bytes:
         if not self._first:

@@ -15,7 +15,7 @@ from paimon_cli.catalog.column_changes import AddColumn
 from paimon_cli.catalog.schema_drift import changes_to_follow
 from paimon_cli.commit.deduplication import last_commit
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import AlreadyExists, BadInput, Conflict, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
@@ -27,6 +27,7 @@ from paimon_cli.ingest.faults import WrongType, shown
 from paimon_cli.ingest.row_sources import ArrowRows
 from paimon_cli.ingest.typed_columns import cast_column
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
+from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.read.html_text import ShownAsTable
 
 if TYPE_CHECKING:
@@ -34,9 +35,16 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.table_schema import TableSchema
 
 KIND_COLUMN = "_ROW_KIND"
+MAX_LISTED = 100
+"""Snapshots that a result lists, the last ones: a run that follows its sources makes any number."""
 MAX_ALTERS = 5
 """How often a change of the schema is tried again because others have changed it at the same time."""
 APPLYING, STOPPED = "applied", "stopped"
+
+
+def sequence_column(path: str) -> str:
+    """The column for a number of events, `source_lsn` for `source.lsn`."""
+    return path.replace(".", "_").strip("_")
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,7 @@ class IngestTarget:
     define: Callable[[Sequence[DataField], tuple[str, ...]], TableSchema]
     is_dry: bool = False
     stops_on_bad: bool = True
+    sequence: str | None = None
     table: Writing | None = None
     sources: set[SourceTable] = field(default_factory=set)
     held: list[pa.Table] = field(default_factory=list)
@@ -197,7 +206,7 @@ class IngestTarget:
         if done.already_committed:
             self._expect_same(after)
         if done.snapshots:
-            self.snapshots += [snapshot.id for snapshot in done.snapshots]
+            self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
             self.marks, self._next_id = after, self._next_id + 1
 
     def _properties(self, marks: Marks) -> tuple[tuple[str, str], ...]:
@@ -222,6 +231,8 @@ class IngestTarget:
                 "create it with a primary key, such as --primary-key id",
             )
         self.incomplete += rows.incomplete
+        if self.sequence is not None:
+            rows = self._sequenced(rows, events, self.sequence)
         return self._typed(rows, events, schema, bad)
 
     def _follow(self, events: TableEvents) -> None:
@@ -231,6 +242,8 @@ class IngestTarget:
             for name in image.columns:
                 found.setdefault(name, events.form(name).type)
         declared = frozenset(events.forms)
+        if self.sequence is not None:
+            found[sequence_column(self.sequence)] = BIGINT
         if self.schema is None:
             self._create(found, events)
             return
@@ -249,6 +262,23 @@ class IngestTarget:
             for change in changes:
                 named = self.added if isinstance(change, AddColumn) else self.widened
                 named.append(f"{change.path[0]} {type_to_sql(change.type)}")  # type: ignore[union-attr, arg-type]
+
+    def _sequenced(self, rows: ChangeRows, events: TableEvents, path: str) -> ChangeRows:
+        """The rows with the number that orders them. Raises `UsageError` if the table ignores it, `BadInput` for events without
+        it.
+        """
+        column = sequence_column(path)
+        schema = self.schema
+        assert schema is not None
+        if schema.primary_keys and column not in schema.options.get(SEQUENCE_FIELD, "").split(","):
+            why = f"its option {SEQUENCE_FIELD} is {schema.options.get(SEQUENCE_FIELD) or 'not set'}"
+            raise UsageError(
+                f"{self.name} is not ordered by {column}", why, f"set {SEQUENCE_FIELD}={column}, or leave --sequence out"
+            )
+        numbers = events.read.part(path)
+        if numbers is None or not pa.types.is_integer(numbers.type) or numbers.null_count:
+            raise BadInput(f"{self.name}: an event has no number '{path}'", "--sequence orders rows by it", "name another one")
+        return replace(rows, cells={**rows.cells, column: numbers.take(pa.array(rows.event))})
 
     def _alter(self, schema: TableSchema, changes: Sequence[Any]) -> None:
         if self.is_dry or self.table is None:
@@ -338,7 +368,7 @@ class IngestTarget:
         done = self.table._write(request, None)
         if done.already_committed:
             self._expect_same(marks)
-        self.snapshots += [snapshot.id for snapshot in done.snapshots]
+        self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
         self.marks, self._next_id = marks, self._next_id + 1
 
     def _united(self, parts: Sequence[pa.Table]) -> pa.Table:

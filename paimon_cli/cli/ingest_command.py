@@ -39,7 +39,7 @@ def ingest(
     Tables are created with dynamic buckets, so that no number of buckets need be chosen and every row can be read at once;
     --option sets other options of new tables. They follow their sources: new columns are added, types are widened. Each
     snapshot remembers how far each source was read, so that the same command applies only what is new, also after a crash.
-    A table that cannot go on stops alone (exit 9).
+    A table that cannot go on stops alone (exit 9). With --follow it goes on as files grow and new ones come.
 
     paimon-cli ingest 'events/*.json' --format debezium --into shop --warehouse ./wh --primary-key sales=id
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
@@ -257,8 +256,7 @@ def suggested_options(faults: Sequence[Fault]) -> str:
     if any(fault.why == NOT_UTF_8 for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"
     if (events := next((one for one in KEYS_OF_EVENTS if faults[0].why == change_event(one)), None)) is not None:
-        source = shlex.quote(faults[0].source)
-        return f"apply it as a change: paimon-cli ingest {source} --format {events} --into TABLE --dry-run"
+        return f"`ingest` applies such events to tables, with --format {events}"
     if faults[0].row == 1 and faults[0].why.startswith((NOT_JSON, NO_OBJECT)):
         return "rows are objects, each on a line of its own or all in one array; jq -c . FILE turns other JSON into lines"
     if faults[0].why.endswith(KEY_IS_MISSING):

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import OnError
-from paimon_cli.requests.fields import Option, Parsed, Request, Size, Texts
+from paimon_cli.requests.fields import Option, Parsed, Request, Size, Texts, Time
 
-TABLES = "Tables"
+TABLES, FOLLOWING = "Tables", "Following"
 FormatName = Literal["debezium", "debezium-flat", "canal", "maxwell", "json"]
 
 
@@ -19,7 +19,7 @@ class BadEvents(Parsed[str, str]):
     def parse(self, given: str) -> str:
         if given.lower() == OnError.SKIP:
             raise UsageError(
-                "--on-error skip", "no event is left out silently", "name a FILE, from which they can be ingested later"
+                "--on-error cannot be skip", "no event is left out silently", "name a FILE, from which they can be ingested later"
             )
         return OnError.FAIL if given.lower() == OnError.FAIL else given
 
@@ -37,12 +37,27 @@ class TableIngestOptions(Request):
         ),
     ] = BadEvents(OnError.FAIL)
     memory: Annotated[Size, Option("Memory for decoded events.")] = Size("512 mb")
+    sequence: Annotated[
+        str | None,
+        Option(
+            "Order the rows of a key by this number of their events, such as source.lsn, source.ts_ms or ts, and not by their "
+            "arrival. It becomes a column, which new tables have as their sequence.field.",
+            metavar="PATH",
+        ),
+    ] = None
     commit_user: Annotated[
         str | None,
         Option(
             "Name under which tables remember how far each source was read; default one for all. Another name begins anew.",
             metavar="NAME",
         ),
+    ] = None
+    follow: Annotated[bool, Option("Go on as files grow and new ones come, until stopped.", panel=FOLLOWING)] = False
+    interval: Annotated[Time, Option("With --follow: how often to look for new events, and to commit.", panel=FOLLOWING)] = Time(
+        "10 s"
+    )
+    max_rounds: Annotated[
+        int | None, Option("With --follow: stop after this many looks.", metavar="N", min=1, panel=FOLLOWING)
     ] = None
 
 

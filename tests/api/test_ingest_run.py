@@ -64,7 +64,7 @@ FORMATS = [("debezium", debezium), ("maxwell", maxwell), ("canal", canal), ("deb
 
 
 @pytest.mark.parametrize("name, envelope", FORMATS)
-def test_tables_equal_a_replay(tmp_path: Path, name: str, envelope: Any) -> None:
+def test_tables_equal_a_replay(tmp_path: Path, name: Any, envelope: Any) -> None:
     stream = Stream(1, envelope=envelope, moves_keys=envelope is not flat).add(400)
     file = tmp_path / "events.json"
     file.write_bytes(stream.text())
@@ -331,7 +331,7 @@ def test_a_missing_image_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("envelope, name", [(debezium, "debezium"), (maxwell, "maxwell"), (canal, "canal")])
-def test_sums_are_right_after_updates(tmp_path: Path, envelope: Any, name: str) -> None:
+def test_sums_are_right_after_updates(tmp_path: Path, envelope: Any, name: Any) -> None:
     """An update retracts the row before, whose null is told from a column that has not changed."""
     catalog = Catalog(str(tmp_path))
     options = {"merge-engine": "aggregation", "fields.name.aggregate-function": "sum", "fields.extra.aggregate-function": "sum"}
@@ -414,6 +414,54 @@ def test_truncations_are_applied_in_their_place(tmp_path: Path, seed: int, monke
     ]
     with pytest.warns(UserWarning), pytest.raises(NotSupported, match="cannot be told apart"):
         catalog.ingest(written(tmp_path / "m.json", *shards), format="debezium", into="shop", primary_key="id", commit_user="m")
+
+
+def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(8, tables=2).add(400)
+    text, waits = stream.text(), list[float]()
+    cuts = [0, 10, len(text) // 3, len(text) // 2, 2 * len(text) // 3, len(text)]  # in the middle of lines
+    files = [tmp_path / "in/1.json", tmp_path / "in/2.json"]
+    border = text.rfind(b"\n", 0, cuts[3]) + 1
+    files[0].parent.mkdir()
+
+    def grow(_: object, seconds: float) -> None:
+        waits.append(seconds)
+        end = cuts[len(waits)]
+        files[0].write_bytes(text[: min(end, border)])
+        if end > border:
+            files[1].write_bytes(text[border:end])
+
+    monkeypatch.setattr("paimon_cli.api.ingest_run.SystemClock.sleep", grow)
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "follow": True, "interval": "3 s"}
+    catalog = Catalog(str(tmp_path))
+    done = catalog.ingest(str(tmp_path / "in/*.json"), **given, max_rounds=len(cuts))
+    check(tmp_path, stream, as_text)
+    assert waits == [3.0] * (len(cuts) - 1) and len(done[0].snapshots) > 1
+    again = catalog.ingest(str(tmp_path / "in/*.json"), **{**given, "follow": False})
+    assert not any(table.snapshots for table in again)
+    with pytest.raises(NotSupported, match="standard input"):
+        catalog.ingest("-", **given)
+
+
+def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
+    """The events of the second file are older, although they arrive later."""
+    catalog = Catalog(str(tmp_path))
+
+    def at(lsn: int, op: str, before: Row | None, after: Row | None) -> Row:
+        return {**debezium("t", op, before, after), "source": {"db": "shop", "table": "t", "lsn": lsn}}
+
+    rows = [{"id": n, "n": name} for n, name in ((1, "old"), (1, "new"), (2, "x"))]
+    newer = [at(20, "u", rows[0], rows[1]), at(21, "d", rows[2], None)]
+    older = [at(10, "c", None, rows[0]), at(11, "c", None, rows[2])]
+    files = [written(tmp_path / "new.json", *newer), written(tmp_path / "old.json", *older)]
+    for file in files:
+        catalog.ingest(file, format="debezium", into="shop", primary_key="id", sequence="source.lsn")
+    assert rows_of(tmp_path, "t") == {"1": {"id": "1", "n": "new", "source_lsn": 20}}
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match=r"no number 'source\.none'"):
+        catalog.ingest(files[0], format="debezium", into="other", primary_key="id", sequence="source.none")
+    catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):
+        catalog.ingest(files[0], format="debezium", into="third", sequence="source.lsn")
 
 
 def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def prepare(name: str, home: Path) -> None:
     elif name == "export iceberg":
         orders.compact(strategy="full")
     elif name == "ingest":
-        event = {"before": None, "after": {"id": 1}, "source": {"db": "shop", "table": "sales"}, "op": "c"}
+        event: dict[str, object] = {"before": None, "after": {"id": 1}, "source": {"db": "shop", "table": "sales"}, "op": "c"}
         (home / "events").mkdir()
         (home / "events" / "1.json").write_text(json.dumps(event) + "\n")
         event = {"database": "shop", "table": "sales", "type": "insert", "data": {"id": 1}, "primary_key_columns": ["id"]}

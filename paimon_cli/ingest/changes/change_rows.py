@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.event_decoder import TableEvents
-from paimon_cli.ingest.changes.event_formats import Change
+from paimon_cli.ingest.changes.event_formats import EventKind
 from paimon_cli.ingest.changes.event_images import Images, Indices
 from paimon_cli.ingest.changes.event_lines import BadEvent
 from paimon_cli.metadata.data_file_schema import RowKind
@@ -47,28 +47,28 @@ def rows_of(events: TableEvents, keys: Sequence[str], *, needs_before: bool, bad
     """
     read, operations = events.read, events.operations
     before, after = read.before, read.after
-    if events.read.event.size and not before.columns and (operations == Change.DELETE).any() and not before.present.any():
+    if events.read.event.size and not before.columns and (operations == EventKind.DELETE).any() and not before.present.any():
         before = _deleted(after, operations)  # events whose deletions have the row where others have the new one
-    elif ((operations == Change.DELETE) & ~before.present & after.present).any():
-        before = _merged(before, after, (operations == Change.DELETE) & ~before.present & after.present)
+    elif ((operations == EventKind.DELETE) & ~before.present & after.present).any():
+        before = _merged(before, after, (operations == EventKind.DELETE) & ~before.present & after.present)
     problem = np.full(len(operations), "", object)
-    problem[(operations != Change.DELETE) & ~after.present] = NO_AFTER
-    problem[(operations == Change.DELETE) & ~before.present] = NO_IMAGE
-    has_old = (operations == Change.UPDATE) & before.present & after.present
+    problem[(operations != EventKind.DELETE) & ~after.present] = NO_AFTER
+    problem[(operations == EventKind.DELETE) & ~before.present] = NO_IMAGE
+    has_old = (operations == EventKind.UPDATE) & before.present & after.present
     if needs_before:
-        problem[(operations == Change.UPDATE) & ~before.present & (problem == "")] = NO_IMAGE
+        problem[(operations == EventKind.UPDATE) & ~before.present & (problem == "")] = NO_IMAGE
     names = list(dict.fromkeys((*after.columns, *before.columns)))
     columns: Mapping[str, pa.Array] = {name: _both(before.column(name), after.column(name)) for name in names}
     count = len(operations)
     moved = has_old & _differs(columns, [key for key in keys if key in columns], count)
-    columns = _with_unchanged(columns, has_old, problem, operations != Change.DELETE, count)
+    columns = _with_unchanged(columns, has_old, problem, operations != EventKind.DELETE, count)
     _check_keys(columns, keys, operations, moved | (needs_before & has_old), problem, count)
     usable = problem == ""
     for row in np.flatnonzero(~usable):
         index = int(read.event[row])
         bad.append(read.lines.bad(index, str(problem[row]), events.table.name))
     retracts = usable & (moved | (has_old & needs_before))
-    incomplete = int(((operations == Change.UPDATE) & ~before.present & usable).sum())
+    incomplete = int(((operations == EventKind.UPDATE) & ~before.present & usable).sum())
     return _ordered(columns, operations, usable, retracts, moved, read.event, incomplete)
 
 
@@ -87,10 +87,10 @@ def _ordered(
     row = np.repeat(np.arange(count), sizes)
     is_first = np.append(True, row[1:] != row[:-1]) if len(row) else np.empty(0, bool)
     retraction = is_first & retracts[row]
-    deletion = operations[row] == Change.DELETE
+    deletion = operations[row] == EventKind.DELETE
     place = np.where(retraction | deletion, row, count + row)
     kinds = np.full(len(row), RowKind.UPDATE_AFTER, np.int8)
-    kinds[operations[row] == Change.CREATE] = RowKind.INSERT
+    kinds[operations[row] == EventKind.CREATE] = RowKind.INSERT
     kinds[moved[row] & ~retraction] = RowKind.INSERT
     kinds[retraction] = RowKind.UPDATE_BEFORE
     kinds[(retraction & moved[row]) | deletion] = RowKind.DELETE
@@ -165,13 +165,13 @@ def _check_keys(
             return
         valid = columns[key].is_valid().to_numpy(zero_copy_only=False)
         old, new = ~valid[:count], ~valid[count:]
-        lacking = np.where(operations == Change.DELETE, old, new | (old & retracts))
+        lacking = np.where(operations == EventKind.DELETE, old, new | (old & retracts))
         problem[lacking & (problem == "")] = LACKS_KEY
 
 
 def _deleted(after: Images, operations: npt.NDArray[np.integer]) -> Images:
     """The image of deletions that come with the deleted row as their only one."""
-    return Images((operations == Change.DELETE) & after.present, after.columns)
+    return Images((operations == EventKind.DELETE) & after.present, after.columns)
 
 
 def _merged(before: Images, after: Images, from_after: npt.NDArray[np.bool_]) -> Images:

@@ -23,8 +23,8 @@ from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.debezium_types import EventSchema, declared_columns
 from paimon_cli.ingest.changes.event_formats import (
     NO_TEXT,
-    Change,
     EventFormat,
+    EventKind,
     Path,
     Unchanging,
 )
@@ -154,7 +154,7 @@ class EventDecoder:
         if not len(places):
             return
         texts, schema_of = schemas
-        truncates = operations[places] == Change.TRUNCATE
+        truncates = operations[places] == EventKind.TRUNCATE
         state = schema_of[places] * 2 + truncates
         cuts = np.flatnonzero((np.diff(state) != 0) | truncates[1:]) + 1
         for part in np.split(places, cuts):
@@ -184,7 +184,7 @@ class EventDecoder:
         read = reader.read(lines, numbers, bad, table.name, tells_absent=tells_absent)
         if len(read.lines) < len(before):
             operations = operations[np.isin(before, read.lines.positions)]
-        truncates = bool(len(operations)) and int(operations[0]) == Change.TRUNCATE
+        truncates = bool(len(operations)) and int(operations[0]) == EventKind.TRUNCATE
         of_rows = np.empty(0, np.int64) if truncates else operations[read.event]
         return TableEvents(table, read, of_rows, self._forms(read, schema), self._keys(read), tuple(bad), truncates)
 
@@ -239,7 +239,7 @@ class EventDecoder:
         """What each event does; -1 for events that change no rows, which are counted."""
         format = self.format
         if not format.operation:
-            return np.full(len(lines), Change.CREATE)
+            return np.full(len(lines), EventKind.CREATE)
         named = pc.fill_null(texts[format.operation], NO_TEXT)
         known = list(format.operations)
         codes = np.array([*format.operations.values(), -1])
@@ -247,7 +247,7 @@ class EventDecoder:
         operations = codes[places]
         if format.deleted:
             is_deleted = pc.fill_null(pc.equal(texts[format.deleted], "true"), False)
-            operations = np.where(is_deleted.to_numpy(zero_copy_only=False), Change.DELETE, operations)
+            operations = np.where(is_deleted.to_numpy(zero_copy_only=False), EventKind.DELETE, operations)
         for index in np.flatnonzero(operations < 0):
             self._count_other(int(index), named[int(index)].as_py(), texts, lines, found)
         return operations

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from paimon_cli.ingest.changes.event_images import ImageKeys
 
 
-class Change:
+class EventKind:
     """What an event does to rows; a truncation empties its table."""
 
     CREATE, UPDATE, DELETE, TRUNCATE = range(4)
@@ -62,7 +62,13 @@ _DEBEZIUM = EventFormat(
     "debezium",
     ImageKeys("after", "before"),
     operation=("op",),
-    operations={"c": Change.CREATE, "r": Change.CREATE, "u": Change.UPDATE, "d": Change.DELETE, "t": Change.TRUNCATE},
+    operations={
+        "c": EventKind.CREATE,
+        "r": EventKind.CREATE,
+        "u": EventKind.UPDATE,
+        "d": EventKind.DELETE,
+        "t": EventKind.TRUNCATE,
+    },
     others={"m": "message"},
     database=(("source", "db"),),
     schema=(("source", "schema"),),
@@ -74,7 +80,13 @@ _DEBEZIUM_FLAT = EventFormat(
     "debezium-flat",
     ImageKeys("", not_columns="__"),
     operation=("__op",),
-    operations={"c": Change.CREATE, "r": Change.CREATE, "u": Change.UPDATE, "d": Change.DELETE, NO_TEXT: Change.UPDATE},
+    operations={
+        "c": EventKind.CREATE,
+        "r": EventKind.CREATE,
+        "u": EventKind.UPDATE,
+        "d": EventKind.DELETE,
+        NO_TEXT: EventKind.UPDATE,
+    },
     database=(("__db",), ("__source_db",)),
     schema=(("__schema",), ("__source_schema",)),
     table=(("__table",), ("__source_table",)),
@@ -87,11 +99,11 @@ _CANAL = EventFormat(
     ImageKeys("data", "old", is_list=True, is_partial=True),
     operation=("type",),
     operations={
-        "INSERT": Change.CREATE,
-        "ROW": Change.CREATE,
-        "UPDATE": Change.UPDATE,
-        "DELETE": Change.DELETE,
-        "TRUNCATE": Change.TRUNCATE,
+        "INSERT": EventKind.CREATE,
+        "ROW": EventKind.CREATE,
+        "UPDATE": EventKind.UPDATE,
+        "DELETE": EventKind.DELETE,
+        "TRUNCATE": EventKind.TRUNCATE,
     },
     others=dict.fromkeys(
         (
@@ -118,7 +130,12 @@ _MAXWELL = EventFormat(
     "maxwell",
     ImageKeys("data", "old", is_partial=True),
     operation=("type",),
-    operations={"insert": Change.CREATE, "bootstrap-insert": Change.CREATE, "update": Change.UPDATE, "delete": Change.DELETE},
+    operations={
+        "insert": EventKind.CREATE,
+        "bootstrap-insert": EventKind.CREATE,
+        "update": EventKind.UPDATE,
+        "delete": EventKind.DELETE,
+    },
     others={
         **dict.fromkeys(("bootstrap-start", "bootstrap-complete"), Unchanging.TRANSACTION),
         **dict.fromkeys(("table-create", "table-alter", "table-drop"), Unchanging.SCHEMA_CHANGE),

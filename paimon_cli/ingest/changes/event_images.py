@@ -28,6 +28,8 @@ from paimon_cli.ingest.json_rows import parsed_line
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 _DOUBLE = pa.float64()
+_FIRST_EVENTS = 8
+"""From so many events of a new table its shape is learned, before Arrow tries the others."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,16 @@ class ReadEvents:
     before: Images
     after: Images
     parts: Mapping[str, pa.Array]
+
+    def part(self, path: str) -> pa.Array | None:
+        """A value of each event outside of its images, such as `source.lsn`; None if they have none there."""
+        key, _, inner = path.partition(".")
+        found = self.parts.get(key)
+        if found is None or not inner:
+            return found
+        if not pa.types.is_struct(found.type) or found.type.get_field_index(inner) < 0:
+            return None
+        return pc.struct_field(found, inner)
 
 
 @dataclass(frozen=True)
@@ -92,8 +104,13 @@ class ImageReader:
         `numbers`: Arrow types of columns whose numbers must be exact. `tells_absent`: a null in a partial image must be told from
         a column that it lacks, which Arrow does not do.
         """
-        if self.shape and not tells_absent and (found := self._by_arrow(lines, numbers)) is not None:
-            return found
+        if not tells_absent:
+            for index in range(0 if self.shape else min(_FIRST_EVENTS, len(lines))):
+                parsed, problem = parsed_line(lines.texts[index].as_py())
+                if not problem:
+                    self._learn(parsed)
+            if self.shape and (found := self._by_arrow(lines, numbers)) is not None:
+                return found
         kept, objects = list[int](), list[dict[str, Any]]()
         for index in range(len(lines)):  # events that differ from all before; Arrow reads those that follow
             parsed, problem = parsed_line(lines.texts[index].as_py())

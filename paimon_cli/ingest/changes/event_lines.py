@@ -89,12 +89,14 @@ def pieces_of(block: bytes, starts: npt.NDArray[np.integer[Any]], ends: npt.NDAr
     return both.take(pa.array(np.arange(0, 2 * len(starts), 2)))
 
 
-def event_blocks(stream: BinaryIO, source: str, size: int) -> Iterator[EventLines]:
+def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is_growing: bool = False) -> Iterator[EventLines]:
     """The lines of a stream in blocks of about `size` bytes. Empty lines are left out.
+
+    `begin`: the position where the stream stands. `is_growing`: a last line without an end is not read yet.
 
     Raises `BadInput` for a damaged archive, and for a line of more than `MAX_EVENT_BYTES`.
     """
-    position = 0
+    position = begin
     try:
         while block := stream.read(size):
             if not block.endswith(b"\n"):
@@ -102,7 +104,10 @@ def event_blocks(stream: BinaryIO, source: str, size: int) -> Iterator[EventLine
                 if len(block) > MAX_EVENT_BYTES and not block.endswith(b"\n"):
                     what = f"{source}: an event of more than {MAX_EVENT_BYTES >> 20} MB"
                     raise BadInput(what, f"it begins before byte {position + len(block)}", source=source)
-            yield lines_of(block, source, position)
+            if is_growing and not block.endswith(b"\n"):
+                block = block[: block.rfind(b"\n") + 1]
+            if block:
+                yield lines_of(block, source, position)
             position += len(block)
     except (OSError, EOFError, LZMAError, pa.ArrowException) as problem:
         raise BadInput(f"cannot read {source}", str(problem), source=source) from problem

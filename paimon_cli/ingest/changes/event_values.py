@@ -18,7 +18,6 @@ from paimon_cli.datatypes.data_type import (
     BOOLEAN,
     BYTES,
     DATE,
-    DOUBLE,
     INTEGER_ROOTS,
     STRING,
     STRING_ROOTS,
@@ -32,6 +31,7 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.changes.base64_cells import bytes_of, decimals_of, reversed_bytes_of
+from paimon_cli.ingest.changes.double_text import double_texts
 from paimon_cli.ingest.changes.geometry_text import geometry_texts
 from paimon_cli.ingest.faults import BadCell, WrongType, attempt, bad_cells, converted
 from paimon_cli.ingest.text_form import TextForm
@@ -102,7 +102,7 @@ def _meant_by_column(cells: pa.Array, target: DataType) -> pa.Array:
     if isinstance(target, StringType):
         return cast_column(text_of_json(cells), target)
     if isinstance(target, DecimalType) and pa.types.is_floating(cells.type):
-        return parse_text(text_of(cells, DOUBLE), target, UTC_FORM)
+        return parse_text(double_texts(cells), target, UTC_FORM)
     if target.root == "BOOLEAN" and pa.types.is_integer(cells.type):
         return _booleans(cells, UNDECLARED)
     return cast_column(cells, target, ROUNDING)
@@ -110,7 +110,7 @@ def _meant_by_column(cells: pa.Array, target: DataType) -> pa.Array:
 
 def text_of_json(cells: pa.Array) -> pa.Array:
     if pa.types.is_floating(cells.type):
-        return text_of(cells, DOUBLE)
+        return double_texts(cells)
     if pa.types.is_boolean(cells.type):
         return text_of(cells, BOOLEAN)
     return cells.cast(pa.string())
@@ -145,7 +145,7 @@ def _booleans(cells: pa.Array, form: ValueForm) -> pa.Array:
 
 def _decimals(cells: pa.Array, form: ValueForm) -> pa.Array:
     if not pa.types.is_string(cells.type):
-        return text_of(cells, DOUBLE).cast(pa.decimal128(38, form.scale)) if pa.types.is_floating(cells.type) else cells
+        return double_texts(cells).cast(pa.decimal128(38, form.scale)) if pa.types.is_floating(cells.type) else cells
     texts = pc.match_substring_regex(cells, r"^-?[0-9]*\.[0-9]*$|^-[0-9]+$")
     if pc.any(texts).as_py():
         numbers = parse_text(pc.if_else(texts, cells, pa.scalar(None, pa.string())), DecimalType(38, form.scale), UTC_FORM)

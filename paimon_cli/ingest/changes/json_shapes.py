@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_cli.datatypes.java_float_text import java_double_text
+from paimon_cli.ingest.changes.double_text import double_text
 
 Shape = Any
 """A `JsonKind`; a dict of shapes by key for an object; a list with the shape of the elements."""
@@ -107,7 +107,7 @@ def cell_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, Decimal):
         number = float(value)
-        return java_double_text(number) if math.isfinite(number) else str(value)
+        return double_text(number) if math.isfinite(number) else str(value)
     if isinstance(value, int):
         return str(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)

@@ -69,7 +69,12 @@ def test_flattened_events() -> None:
 
 
 def test_events_that_change_no_rows_are_counted() -> None:
-    others = ["null", {"status": "BEGIN", "id": "1"}, {"ts_ms": 1}, {"ddl": "CREATE TABLE t (id INT)", "source": {"db": "shop"}}]
+    others: list[Row | str] = [
+        "null",
+        {"status": "BEGIN", "id": "1"},
+        {"ts_ms": 1},
+        {"ddl": "CREATE TABLE t (id INT)", "source": {"db": "shop"}},
+    ]
     found = decoded("debezium", *others, "", "  null  ", {**debezium("", "m", None, None), "message": {}})
     assert not found.bad and not found.events
     assert found.others == {

@@ -1,0 +1,56 @@
+"""`ingest` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.calling import Run
+from tests.event_streams import debezium
+
+
+def events(path: Path, *found: object) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in found))
+    return path
+
+
+def test_the_summary(run: Run, tmp_path: Path) -> None:
+    first = [
+        debezium("t", "c", None, {"id": 1}),
+        debezium("t", "t", None, None),
+        debezium("t", "c", None, {"id": 2, "more": True}),
+    ]
+    file = events(tmp_path / "e.json", *first)
+    call = ("ingest", file, "--format", "debezium", "--into", "shop", "--warehouse", tmp_path, "--primary-key", "t=id")
+    plan = run(*call, "--dry-run").out
+    assert "shop.t: to create with key id; 2 inserted; emptied 1 time" in plan and "  id STRING NOT NULL" in plan
+    assert not (tmp_path / "shop.db").exists()
+    assert run(*call, "--option", "bucket=1").out.splitlines()[0].endswith("snapshot 3")
+    assert run("describe", tmp_path / "shop.db/t", "-o", "json").json["item"]["options"]["bucket"] == "1"
+    (row,) = run(*call, "-o", "json").json["items"]
+    assert (row["table"], row["inserts"], row["state"], row["primary_key"]) == ("shop.t", 0, "applied", ["id"])
+    path = run("ingest", file, "--format", "debezium", "--into", tmp_path / "other.db", "--primary-key", "id")
+    assert path.out.startswith("other.t: created")
+
+
+def test_a_table_that_stops(run: Run, tmp_path: Path) -> None:
+    found = [debezium(name, "c", None, {"id": 1}) for name in ("a", "b")]
+    file = events(tmp_path / "e.json", *found)
+    call = ("ingest", file, "--format", "debezium", "--into", "shop", "--warehouse", tmp_path, "--primary-key", "a=id")
+    answer = run(*call, code=9)
+    assert (
+        "shop.a: created" in answer.out and "shop.b: nothing new; stopped: the primary key of shop.b is not known" in answer.out
+    )
+    assert "error: 1 table of 2 stopped: shop.b" in answer.err
+    assert "shop.b: created" in run(*call, "--primary-key", "b=id").out
+
+
+def test_what_a_call_must_say(run: Run, tmp_path: Path) -> None:
+    file = events(tmp_path / "e.json", debezium("t", "c", None, {"id": 1}))
+    assert "--into" in run("ingest", file, "--format", "debezium", code=2).err
+    assert "--format" in run("ingest", file, "--into", "shop", code=2).err
+    given = ("ingest", file, "--format", "debezium", "--into", "shop", "--warehouse", tmp_path)
+    assert "SOURCE=NAME" in run(*given, "--table-mapping", "t", code=2).err
+    assert "name a FILE" in run(*given, "--on-error", "skip", code=2).err
+    assert "as a source" in run("ingest", "kafka://h/t", *given[2:], code=8).err
+    assert run("ingest", tmp_path / "none.json", *given[2:], code=3).err
