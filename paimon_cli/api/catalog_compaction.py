@@ -257,9 +257,6 @@ class Compaction(OpenedCatalog):
         Named tables are checked for safe commits now. Listed tables are checked when they are first opened, or by creating their
         lease, which needs the same guarantee as a snapshot.
         """
-        from paimon_cli.jobs.service.compaction_service import ServedTable
-        from paimon_cli.maintain.policy import NO_POLICY
-
         checked, warn_once = set[str](), _warning_once(self.runtime.warn)
 
         def chosen_by(part: TableChoice) -> Iterator[ChosenTable]:
@@ -292,16 +289,23 @@ class Compaction(OpenedCatalog):
         def served() -> list[ServedTable]:
             if policies is not None:
                 policies.renew()
-            return [
-                ServedTable(place.name, partial(context_at, place), NO_POLICY if policies is None else policies.of(place))
-                for part in choice.one_by_one()
-                for place in lists.of(part)
-            ]
+            places = (place for part in choice.one_by_one() for place in lists.of(part))
+            return [_as_served(place, partial(context_at, place), policies) for place in places]
 
         return served
 
     def _to_commit(self, location: TableLocation) -> TableLocation:
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+
+
+def _as_served(place: TableLocation, opened: Callable[[], TableContext], policies: Policies | None) -> ServedTable:
+    """A table as the service takes it, with what the policies say about it, and how often it is read."""
+    from paimon_cli.jobs.merge_policy import counted_reads
+    from paimon_cli.jobs.service.compaction_service import ServedTable
+
+    if policies is None:
+        return ServedTable(place.name, opened)
+    return ServedTable(place.name, opened, policies.of(place), counted_reads(partial(policies.proportion_read, place)))
 
 
 @dataclass

@@ -65,6 +65,7 @@ class Maintaining(Compaction):
 
     def _to_maintain(self, chosen: MaintainTables, *, commits: bool) -> tuple[list[ServedTable], list[PaimonError]]:
         """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits."""
+        from paimon_cli.jobs.merge_policy import counted_reads
         from paimon_cli.jobs.service.compaction_service import ServedTable
 
         policies, seconds = self._policies(), look_seconds(chosen, self._metastore)
@@ -83,7 +84,8 @@ class Maintaining(Compaction):
                 location = within(seconds, table.locate, table.name)
             except PaimonError as error:
                 return ServedTable(table.name, partial(_raised, error))
-            return ServedTable(table.name, partial(opened, location), policies.of(location))
+            reads = counted_reads(partial(policies.proportion_read, location))
+            return ServedTable(table.name, partial(opened, location), policies.of(location), reads)
 
         found = chosen_tables(chosen, self._locate, self._metastore, self.branch, damaged.append)
         return [served(table) for table in found], damaged

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments, takes
@@ -216,10 +217,12 @@ class Maintenance(OpenedTable):
     def _as_served(self) -> list[ServedTable]:
         """This table alone, as the compaction service takes it."""
         from paimon_cli.catalog.warehouse_policy import Policies, own_rules
+        from paimon_cli.jobs.merge_policy import counted_reads
         from paimon_cli.jobs.service.compaction_service import ServedTable
 
-        policy = Policies(own_rules(self.runtime.profile), self.runtime.warn).of(self.context.place)
-        return [ServedTable(self.name, lambda: self.supported, policy)]
+        policies, place = Policies(own_rules(self.runtime.profile), self.runtime.warn), self.context.place
+        reads = counted_reads(partial(policies.proportion_read, place))
+        return [ServedTable(self.name, lambda: self.supported, policies.of(place), reads)]
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
         """Orphans as rows. `explain`: include what each one probably is, such as a lost commit."""

@@ -18,6 +18,7 @@ from paimon_cli.errors import Conflict, DamagedFile, NotSupported, PaimonError, 
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.maintain.policy import Policy, PolicyKey, TablePolicy
 from paimon_cli.maintain.policy_text import PlacedValue
+from paimon_cli.maintain.read_rates import READS_FILE, ReadCounts
 from paimon_cli.maintain.trash import KEPT_DIRECTORY
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.storage import Storage, link_target, swap
@@ -28,9 +29,9 @@ POLICY_FILE = "policy.yaml"
 NO_VERSION = "none"
 """The version of a policy that does not exist."""
 _VERSION_LENGTH = 16
-_NO_RULES = Policy()
-MAX_KEPT_TABLES = 100_000
-"""Tables whose policy is kept from round to round."""
+_NO_RULES, _NO_COUNTS = Policy(), ReadCounts()
+MAX_KEPT_TABLES, COUNTS_EVERY = 100_000, 30
+"""Tables whose policy is kept from round to round, and after how many rounds counts of reads are read again."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,16 @@ class PolicyFile:
             return self.storage.read_bytes(self.path)
         except FileNotFoundError:
             return None
+
+    def reads(self) -> ReadCounts:
+        """The counts in the file beside it; none without it. Raises `UsageError` for what is no count."""
+        path = f"{self.path.rpartition('/')[0]}/{READS_FILE}"
+        if link_target(self.storage, path) is not None:
+            raise DamagedFile(f"{path} is a link", "counts of reads are a file of their own", "delete the link", path=path)
+        try:
+            return ReadCounts.read(self.storage.read_bytes(path), path)
+        except FileNotFoundError:
+            return _NO_COUNTS
 
     def policy(self) -> Policy:
         """The rules; none without a file. Raises `UsageError` for mistakes, `DamagedFile` for what nobody writes."""
@@ -178,6 +189,9 @@ class Policies:
     _fresh: set[str] = field(default_factory=set)
     _tables: dict[tuple[str, str, str], TablePolicy] = field(default_factory=dict)
     _warned: str = ""
+    _counts: dict[str, ReadCounts] = field(default_factory=dict)
+    _warned_of_counts: str = ""
+    _renewals: int = 0
 
     @property
     def read(self) -> Mapping[str, Policy]:
@@ -187,6 +201,9 @@ class Policies:
     def renew(self) -> None:
         """Read each policy again when it is next asked for."""
         self._fresh.clear()
+        self._renewals += 1
+        if self._renewals % COUNTS_EVERY == 0:
+            self._counts.clear()
         if len(self._tables) > MAX_KEPT_TABLES:
             self._tables.clear()
 
@@ -200,6 +217,26 @@ class Policies:
             met = [*policy.about(database, table).settings, *self.own.about(database, table).settings]
             self._tables[key] = TablePolicy(tuple(met))
         return self._tables[key]
+
+    def proportion_read(self, location: TablePlace, partition: str) -> float:
+        """How often a partition of a table is read, in proportion to the mean; 1 where nothing is known."""
+        return self.reads(location).proportion(".".join(name_of_place(location)), partition)
+
+    def reads(self, location: TablePlace) -> ReadCounts:
+        """The counts of reads in the warehouse of a table. They only say what comes first, so that damage is a warning."""
+        warehouse = _warehouse_of(location)
+        if warehouse is None:
+            return _NO_COUNTS
+        if warehouse not in self._counts:
+            try:
+                file = self._files.setdefault(warehouse, _file_at(warehouse, location.storage_options))
+                self._counts[warehouse] = within(self.seconds, file.reads, READS_FILE)
+            except PaimonError as error:
+                self._counts[warehouse] = _NO_COUNTS
+                if error.message not in self._warned_of_counts:
+                    self._warned_of_counts = error.message
+                    self.warn(f"nothing is known about reads: {error.message}")
+        return self._counts[warehouse]
 
     def _policy(self, warehouse: str, options: Mapping[str, str]) -> Policy:
         if warehouse in self._fresh:

@@ -45,6 +45,15 @@ def unknown_reads(table: str, partition: str) -> float:
     return UNKNOWN_READS
 
 
+def counted_reads(proportion: Callable[[str], float]) -> ReadRates:
+    """The rates of a table of which it is known in proportion to the mean how often each partition is read, by its path."""
+
+    def rate(table: str, partition: str) -> float:
+        return UNKNOWN_READS * proportion(partition)
+
+    return rate
+
+
 @dataclass(frozen=True)
 class GoalChoices:
     """What the goal says about each bucket. `due`: when the next merge will be worth it (epoch millis), or empty."""

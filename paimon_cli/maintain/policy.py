@@ -54,6 +54,7 @@ class PolicyKey:
 
     GOAL = "goal"
     BUDGET = "budget"
+    READS = "reads"
     WINDOWS = "windows"
     TIMEZONE = "timezone"
     RUNS = "caps.runs"
@@ -69,6 +70,7 @@ class PolicyKey:
 
 
 _GROUPS = _CAPS, RETENTION = "caps", "retention"
+_HOURS = {"h": 1, "hour": 1, "d": 24, "day": 24}
 
 
 class _Key(NamedTuple):
@@ -100,6 +102,15 @@ def _budget(text: str) -> Allowance:
     return allowance
 
 
+def _reads(text: str) -> float:
+    """Reads of a bucket in an hour."""
+    amount, slash, unit = text.partition("/")
+    number = plain_number(amount)
+    if number is None or not 0 <= number <= _MOST or not slash or unit.strip() not in _HOURS:
+        raise UsageError(f"'{text}' is no rate of reads", "it is a number by hour or day", "such as 600/h or 5/d")
+    return number / _HOURS[unit.strip()]
+
+
 def _time(text: str) -> int:
     if text.strip().isdigit():
         raise UsageError(f"'{text}' is a time without a unit", "it could be meant in any", "such as 7 d or 12 h")
@@ -127,6 +138,7 @@ def _hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
 _KEYS: Mapping[str, _Key] = {
     PolicyKey.GOAL: _Key(_goal),
     PolicyKey.BUDGET: _Key(_budget),
+    PolicyKey.READS: _Key(_reads),
     PolicyKey.WINDOWS: _Key(TimeWindows.parse, is_list=True),
     PolicyKey.TIMEZONE: _Key(time_zone),
     PolicyKey.RUNS: _Key(_number),

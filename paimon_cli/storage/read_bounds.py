@@ -21,14 +21,15 @@ BOUNDS = {
     "compaction-": 64 * _KB,
     "_SUCCESS": 64 * _KB,
     "policy.yaml": _MB,
+    "reads.ndjson": 32 * _MB,
     "removal-": 128 * _MB,
     "manifest-": 512 * _MB,
     "index-manifest-": 512 * _MB,
     "index-": _GB,
 }
 """Beginning of a file's name -> bytes: schemas, snapshots, tags, long-lived changelogs, hints, consumers, leases, marks of
-finished partitions, policies, records of removals, manifests and their lists, index manifests, and index files (deletion vectors,
-hash indexes).
+finished partitions, policies, counts of reads, records of removals, manifests and their lists, index manifests, and index files
+(deletion vectors, hash indexes).
 """
 OTHERS = _GB
 """Bytes of any other file that is read whole, such as the file indexes of a data file."""

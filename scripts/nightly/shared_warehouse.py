@@ -41,6 +41,10 @@ SERVICES, KILLED, TRIGGER = 5, 2, 5
 LEASE_MILLIS, INTERVAL, MERGE_MILLIS = 60_000, 10.0, 2_000
 
 
+MORE_ROUNDS = 20
+"""The most rounds after the last commit in which services may be replaced."""
+
+
 class Killed(Exception):
     """Ends a service at once, and leaves its leases behind."""
 
@@ -70,6 +74,7 @@ class SimTable:
     runs: int = 1
     since: int | None = None
     lost_by: str | None = None
+    died: int = 0
     compacting: set[str] = field(default_factory=set)
 
 
@@ -91,7 +96,6 @@ class Warehouse:
     takeovers: list[int] = field(default_factory=list)
     twice: int = 0
     compactions: int = 0
-    died: int = 0
 
     def write(self) -> None:
         """A commit to some tables: each adds a run."""
@@ -152,14 +156,14 @@ class Warehouse:
             service = next(each for each in self.services if each.leases is not None and each.leases.holder == holder)
             assert service.leases is not None
             service.leases._held.clear()  # nothing is released
-            self.died = self.clock.millis
+            table.died = self.clock.millis
             raise Killed
         self.clock.sleep(MERGE_MILLIS / 1000)
         if self.source.random() < 0.05:
             self.other_round()
         table.compacting.discard(holder)
         if table.lost_by is not None:
-            self.takeovers.append(self.clock.millis - self.died)
+            self.takeovers.append(self.clock.millis - table.died)
             table.lost_by = None
         if table.since is not None:
             self.waits.append(self.clock.millis - table.since)
@@ -207,7 +211,9 @@ def run(tables: int, rounds: int, seed: int) -> dict[str, Any]:
     names = [f"t{number:05}" for number in range(tables)]
     busy = {name: min(1.0, 3.0 / (1 + number) ** 0.7) for number, name in enumerate(source.sample(names, tables))}
     storage = MemoryStorage(f"shared-{tables}-{rounds}-{seed}", clock)
-    warehouse = Warehouse({name: SimTable(name, busy[name]) for name in names}, clock, source, storage)
+    warehouse = Warehouse(
+        {name: SimTable(name, busy[name], runs=source.randint(1, TRIGGER)) for name in names}, clock, source, storage
+    )
     clock.moved = warehouse.renew
     for number in range(SERVICES):
         holder = f"service-{number}"
@@ -216,8 +222,11 @@ def run(tables: int, rounds: int, seed: int) -> dict[str, Any]:
         warehouse.services.append(CompactionService(partial(_served, names), request, engine, clock, Quiet(), shield, leases))
     longest = 0
     with _simulated(warehouse):
-        for number in range(rounds):
-            warehouse.write()
+        for number in range(rounds + MORE_ROUNDS):
+            if number < rounds:
+                warehouse.write()
+            elif len(warehouse.takeovers) == len(warehouse.dead):
+                break
             if number == rounds // 3:
                 warehouse.dying |= {f"service-{dying}" for dying in range(KILLED)}
             began = clock.millis

@@ -15,8 +15,10 @@ from paimon_cli.jobs.engine import LocalEngine
 from paimon_cli.jobs.service.compaction_service import CompactionService, RoundState, ServedTable
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of
+from paimon_cli.lsm.rent_or_buy import UNKNOWN_READS
 from paimon_cli.maintain.policy import Policy, TablePolicy
 from paimon_cli.requests.compaction import Upkeep
+from paimon_cli.requests.upkeep import MaintainTables
 from paimon_cli.storage.counted_storage import counting_requests
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.storage import Storage
@@ -70,6 +72,18 @@ class Service:
         return self.seen.rounds[before].tables[0].state
 
 
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    orders(tmp_path)
+    return Catalog(str(tmp_path / "wh"))
+
+
+def rule(catalog: Catalog, text: str) -> None:
+    path = Path(str(catalog.url), ".paimon-cli/policy.yaml")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
 def test_outside_its_windows_a_table_costs_no_request(tmp_path: Path) -> None:
     service = Service(orders(tmp_path), policy("catalog: {windows: nights}"))
     with counting_requests() as requests:
@@ -121,6 +135,42 @@ def test_a_goal_of_the_policy_replaces_the_triggers(tmp_path: Path) -> None:
     assert service.round() == RoundState.COMPACTED
     decided = service.seen.rounds[-1].tables[0].summary.plan.tasks[0]
     assert decided.reason == "most-runs" and "4 runs > 2" in decided.arithmetic
+
+
+def test_reads_of_the_policy_count_before_the_file_and_the_file_before_nothing(catalog: Catalog) -> None:
+    def rate(rules: str, counts: str) -> float:
+        rule(catalog, rules)
+        Path(str(catalog.url), ".paimon-cli/reads.ndjson").write_text(counts)
+        (table,), _ = catalog._to_maintain(MaintainTables(database=["shop"]), commits=False)
+        limited = table.limited(CompactRequest("minor"))
+        assert limited.policy is not None
+        return limited.policy.reads("shop.orders", "")
+
+    goal = "catalog:\n  goal: cost\n"
+    counted = '{"table": "shop.orders", "reads": 900}\n{"table": "shop.items", "reads": 1}\n{"table": "shop.x", "reads": 2}\n'
+    assert rate(goal, "") == UNKNOWN_READS
+    assert rate(goal, counted) == pytest.approx(3 * UNKNOWN_READS, rel=0.02)
+    assert rate(goal + "  reads: 48/d\n", counted) == 2.0
+    (found,) = catalog.policy.explain("shop.orders")
+    assert found.score is not None and "score" in found.why_not
+    warnings: list[str] = []
+    catalog.runtime = replace(catalog.runtime, warn=warnings.append)
+    assert rate(goal, "[]") == UNKNOWN_READS and "nothing is known about reads" in warnings[0]
+
+
+def test_another_service_may_have_compacted_before_the_lease_was_free(tmp_path: Path) -> None:
+    table = orders(tmp_path)
+    service = Service(table, TablePolicy())
+
+    class Late(Leases):
+        def acquire(self, storage: Storage, directory: str) -> bool:
+            table.compact(strategy="full")
+            return super().acquire(storage, directory)
+
+    service.service.leases = Late("compaction", "one", 60_000, service.clock)
+    service.round()
+    (done,) = service.seen.rounds[-1].tables
+    assert (done.error, done.summary.conflicts, done.summary.buckets) == (None, 0, 0)
 
 
 def test_the_tables_of_a_line_share_its_budget(tmp_path: Path) -> None:
@@ -179,18 +229,6 @@ def test_tags_are_kept_for_longer(tmp_path: Path) -> None:
     assert {tag.name for tag in table.tags} == {"short", "long"}
     expire(table, TablePolicy())
     assert {tag.name for tag in table.tags} == {"long"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    orders(tmp_path)
-    return Catalog(str(tmp_path / "wh"))
-
-
-def rule(catalog: Catalog, text: str) -> None:
-    path = Path(str(catalog.url), ".paimon-cli/policy.yaml")
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
 
 
 def test_single_runs_obey_the_policy_by_name_and_by_path(catalog: Catalog) -> None:

@@ -33,7 +33,7 @@ from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
-from paimon_cli.jobs.merge_policy import policy_of
+from paimon_cli.jobs.merge_policy import ReadRates, policy_of, unknown_reads
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
@@ -98,6 +98,8 @@ class ServedTable:
     name: str
     open: Callable[[], TableContext]
     policy: TablePolicy = NO_POLICY
+    reads: ReadRates = unknown_reads
+    """How often it is read, unless its policy says that."""
 
     def opened(self) -> TableContext:
         """The table with the retention and the trigger of its policy."""
@@ -119,7 +121,9 @@ class ServedTable:
         most = math.inf if limited.max_bytes is None else limited.max_bytes
         if budget is not None:
             goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
-        return replace(limited, policy=replace(merges, goal=goal, table=self.name, most_bytes=most))
+        said = self.policy.value(PolicyKey.READS)
+        reads = self.reads if said is None else lambda table, partition: said
+        return replace(limited, policy=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))
 
 
 def _smaller(asked: int | None, cap: int | None) -> int | None:
@@ -349,7 +353,8 @@ class CompactionService:
         with known.looked_at(table.name):
             request = self._request_for(table, self.request)
             turn = look(table.name, open_table, request, known.states, self.upkeep, cleans_orphans, examine_seconds)
-        turn.policy, turn.closes_millis = table.policy, table.policy.closes(self.clock.now_millis())
+        turn.policy, turn.reads = table.policy, table.reads
+        turn.closes_millis = table.policy.closes(self.clock.now_millis())
         return turn
 
     def _request_for(self, table: ServedTable, request: CompactRequest) -> CompactRequest:
@@ -395,13 +400,13 @@ class CompactionService:
             summary, left = CompactSummary(plan=plan), turn.budget.left_size
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
             return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
-        request = self._request_for(ServedTable(turn.table, turn.open, turn.policy), request)
+        request = self._request_for(ServedTable(turn.table, turn.open, turn.policy, turn.reads), request)
         began = self.clock.now_millis()
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
                     return TableRound(turn.table, RoundState.HELD, figures=turn.figures, left=turn.left)
-                turn.turn_bytes = limit
+                turn.turn_bytes, turn.is_shared = limit, self.leases is not None
                 done = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
         except PaimonError as error:
             return _failed(turn.table, error, turn.figures)

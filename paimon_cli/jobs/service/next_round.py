@@ -121,7 +121,7 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
         left.buckets,
         left.size,
         best_score(plan.decisions),
-        turn.budget.left,
+        turn.budget.left_size,
         ", ".join(expiring),
         "; ".join([*why, *([reasons_of(plan.tasks)] if plan.tasks else [])]),
         "; ".join(skipped_reasons(skipped)),

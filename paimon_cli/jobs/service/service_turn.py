@@ -27,6 +27,7 @@ from paimon_cli.jobs.compact_request import (
     plan_compaction,
 )
 from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.merge_policy import ReadRates, unknown_reads
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
@@ -86,6 +87,7 @@ class Turn:
     `budget`: of the run, of which `granted` bytes are reserved, and `used` were read, `upkeep_bytes` of them for upkeep;
     `budget_says`: why they are not more.
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
+    `is_shared`: other services may have had the table since it was planned.
     `wanted`: the score and the bytes of each compaction; `is_by_goal`: whether a goal gave these scores.
     `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
     """
@@ -115,7 +117,9 @@ class Turn:
     findings: Findings | None = None
     problem: PaimonError | None = None
     is_by_goal: bool = False
+    is_shared: bool = False
     policy: TablePolicy = NO_POLICY
+    reads: ReadRates = unknown_reads
     closes_millis: int | None = None
 
     @property
@@ -380,9 +384,9 @@ def _ready_plan(turn: Turn, context: TableContext, plan_seconds: float) -> Compa
     """The plan of the turn, if it is still current."""
     if turn.plan is None or context.mode.bucket_mode.postpones:
         return None
-    if turn.turn_bytes is None:
+    if turn.turn_bytes is None and not turn.is_shared:
         return turn.plan
-    # the plan is older: other tables had their turns first
+    # the plan is older: other tables had their turns first, or another service this one, before its lease was free
     return turn.plan if within(plan_seconds, context.snapshots.latest_id, turn.table) == turn.snapshot_id else None
 
 

@@ -1,0 +1,95 @@
+"""How often tables and partitions are read: the file `reads.ndjson` beside the policy of a warehouse (FORMAT.md, section 13.11).
+
+    {"table": "shop.orders", "partition": "dt=2026-11-29", "reads": 412}
+
+Only the proportions count: on average, what is listed is read as often as where nothing is known. Counts are samples, so they are
+shrunk to their mean, the more the less they differ from what chance alone would make of it (a gamma prior over Poisson counts, by
+the moments of the sample). What the file does not name counts as not read in its time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from paimon_cli.errors import UsageError
+from paimon_cli.maintain.policy_text import at
+
+READS_FILE = "reads.ndjson"
+MAX_READS_FILE, MAX_READS_LINES, LONGEST_READS_NAME = 32 << 20, 200_000, 2000
+"""Bounds of the file (bytes), of its lines, and of a name in it (characters)."""
+_MOST_READS = 1e15
+_WHOLE = ""
+
+
+@dataclass(frozen=True)
+class ReadCounts:
+    """Reads by table (`db.table`) and path of the partition, empty for reads of the whole table. `shrunk` is what to believe."""
+
+    counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @staticmethod
+    def read(content: bytes, name: str) -> ReadCounts:
+        """The counts in a file; those of one partition add up. Raises `UsageError` with the line for anything else."""
+        if len(content) > MAX_READS_FILE:
+            raise UsageError(f"{name} is too large", f"it has {len(content):,} bytes, and at most {MAX_READS_FILE:,} are read")
+        counts: dict[tuple[str, str], float] = {}
+        for number, line in enumerate(content.splitlines(), 1):
+            if not line.strip():
+                continue
+            if number > MAX_READS_LINES:
+                raise at(name, number, "the file has too many lines", f"at most {MAX_READS_LINES:,} are read")
+            try:
+                table, partition, reads = _line(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                why = "a line is an object with table (db.table), partition (a path such as dt=2026-11-29, or none) and reads"
+                raise at(name, number, "this is no count of reads", why) from None
+            counts[table, partition] = counts.get((table, partition), 0.0) + reads
+        return ReadCounts(counts)
+
+    def proportion(self, table: str, partition: str) -> float:
+        """How often a partition is believed to be read, in proportion to the mean; 1 where nothing is known.
+
+        Reads of a whole table count for each of its partitions.
+        """
+        if not self.counts:
+            return 1.0
+        found = self.counts.get((table, partition), 0.0)
+        return self.shrunk(found if partition == _WHOLE else found + self.counts.get((table, _WHOLE), 0.0))
+
+    def shrunk(self, count: float) -> float:
+        """The believed proportion for a count.
+
+        >>> counts = ReadCounts({("s.a", ""): 3.0, ("s.b", ""): 5.0, ("s.c", ""): 4.0})
+        >>> counts.shrunk(3.0), counts.shrunk(5.0)  # as far apart as equal rates would be by chance
+        (1.0, 1.0)
+        >>> uneven = ReadCounts({("s.a", ""): 1.0, ("s.b", ""): 1.0, ("s.c", ""): 998.0})
+        >>> round(uneven.shrunk(998.0), 2), round(uneven.shrunk(0.0), 4)
+        (2.99, 0.001)
+        """
+        mean, prior = self._moments
+        return 1.0 if prior == math.inf else (count / mean + prior) / (1 + prior)
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        """The mean, and how much it weighs against a count; infinite if the counts differ no more than by chance."""
+        size = len(self.counts)
+        mean = sum(self.counts.values()) / max(1, size)
+        variance = sum((each - mean) ** 2 for each in self.counts.values()) / max(1, size - 1)
+        return mean, math.inf if not mean or variance <= mean else mean / (variance - mean)
+
+
+def _line(found: object) -> tuple[str, str, float]:
+    if not isinstance(found, dict) or not found.keys() <= {"table", "partition", "reads"}:
+        raise ValueError
+    table, partition, reads = found["table"], found.get("partition") or _WHOLE, found["reads"]
+    if not isinstance(table, str) or not isinstance(partition, str) or max(len(table), len(partition)) > LONGEST_READS_NAME:
+        raise ValueError
+    if isinstance(reads, bool) or not isinstance(reads, (int, float)) or not 0 <= reads <= _MOST_READS:
+        raise ValueError
+    if table.count(".") != 1:
+        raise ValueError
+    return table, partition.strip("/"), float(reads)
