@@ -362,13 +362,19 @@ class ConfinedStorage(LocalStorage):
             self._refuse_outside(path, path)
 
     def _check_directory(self, directory: str, path: str) -> None:
-        """A directory that is no link, in one that was resolved, leads nowhere else; so a table of many partitions is quick."""
+        """A directory that is no link, in one that leads nowhere else, does neither: a table of many partitions is quick."""
         if directory in self._checked:
             return
-        parent, _, name = directory.rpartition("/")
-        if parent not in self._checked or name in ("", ".", "..") or os.path.islink(directory):
-            self._refuse_outside(directory, path)
-        self._checked.add(directory)
+        at = self._root
+        for name in directory[len(at) + 1 :].split("/") if directory != at else ():
+            at = f"{at}/{name}"
+            if at in self._checked:
+                continue
+            if name in ("", ".", "..") or os.path.islink(at):
+                self._refuse_outside(directory, path)
+                self._checked.add(directory)
+                return
+            self._checked.add(at)
 
     def _refuse_outside(self, followed: str, path: str) -> None:
         real = os.path.realpath(followed)

@@ -224,3 +224,22 @@ class TestWholeFiles:
         with pytest.raises(UsageError, match="exists"), whole_file(url, {}, SystemRandom()):
             raise AssertionError("the block does not begin")
         assert MemoryStorage().read_bytes(url) == b"old"
+
+
+def test_directories_of_many_partitions_are_looked_at_one_by_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket of a new partition costs a look at its two names, not at the whole path; a link in between is still refused."""
+    storage = ConfinedStorage(f"{place}/t")
+    write_out(storage, f"{place}/t/p=0/bucket-0/f")
+    resolved: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "realpath", lambda path: resolved.append(path) or path)  # type: ignore[func-returns-value]
+        for number in range(1, 4):
+            write_out(storage, f"{place}/t/p={number}/bucket-0/f")
+    assert resolved == []
+    (place / "t" / "p=4").symlink_to(place)
+    for _ in range(2):
+        with pytest.raises(DamagedFile, match="lies outside"):
+            write_out(storage, f"{place}/t/p=4/bucket-0/f")
+        with pytest.raises(DamagedFile, match="lies outside"):
+            write_out(storage, f"{place}/t/p=4/bucket-0/deeper/f")
+    assert not (place / "bucket-0").exists()
