@@ -318,11 +318,15 @@ class TableContext:
         """The internal values of a serialised partition."""
         return self._decoded(partition, self.partition_types, "partition")
 
+    def key_values(self, key: bytes) -> tuple[Any, ...]:
+        """The internal values of a serialised primary key."""
+        return self._decoded(key, self.key_types, "key")
+
     def key_of(self, key: bytes) -> tuple[Any, ...]:
         """A serialised primary key as a value that compares in Paimon's order (`datatypes.key_order.Key`)."""
         from paimon_cli.datatypes.key_order import comparable_key  # loads Arrow, which commands on metadata do not need
 
-        return comparable_key(self._decoded(key, self.key_types, "key"))
+        return comparable_key(self.key_values(key))
 
     def partition_path_of(self, partition: bytes) -> str:
         """The path of a partition, such as 'k=v/k2=v2/'; '' in an unpartitioned table."""

@@ -81,7 +81,7 @@ def with_ends_elsewhere(context: TableContext, entries: Sequence[ManifestEntry])
         groups.setdefault(entry.total_buckets, []).append(entry)
     found: list[ManifestEntry] = []
     for group in groups.values():
-        ends = [context.key_of(end) for entry in group for end in (entry.file.min_key, entry.file.max_key)]
+        ends = [context.key_values(end) for entry in group for end in (entry.file.min_key, entry.file.max_key)]
         columns = [values_to_arrow(list(values), t) for values, t in zip(zip(*ends, strict=True), context.key_types, strict=True)]
         batch = pa.RecordBatch.from_arrays(columns, names=list(context.schema.trimmed_primary_keys))
         flags = rows_of_other_buckets(context, group[0], batch).reshape(-1, 2)

@@ -156,14 +156,16 @@ class RewrittenBucket:
 
 def overlap_of_keys(context: TableContext, older: Iterable[DataFileMeta], newer: Collection[DataFileMeta]) -> str | None:
     """The keys that both sides may hold, as text, by the ranges of two of their files; None if they share none."""
-    key = functools.cache(context.key_of)
-    names = context.schema.trimmed_primary_keys
+    key, names = functools.cache(context.key_of), context.schema.trimmed_primary_keys
+
+    def text(end: bytes) -> str:
+        return ", ".join(f"{n} = {'NULL' if v is None else v}" for n, v in zip(names, context.key_values(end), strict=True))
+
     for one in older:
         for other in newer:
-            low, high = max(key(one.min_key), key(other.min_key)), min(key(one.max_key), key(other.max_key))
-            if low <= high:
-                first, last = (", ".join(f"{n} = {v}" for n, v in zip(names, end, strict=True)) for end in (low, high))
-                return first if low == high else f"{first} to {last}"
+            low, high = max(one.min_key, other.min_key, key=key), min(one.max_key, other.max_key, key=key)
+            if key(low) <= key(high):
+                return text(low) if key(low) == key(high) else f"{text(low)} to {text(high)}"
     return None
 
 

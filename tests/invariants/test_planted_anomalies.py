@@ -67,6 +67,14 @@ def test_a_lost_update(tmp_path: Path) -> None:
     assert "lost-update" not in found(context, key={"k": 2})
 
 
+def test_keys_that_are_null(tmp_path: Path) -> None:
+    """Their ranges in manifests begin with null, which is less than all values."""
+    context = make_table(tmp_path / "t", {"k": "INT", "v": "INT"}, ["k"], bucket=2, options={"primary-key.nullable": "true"})
+    write(context, [{"k": k, "v": 0} for k in (None, *range(6))])
+    write(context, [{"k": k, "v": 1} for k in (None, 3)])
+    assert not found(context) and not found(context, key={"k": None})
+
+
 def test_ranges_that_overlap_share_no_key(tmp_path: Path) -> None:
     context = table(tmp_path)
     beside_each_other(context, tmp_path, [row(1, 1), row(3, 1)], [row(2, 2), row(4, 2)])

@@ -11,8 +11,10 @@ from pathlib import Path
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_place import TablePlace
+from paimon_cli.invariants.anomalies import UNTOLD
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.history_check_job import run_history_check
 from paimon_cli.jobs.metadata_jobs import run_rollback
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
@@ -25,6 +27,7 @@ from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
+from paimon_cli.requests.integrity import HistoryCheckOptions
 from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -290,8 +293,11 @@ class Trial:
         self.context.storage.delete_directory(self.context.url)
 
     def check(self) -> None:
+        """Nothing is wrong with the table, and nothing did happen to it: one job after the other is a right history."""
         violations = [str(v) for v in check_table(self.context, rows=True)]
         assert not violations, self.story(violations)
+        told = run_history_check(self.context, HistoryCheckOptions(), None, LocalEngine(1), NoProgress())
+        assert not (anomalies := [anomaly for anomaly in told if anomaly.certainty != UNTOLD]), self.story(anomalies)
 
     def story(self, *figures: object) -> str:
         """What happened, for a failure that is not shrunk."""
