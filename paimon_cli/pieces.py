@@ -221,7 +221,7 @@ class Pieces:
     """Bytes of tasks that compute for which a process of its own is started."""
     key_range_bytes: int = 256 << 20
     """Bytes of a range of keys that a task compacts, in a bucket that is compacted in ranges."""
-    least_groups_of_range: int = 4
+    least_groups_of_range: int = 8
     """Row groups of each smaller run that a range inside of a section has at least. The one at its beginning is decoded twice."""
     least_key_ranges: int = 8
     """Ranges of a bucket that is so small that it would have fewer of `key_range_bytes`."""
