@@ -6,6 +6,7 @@ rows. Only events that differ from all before are parsed by Python.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -298,7 +299,8 @@ def _unpacked(lines: EventLines, found: Decoded) -> EventLines:
     for index in np.flatnonzero(letters):
         parsed, problem = parsed_line(texts[index])
         if not problem and isinstance(parsed.get("event"), str):
-            texts[index] = parsed["event"].encode(errors="surrogatepass")
+            with contextlib.suppress(UnicodeEncodeError):
+                texts[index] = parsed["event"].encode(errors="surrogateescape")
     return lines.with_texts(pa.array(texts, pa.large_binary()))
 
 

@@ -157,6 +157,13 @@ def test_numbers_of_decimal_columns_keep_their_digits() -> None:
     assert str(rows(found)[1][1]["v"]) == "12345678901234567890.0123456789"
 
 
+@pytest.mark.parametrize("text", [b"\xff", "ä".encode(), b'{"op"'])
+def test_an_event_that_was_set_apart_is_what_it_was(text: bytes) -> None:
+    letter = json.dumps({"dead_letter": {}, "event": text.decode(errors="surrogateescape")}, separators=(",", ":"))
+    assert [one.text for one in decoded("debezium", letter).bad] == [text]
+    assert len(decoded("debezium", '{"dead_letter":{},"event":"\\ud800"}').bad) == 1
+
+
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from paimon_cli.errors import BadInput
 
