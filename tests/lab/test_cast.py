@@ -27,7 +27,7 @@ SLIPS = [
     ("a_write_drops_the_index_manifest", "marker,writer", "PV048"),
     ("hash_indexes_unchecked", "assigner,assigner", "50000: 'new and new'"),
     ("new_keys_are_not_in_the_index", "assigner,compactor", "PV041"),
-    ("files_beside_a_split_overlooked", "rescaler,deleter", "but the commits result in"),
+    ("files_beside_a_split_overlooked", "rescaler,deleter", "PV022"),
     ("counts_of_buckets_unchecked", "rescaler,writer", "PV022"),
     ("expiry_deletes_files_of_the_snapshot_before", "writer,compactor,expirer", "was deleted, but snapshot"),
     ("expiry_deletes_index_files_of_the_oldest_kept_snapshot", "marker,expirer", "index/index-"),
