@@ -119,10 +119,14 @@ class Integrity(OpenedTable):
         tags, branches, changelogs, statistics and indexes.
 
         Of a table with a primary key go all versions of each key of which any stored version matches. `keys`: rows with the
-        columns of the primary key, or a file with them. Everything else stays readable at every snapshot. Nothing is changed
-        before `run`. Raises `NotSupported` for what cannot be erased, `Refused` for files that may belong to a job at work.
+        columns of the primary key, or a file with them. Everything else stays readable at every snapshot. Earlier tables at its
+        place that are in the trash are treated in the same way.
+
+        Nothing is changed before `run`. Raises `NotSupported` for what cannot be erased, `Refused` for files that may belong to a
+        job at work, and for an earlier table with another primary key.
         """
         from paimon_cli.history.points_in_time import past_millis
+        from paimon_cli.jobs.erasure.dropped_tables import dropped_tables
         from paimon_cli.jobs.erasure.erase_job import EraseRequest, Erasure
         from paimon_cli.jobs.erasure.erase_table import TableErasure, read_keys
 
@@ -141,18 +145,20 @@ class Integrity(OpenedTable):
             keys = tuple(read_keys(context, row_source(call.keys, None, None, None, self)))
         before = past_millis(context, str(call.older_than))
 
-        def erasure(engine: Engine) -> TableErasure:
-            job = Erasure(context, EraseRequest(call.where, call.params, keys), engine, self.runtime.new_progress())
-            return TableErasure(job, call.drop_history, before, call.certificate)
+        def erasure(table: TableContext, engine: Engine, certificate: str | None = None) -> TableErasure:
+            job = Erasure(table, EraseRequest(call.where, call.params, keys), engine, self.runtime.new_progress())
+            return TableErasure(job, call.drop_history, before, certificate)
 
         with self.runtime.engine_running() as engine:
-            planned = erasure(engine)
+            planned = erasure(context, engine, call.certificate)
+            planned.earlier += [erasure(table, engine) for table in dropped_tables(context)]
             plan = planned.plan()
 
         def run() -> EraseSummary:
             self.check_commit()
             with self.runtime.engine_running() as engine:
-                planned.erasure.engine = engine
+                for one in (planned, *planned.earlier):
+                    one.erasure.engine = engine
                 done = planned.run()
             self.refresh()
             return done

@@ -74,6 +74,7 @@ def _plan_text(plan: ErasePlan) -> str:
     lines += [f"to expire first: {counted(plan.expiring, 'snapshot')}"] if plan.expiring else []
     lines += [f"to delete: {counted(plan.unnamed, 'file')} that no version names"] if plan.unnamed else []
     lines += [f"to finish: {counted(plan.unfinished, 'erasure')} that was killed"] if plan.unfinished else []
+    lines += [f"in the trash, and erased from: {counted(plan.earlier_tables, 'earlier table')}"] if plan.earlier_tables else []
     lines += [f"readers that may have to start again: {', '.join(plan.consumers)}"] if plan.consumers else []
     return "\n".join([*lines, "not reached:", *(f"  {line}" for line in plan.outside)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -41,6 +42,8 @@ class ErasePlan:
     written again, of `size` bytes; `unnamed`: files that no version names, and that are deleted; `snapshots`, `tags` and
     `changelogs` are replaced, on all `branches`; `expiring`: snapshots that expire first. `consumers`: readers that may hold the
     names of old files; `outside`: where copies may be that this job does not reach; `unfinished`: erasures that were killed.
+    `earlier_tables`: those at this place that are in the trash, and from which is erased, too. All numbers include
+    theirs.
     """
 
     table: str
@@ -57,6 +60,7 @@ class ErasePlan:
     consumers: tuple[str, ...]
     outside: tuple[str, ...]
     unfinished: int
+    earlier_tables: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,12 +86,13 @@ class EraseSummary(Summary):
     engine: str
     engine_reason: str
     seconds: float
+    earlier_tables: int = 0
 
 
 @dataclass
 class TableErasure:
     """The erasure of a table: `plan` looks, `run` does it. `before`: files that no version names are deleted if they are older
-    than this, in epoch millis.
+    than this, in epoch millis. `earlier`: the same for earlier tables at its place that are in the trash.
     """
 
     erasure: Erasure
@@ -95,6 +100,7 @@ class TableErasure:
     before: int
     certificate: str | None = None
     unnamed: list[Candidate] = field(default_factory=list)
+    earlier: list[TableErasure] = field(default_factory=list)
 
     @property
     def _context(self) -> TableContext:
@@ -114,7 +120,7 @@ class TableErasure:
         manifests = {name for name, files in inventory.manifests.items() if not touched.isdisjoint(files)}
         lists = {name for name, metas in inventory.lists.items() if any(meta.file_name in manifests for meta in metas)}
         kinds = [v.kind for v in inventory.versions if not lists.isdisjoint(v.lists.values())]
-        return ErasePlan(
+        own = ErasePlan(
             table=context.name,
             keys=len(erasure.rows) if isinstance(erasure.rows, ErasedKeys) else None,
             rows=sum(erasure.counts.values()),
@@ -130,6 +136,8 @@ class TableErasure:
             outside=outside_of(context, inventory),
             unfinished=len(erasure.unfinished),
         )
+        others = [other.plan() for other in self.earlier]
+        return replace(own, **_sums(own, others, _PLANNED), earlier_tables=len(others))
 
     def _look_at_unnamed(self) -> None:
         erasure, context = self.erasure, self._context
@@ -158,15 +166,17 @@ class TableErasure:
             self._drop_history()
         erasure.run([file.path for file in self.unnamed])
         assert erasure.rows is not None
+        others = [other.run() for other in self.earlier]
         hashes = erasure.erased_hashes
         proof = search(context, erasure.inventory, erasure.rows, hashes, erasure.engine, erasure.progress)
         outside = outside_of(context, erasure.inventory)
         rewritten = list(erasure.rewritten.values())
         if certificate is not None:
             condition = None if isinstance(erasure.rows, ErasedKeys) else erasure.request.where
-            certificate.write(erasure.rows, condition, self._content(proof, outside))
+            in_trash = [self._as_record(other, done) for other, done in self._with(others)]
+            certificate.write(erasure.rows, condition, {**self._content(proof, outside), "trash": in_trash})
         erasure.finish()
-        return EraseSummary(
+        own = EraseSummary(
             table=context.name,
             keys=len(erasure.rows) if isinstance(erasure.rows, ErasedKeys) else None,
             rows=sum(file.rows for file in rewritten),
@@ -183,6 +193,16 @@ class TableErasure:
             certificate=self.certificate,
             **ran_on(erasure.engine, context, started),
         )
+        found = (f"{other._context.layout.root}/{path}" for other, done in self._with(others) for path in done.found)
+        return replace(own, **_sums(own, others, _DONE), found=(*own.found, *found), earlier_tables=len(others))
+
+    @staticmethod
+    def _as_record(other: TableErasure, done: EraseSummary) -> dict[str, object]:
+        facts = {"files": done.files, "searched": done.files_searched, "found": list(done.found)}
+        return {"path": other._context.layout.root, **facts}
+
+    def _with(self, others: Sequence[EraseSummary]) -> list[tuple[TableErasure, EraseSummary]]:
+        return list(zip(self.earlier, others, strict=True))
 
     def _drop_history(self) -> None:
         for branch in self.erasure.inventory.branches.values():
@@ -218,6 +238,15 @@ class TableErasure:
         }
 
 
+_PLANNED = ("rows", "files", "size", "unnamed", "snapshots", "tags", "changelogs", "branches", "expiring", "unfinished")
+_DONE = ("rows", "files", "size", "bytes_written", "unnamed", "versions", "files_searched", "rows_read")
+"""The numbers of a plan and of a result that include those of tables in the trash."""
+
+
+def _sums(own: object, others: Sequence[object], names: Sequence[str]) -> dict[str, Any]:
+    return {name: sum(getattr(each, name) for each in (own, *others)) for name in names}
+
+
 def read_keys(context: TableContext, source: RowSource) -> list[pa.RecordBatch]:
     """The keys in a source, which may have other columns, too. Raises `BadInput` for a key that the table cannot have."""
     schema, names = context.schema, context.schema.primary_keys
@@ -243,7 +272,7 @@ def _consumers(inventory: Inventory) -> tuple[str, ...]:
 def outside_of(context: TableContext, inventory: Inventory) -> tuple[str, ...]:
     """Where copies of the rows may be that are no part of the table."""
     found = ["exports, clones and other tables that were written from this one", "caches and checkpoints of jobs that read it"]
-    found.append("dropped tables in the trash of the warehouse, also earlier ones of this name: paimon-cli trash ls")
+    found.append("other tables in the trash of the warehouse: paimon-cli trash ls")
     backups = [consumer.name for consumer in consumers(context) if consumer.name.startswith(BACKUP_CONSUMER)]
     found.append("backups: erase from each copy, which is a table" + (f" (known: {', '.join(backups)})" if backups else ""))
     if context.storage.is_remote:

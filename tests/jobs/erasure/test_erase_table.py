@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -319,3 +320,32 @@ def test_a_bound_of_java_that_names_a_deleted_key(tmp_path: Path) -> None:
     done = Table.open(str(root)).erase(keys=[{"k": 22}], older_than="0s")
     assert done.found == () and done.rows > 0
     check(str(root), before, lambda one: one["k"] != 22)
+
+
+def test_an_earlier_table_in_the_trash(tmp_path: Path) -> None:
+    """A dropped table waits in the trash for a while, and could be brought back."""
+    root = tmp_path / "wh" / "shop.db" / "t"
+    write(make_table(root, PLAIN, ["k"], (), 1), [row(number) for number in range(40)])
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.drop_table("shop.t")
+    write(make_table(root, PLAIN, ["k"], (), 1), [row(number, 1) for number in range(5, 40)])
+    certificate = tmp_path / "done.json"
+    planned = Table.open(str(root)).plan_erase(CONDITION, certificate=str(certificate))
+    assert planned.plan.earlier_tables == 1 and planned.plan.files == 2
+    done = planned.run()
+    assert done.found == () and done.earlier_tables == 1 and done.files == 2
+    (of_trash,) = json.loads(certificate.read_text())["trash"]
+    assert of_trash["files"] == 1 and of_trash["found"] == [] and "/trash/" in of_trash["path"]
+    catalog.undrop("shop.t", new_name="shop.old")
+    old = TableContext.open(str(tmp_path / "wh" / "shop.db" / "old"))
+    assert len(rows(old)) == 39 and "user-0007" not in {one["k"] for one in rows(old)}
+    assert files_with(Path(old.url), "user-0007", "mail-0007") == {}
+
+
+def test_an_earlier_table_with_other_keys_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "wh" / "shop.db" / "t"
+    write(make_table(root, PLAIN, [], (), -1), [row(7)])
+    Catalog(str(tmp_path / "wh")).drop_table("shop.t")
+    write(make_table(root, PLAIN, ["k"], (), 1), [row(7, 1)])
+    with pytest.raises(Refused, match="rows cannot be erased from shop"):
+        Table.open(str(root)).plan_erase(CONDITION)
