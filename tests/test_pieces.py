@@ -70,6 +70,7 @@ CUTS_NOTHING = {
         "datatypes/key_order": "_MAX_COLUMNS _MAX_LENGTH",
         "processor": "_OF_ONE_CORE",
         "ingest/source_files": "MAX_DEFLATE_RATIO MIN_ARCHIVE_ROWS",
+        "jobs/analyze_job": "_HASHES",
         "jobs/iceberg_metadata": "FILE_PATH_ID FIRST_PARTITION_FIELD POSITION_ID",
         "jobs/spark/submit": "entry.external_attr",
         "lsm/aggregators/sketches": "BITMAP_BYTES LONGEST_ARRAY",

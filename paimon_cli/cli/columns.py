@@ -45,6 +45,7 @@ TO_DO = Kind(lambda findings: [{**_RECORD.json(row), "finding": row.message} for
 
 NAMES_OF_KIND = {
     COUNT: "changelogs_expired consumers_expired files_expired left_buckets orphans partitions_expired snapshots_expired "
+    "avg_length distinct_count max_length null_count "
     "tags_expired files_deleted read_files_after read_files_before read_requests round_requests runs_removed "
     "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
     "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
@@ -126,6 +127,7 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "Comparison.renamed_columns": JSON,
     "Comparison.equal": COUNT,
     "Comparison.key": NAMES,
+    "Analysis.columns": RECORDS,
     "FileDetails.columns": RECORDS,
     "Anomaly.files": NAMES,
     "Anomaly.snapshots": JSON,
