@@ -33,6 +33,7 @@ METHODS = {
     **{f"tags {name}": f"tags.{name}" for name in ("replace", "create")},
     "branches create": "branches.create",
     "compact-manifests": "compact_manifests",
+    "analyze": "analyze",
     "health": "health",
     "repair": "plan_repair",
 }

@@ -73,6 +73,7 @@ CUTS_NOTHING = {
         "ingest/changes/base64_cells": "DECIMAL_BYTES",
         "ingest/changes/geometry_text": "_OF_DIMENSION _WITH_M _WITH_SRID _WITH_Z",
         "ingest/source_files": "MAX_DEFLATE_RATIO MIN_ARCHIVE_ROWS",
+        "jobs/analyze_job": "_HASHES",
         "jobs/iceberg_metadata": "FILE_PATH_ID FIRST_PARTITION_FIELD POSITION_ID",
         "jobs/spark/submit": "entry.external_attr",
         "lsm/aggregators/sketches": "BITMAP_BYTES LONGEST_ARRAY",

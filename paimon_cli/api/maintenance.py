@@ -17,12 +17,13 @@ from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.requests.compaction import CompactCall, CompactOptions
 from paimon_cli.requests.fields import Point, point_text
-from paimon_cli.requests.maintenance import ExpireOptions, RemoveOrphans, RescaleOptions
+from paimon_cli.requests.maintenance import AnalyzeOptions, ExpireOptions, RemoveOrphans, RescaleOptions
 from paimon_cli.requests.upkeep import Budgeted
 from paimon_cli.requests.versions import MarkOptions, RollbackOptions
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.jobs.analyze_job import Analysis
     from paimon_cli.jobs.compact_job import CompactSummary
     from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RolledBack
@@ -127,6 +128,22 @@ class Maintenance(OpenedTable):
         """Rewrite the manifests into as few as possible, without entries of deleted files, in one commit; no data is read."""
         self.check_commit()
         return self.plan_compact_manifests().run()
+
+    @takes(AnalyzeOptions)
+    def plan_analyze(self, options: AnalyzeOptions) -> Planned[Analysis, Analysis]:
+        """Count rows and values of the latest snapshot; `run` commits them as statistics that engines plan by."""
+        from paimon_cli.jobs.analyze_job import analyze, commit_analysis
+
+        self.check_call()
+        context = self.supported
+        found = analyze(context, () if options.only_rows else options.columns or None)
+        return Planned(found, lambda: replace(found, snapshots=commit_analysis(context, found)))
+
+    @takes(AnalyzeOptions)
+    def analyze(self, options: AnalyzeOptions) -> Analysis:
+        """Count rows and values of the latest snapshot, and commit them as Paimon's statistics file, which engines plan by."""
+        self.check_commit()
+        return self.plan_analyze(**vars(options)).run()
 
     @takes(ExpireOptions)
     def plan_expire(self, options: ExpireOptions) -> Planned[Expiry, Expired]:

@@ -45,6 +45,7 @@ TO_DO = Kind(lambda findings: [{**_RECORD.json(row), "finding": row.message} for
 
 NAMES_OF_KIND = {
     COUNT: "changelogs_expired consumers_expired files_expired left_buckets orphans partitions_expired snapshots_expired "
+    "avg_length distinct_count max_length null_count "
     "tags_expired files_deleted read_files_after read_files_before read_requests round_requests runs_removed "
     "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
     "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
@@ -59,7 +60,8 @@ NAMES_OF_KIND = {
     "delete_requests ranges "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "changelogs different expired expiring files_searched keys unfinished unnamed only_here only_there rows_here rows_there "
-    "biggest_bucket_rows earlier_tables regrouped stale_files target_rows unseen_records vectors visible_rows waiting_records writers",
+    "biggest_bucket_rows earlier_tables regrouped stale_files target_rows unseen_records vectors visible_rows waiting_records "
+    "writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_row_id next_snapshot offset output_level read read_amplification read_snapshot_id "
     "rewrite run skew schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until "
@@ -131,6 +133,7 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "Comparison.renamed_columns": JSON,
     "Comparison.equal": COUNT,
     "Comparison.key": NAMES,
+    "Analysis.columns": RECORDS,
     "FileDetails.columns": RECORDS,
     "Anomaly.files": NAMES,
     "Anomaly.snapshots": JSON,

@@ -52,6 +52,7 @@ PANELS = {
         "orphans": "expire_command.orphans",
         "erase": "erase_command",
         "compact-manifests": "compaction_commands",
+        "analyze": "analyze_command",
     },
     "Inspect": {
         "describe": "catalog_commands",

@@ -58,7 +58,7 @@ from paimon_cli.errors import BeingDropped, DamagedFile, PaimonError, Refused, S
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import CommitMessage, EntryKind
-from paimon_cli.metadata.snapshot import RowOperation, Snapshot
+from paimon_cli.metadata.snapshot import ANALYZE, RowOperation, Snapshot
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_catalog import Operation
 
@@ -70,6 +70,7 @@ class CommitStep:
     `changes`: what it changes, or how that follows from the latest snapshot, for each attempt. `data_checks`: its data conflict
     checks. `is_numbered`: it adds new rows, which `sequence.snapshot-ordering` orders by snapshots. `rewrites_manifests`: it
     changes no data files, but merges all manifests that can be merged. `operation`: what it does to rows, if anything.
+    `statistics`: the name of a statistics file that it publishes.
     """
 
     changes: SnapshotChanges | ChangesOn
@@ -77,6 +78,7 @@ class CommitStep:
     is_numbered: bool = False
     rewrites_manifests: bool = False
     operation: str | None = None
+    statistics: str | None = None
 
     def changes_on(self, latest: Snapshot | None) -> SnapshotChanges:
         """The changes on top of the latest snapshot."""
@@ -168,6 +170,10 @@ class Committer:
         begin = self._context.clock.now_millis()
         return self._commit([CommitStep(compact_changes([]), rewrites_manifests=True)], identity, None, begin)
 
+    def commit_statistics(self, identity: CommitIdentity, name: str) -> CommitResult:
+        """Publish a snapshot of the same files with this statistics file. Other commits do not matter: it follows on them."""
+        return self._commit([CommitStep(SnapshotChanges(ANALYZE, ()), statistics=name)], identity, None)
+
     def fill_gap(self, build: Callable[[MetadataWriter], Snapshot]) -> CommitResult:
         """Publish a snapshot that is missing between two others, which `build` derives from them with the files that it writes.
 
@@ -257,9 +263,8 @@ class Committer:
                     if delta is None or delta.changes is not changes:
                         writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
-                    facts = CommitFacts(
-                        deduplication.identity, watermark, attempt, attempts.begin_millis, work_begin_millis, step.operation
-                    )
+                    times = attempt, attempts.begin_millis, work_begin_millis
+                    facts = CommitFacts(deduplication.identity, watermark, *times, step.operation, step.statistics)
                     prepared = prepare_snapshot(context, latest, delta, facts, writer, step.rewrites_manifests)
                     _check_readable(prepared.snapshot)
                     if prepared.snapshot.schema_id != context.schema.id:
@@ -324,6 +329,8 @@ class Committer:
         return self._data_check != ConflictCheck.OFF
 
     def _is_needless(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None) -> bool:
+        if step.statistics is not None:
+            return False
         if step.rewrites_manifests:
             return not manifests_worth_rewriting(self._context, latest)
         return changes.is_empty and not self._context.options.commit_force_create_snapshot

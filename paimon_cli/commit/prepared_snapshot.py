@@ -223,6 +223,7 @@ class CommitFacts:
     """What a snapshot records about its commit: identity, watermark, number of the attempt, and when the first one started.
 
     `work_begin_millis`: when the job started, None if that is not recorded. `operation`: what was done to rows, if anything.
+    `statistics_file`: the name of new statistics.
     """
 
     identity: CommitIdentity
@@ -231,6 +232,7 @@ class CommitFacts:
     begin_millis: int
     work_begin_millis: int | None = None
     operation: str | None = None
+    statistics_file: str | None = None
 
     def statistics(self, now: int) -> dict[str, str]:
         """The properties with the number of attempts, and how long the commit and the job took until `now` (epoch millis)."""
@@ -283,7 +285,7 @@ def prepare_snapshot(
         delta_record_count=delta_count,
         changelog_record_count=_records(changes.changelog) if changes.changelog else None,
         watermark=_latest_watermark(facts.watermark, latest),
-        statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
+        statistics=facts.statistics_file or (latest.statistics if latest and latest.schema_id == schema_id else None),
         properties={**facts.statistics(now), **users, **sequence, **lists},
         next_row_id=changes.next_row_id if changes.next_row_id is not None or latest is None else latest.next_row_id,
         operation=facts.operation,

@@ -1,10 +1,10 @@
-"""The options of expiry, of orphans, and of a change of the bucket count."""
+"""The options of expiry, of orphans, of statistics, and of a change of the bucket count."""
 
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
 from paimon_cli.errors import UsageError
-from paimon_cli.requests.fields import Option, Partitions, PointInTime, Request
+from paimon_cli.requests.fields import Names, Option, Partitions, PointInTime, Request
 
 What = Literal["snapshots", "partitions", "changelogs", "tags", "consumers"]
 WHOLE_EXPIRY: tuple[What, ...] = ("consumers", "tags", "partitions", "snapshots", "changelogs")
@@ -64,3 +64,18 @@ class RescaleOptions(Request):
         if self.online and self.partition:
             what = "--online cannot be combined with --partition"
             raise UsageError(what, "writers would refuse the partition from then on, because its count differs from the option")
+
+
+class AnalyzeOptions(Request):
+    """What to count."""
+
+    _: KW_ONLY
+    columns: Annotated[
+        Names, Option("Only these columns besides the rows; default all.", metavar="COLUMN,...", library="Only these columns")
+    ] = Names()
+    only_rows: Annotated[bool, Option("Count the rows alone, which reads as little as possible.")] = False
+
+    def check(self) -> None:
+        super().check()
+        if self.only_rows and self.columns:
+            raise UsageError("--only-rows cannot be combined with --columns")

@@ -157,6 +157,7 @@ CHANGING = (
     "alter {t} set a.b=c",
     "alter {t} comment other",
     "rescale {t} --buckets 3 -y --engine local",
+    "analyze {t}",
     "tables clone {t} {out}/clone",
     "partitions mark-done {t} dt=a",
     "compact --all-tables --warehouse {w} --engine local",

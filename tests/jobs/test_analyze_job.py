@@ -1,0 +1,123 @@
+"""`analyze`: what is counted, and the statistics file that Java reads with each of its commits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.api.table import Table
+from paimon_cli.commit.committer import Committer
+from paimon_cli.errors import CommitUnknown, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import analyze_job
+from paimon_cli.jobs.analyze_job import analyze, commit_analysis
+from paimon_cli.metadata.snapshot import ANALYZE
+from tests.rivals import beside, raising
+from tests.tables import make_table, write
+
+COLUMNS = {
+    **{"id": "INT NOT NULL", "v": "STRING", "d": "DECIMAL(10, 2)", "t": "TIMESTAMP(3)", "day": "DATE"},
+    **{"f": "DOUBLE", "y": "BYTES", "tags": "ARRAY<INT>"},
+}
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "v": "é", "d": "1.50", "t": "2020-01-01T00:00:00", "day": "2020-01-02", "f": 1.5, "y": "6162", "tags": [1]},
+    {"id": 2, "v": None, "d": "-3.5", "t": "2021-01-01T10:00:01.5", "day": "1969-12-31", "f": "NaN", "y": "61", "tags": None},
+    {"id": 3, "v": "abc", "d": None, "t": None, "day": None, "f": None, "y": None, "tags": []},
+]
+
+
+def made(folder: Path) -> TableContext:
+    context = make_table(folder / "t", COLUMNS, ["id"])
+    write(context, ROWS)
+    return context
+
+
+def statistics(context: TableContext) -> dict[str, Any]:
+    latest = context.snapshots.latest()
+    assert latest is not None and latest.statistics is not None
+    return dict(json.loads(Path(context.layout.statistics_directory, latest.statistics).read_text()))
+
+
+def test_the_file_holds_what_java_reads(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    write(context, ROWS[:1])
+    (snapshot,) = commit_analysis(context, analyze(context))
+    assert (snapshot.commit_kind, snapshot.delta_record_count, snapshot.operation) == (ANALYZE, 0, None)
+    found = statistics(context)
+    assert {name: found[name] for name in ("snapshotId", "schemaId", "mergedRecordCount")} == {
+        "snapshotId": 2,
+        "schemaId": 0,
+        "mergedRecordCount": 3,
+    }
+    assert found["colStats"] == {
+        "id": {"colId": 0, "distinctCount": 3, "min": "1", "max": "3", "nullCount": 0, "avgLen": 4, "maxLen": 4},
+        "v": {"colId": 1, "distinctCount": 2, "nullCount": 1, "avgLen": 3, "maxLen": 3},
+        "d": {"colId": 2, "min": "-3.50", "max": "1.50", "nullCount": 1, "avgLen": 8, "maxLen": 8},
+        "t": {
+            **{"colId": 3, "distinctCount": 2, "min": "2020-01-01 00:00:00", "max": "2021-01-01 10:00:01.5"},
+            **{"nullCount": 1, "avgLen": 8, "maxLen": 8},
+        },
+        "day": {"colId": 4, "distinctCount": 2, "min": "-1", "max": "18263", "nullCount": 1, "avgLen": 4, "maxLen": 4},
+        "f": {"colId": 5, "distinctCount": 2, "min": "1.5", "max": "1.5", "nullCount": 1, "avgLen": 8, "maxLen": 8},
+        "y": {"colId": 6, "distinctCount": 2, "nullCount": 1, "avgLen": 2, "maxLen": 2},
+        "tags": {"colId": 7, "nullCount": 1, "avgLen": 8, "maxLen": 8},
+    }
+    assert list(check_table(context)) == []
+
+
+def test_statistics_stay_with_later_snapshots_until_the_schema_changes(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    (snapshot,) = commit_analysis(context, analyze(context, ["id"]))
+    write(context, ROWS)
+    assert statistics(context) and (context.snapshots.latest() or snapshot).statistics == snapshot.statistics
+    Table.open(context.url).alter.add_column("more INT")
+    write(TableContext.open(context.url), ROWS)
+    latest = context.snapshots.latest()
+    assert latest is not None and latest.statistics is None
+
+
+def test_rows_alone_and_chosen_columns(tmp_path: Path) -> None:
+    table = Table.open(made(tmp_path).url)
+    assert (table.plan_analyze(only_rows=True).plan.rows, table.plan_analyze(only_rows=True).plan.columns) == (3, ())
+    assert [column.name for column in table.plan_analyze(columns="v,id").plan.columns] == ["v", "id"]
+    assert table.analyze(columns=["v"]).snapshots[0].id == 2
+    with pytest.raises(UsageError):
+        table.plan_analyze(columns="v", only_rows=True)
+    with pytest.raises(UsageError, match="nothing to analyze"):
+        analyze(make_table(tmp_path / "empty", COLUMNS, ["id"]))
+
+
+def test_years_that_java_does_not_read_are_left_out(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"t": "TIMESTAMP(3)"}, [], bucket=-1)
+    write(context, [{"t": "2020-01-01T00:00:00"}, {"t": "+10000-01-01T00:00:00"}])
+    assert [(column.low, column.high) for column in analyze(context).columns] == [(None, None)]
+
+
+def test_many_values_are_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analyze_job, "_HASHES", 256)
+    context = make_table(tmp_path / "t", {"n": "BIGINT"}, [], bucket=-1)
+    write(context, [{"n": number % 5000} for number in range(10_000)])
+    (column,) = analyze(context).columns
+    assert column.distinct_count is not None and 4000 < column.distinct_count < 6000
+
+
+def test_other_commits_do_not_matter(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    found = analyze(context)
+    (snapshot,) = commit_analysis(beside(context, lambda: write(context, ROWS)), found)
+    assert snapshot.id == 3 and statistics(context)["snapshotId"] == 1
+
+
+@pytest.mark.parametrize(("failure", "files"), [(StorageUnavailable("no", "today"), 0), (CommitUnknown("perhaps", "unclear"), 1)])
+def test_a_file_that_no_snapshot_can_name_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: PaimonError, files: int
+) -> None:
+    context = made(tmp_path)
+    monkeypatch.setattr(Committer, "commit_statistics", lambda *_: raising(failure)())
+    with pytest.raises(type(failure)):
+        commit_analysis(context, analyze(context, ["id"]))
+    assert len(list(Path(context.layout.statistics_directory).iterdir())) == files
