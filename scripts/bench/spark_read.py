@@ -39,7 +39,7 @@ CONFS = {**SPARKS_OWN_JVM, ROWS_OF_BATCH: "10000"}
 DELETED = 0.05
 WARM_UPS = 8
 GOAL_OF_LEAST = 1.3
-ROW_NUMBER = "_metadata.row_index"
+NUMBER_IN_FILE = "_metadata.row_index"
 WHOLE, NARROW, SELECTIVE = tuple(COLUMNS), ("a",), "a = 7"
 SMALL_BUCKETS = 300
 
@@ -99,7 +99,7 @@ def passed_on(session: SparkSession, case: Case, schema: StructType) -> DataFram
 def left_out(session: SparkSession, case: Case, schema: StructType) -> DataFrame:
     """As many rows left out by a plain test of their numbers: no test of a bitmap takes less."""
     rows = session.read.schema(schema).parquet(*live_files(case.table))
-    return rows.where(f"{ROW_NUMBER} % {round(1 / DELETED)} <> 0")
+    return rows.where(f"{NUMBER_IN_FILE} % {round(1 / DELETED)} <> 0")
 
 
 @dataclass(frozen=True)
