@@ -265,6 +265,8 @@ class Pieces:
     """Bytes of decoded footers and the like that a process keeps."""
     kept_copy_bytes: int = 4 << 30
     """Bytes of copies on local disk that a process keeps."""
+    replayed_rounds: int = 3_000
+    """Of how many buckets the history is replayed with other options: buckets times commits is at most this."""
 
     # Storage and servers
     hive_batch_tables: int = 300

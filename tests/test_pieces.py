@@ -198,6 +198,7 @@ CUTS_NOTHING = {
         "jobs/spark/session": "LARGEST_HEAP SMALLEST_HEAP",
         "lsm/aggregators/arithmetic": "LONG_KEY",
         "lsm/compaction_simulation": "commit_interval commits row_bytes rows",
+        "inspect/findings/compaction_rules": "MIN_COMMITS",
         "jobs/service/upkeep": "VERSION_BYTES",
         "lsm/rent_or_buy": "bytes_per_merge most_runs",
         "lsm/universal_compaction": "max_size_amplification_percent",

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
+from paimon_cli.errors import PaimonError
 from paimon_cli.requests.ledger import LedgerOptions
+from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.metastore.metastore import Metastore
     from paimon_cli.errors import DamagedFile
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.maintain.ledger import LedgerRound, LedgerStep
+
+MOST_REPLAYED = 100
+"""The tables whose history is replayed, those on which most was spent."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,10 @@ class LedgerTotal:
     """What the services did to one table. `runs_removed`: sorted runs that compactions merged away, which each later read of
     these buckets saves; `spent_bytes`: what they read and wrote for that. `read_bytes_before`, `read_bytes_after`: what a read of
     all rows fetched before the first and after the last compaction. `why`, `why_not`, `error`: of the last one.
+
+    `history_written`, `history_runs`: what compactions wrote since the first step, and the sorted runs of a bucket after a
+    commit, by the retained history, of any engine; `triggers_written`, `triggers_runs`: the same if Paimon's triggers had decided
+    right after each commit, by a replay. None where nothing can be replayed: too many tables, no sorted runs, or no history.
     """
 
     table: str
@@ -72,6 +82,10 @@ class LedgerTotal:
     why: str
     why_not: str
     error: str
+    history_written: int | None = None
+    history_runs: float | None = None
+    triggers_written: int | None = None
+    triggers_runs: float | None = None
 
 
 @checks_arguments
@@ -81,8 +95,10 @@ class LedgerBook:
     Objects that cannot be read are left out, with a warning each. Raises `NotSupported` without a warehouse directory.
     """
 
-    def __init__(self, metastore: Metastore, warn: Callable[[str], None]) -> None:
-        self._metastore, self._warn = metastore, warn
+    def __init__(
+        self, metastore: Metastore, warn: Callable[[str], None], opened: Callable[[str], TableContext] | None = None
+    ) -> None:
+        self._metastore, self._warn, self._opened = metastore, warn, opened
 
     @takes(LedgerOptions)
     def ls(self, options: LedgerOptions) -> list[LedgerRow]:
@@ -91,13 +107,44 @@ class LedgerBook:
 
     @takes(LedgerOptions)
     def show(self, options: LedgerOptions) -> list[LedgerTotal]:
-        """What was spent on each table, and gained; first the table on which most bytes were spent."""
+        """What was spent on each table, and gained; first the table on which most bytes were spent.
+
+        For the first 100 tables also what Paimon's triggers would have done, by a replay of the history that is left.
+        """
         steps: dict[str, list[LedgerStep]] = {}
+        since: dict[str, int] = {}
         for each in self._rounds(options):
             for step in each.steps:
                 steps.setdefault(step.table, []).append(step)
+                since.setdefault(step.table, each.started)
         totals = [_total(table, of_table) for table, of_table in steps.items()]
-        return sorted(totals, key=lambda total: (-total.bytes_read - total.bytes_written, total.table))
+        totals.sort(key=lambda total: (-total.bytes_read - total.bytes_written, total.table))
+        compared = [self._compared(total, since[total.table]) for total in totals[:MOST_REPLAYED]]
+        return [*compared, *totals[MOST_REPLAYED:]]
+
+    def _compared(self, total: LedgerTotal, since_millis: int) -> LedgerTotal:
+        """The total with what the triggers would have done, as far as the history is left."""
+        from paimon_cli.inspect.against_triggers import against_triggers
+
+        if self._opened is None or not total.bytes_read:
+            return total
+        try:
+            opened = self._opened
+            found = within(
+                self._metastore.table_seconds, lambda: against_triggers(opened(total.table), since_millis), total.table
+            )
+        except PaimonError as error:
+            self._warn(f"{total.table} is not compared with Paimon's triggers: {error.message}")
+            return total
+        if found is None:
+            return total
+        return replace(
+            total,
+            history_written=found.written,
+            history_runs=found.runs,
+            triggers_written=found.triggers_written,
+            triggers_runs=found.triggers_runs,
+        )
 
     def _rounds(self, options: LedgerOptions) -> list[LedgerRound]:
         from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
@@ -154,4 +201,4 @@ class KeepsLedger(OpenedCatalog):
     @property
     def ledger(self) -> LedgerBook:
         """What services did to the tables of the warehouse, and what that cost."""
-        return LedgerBook(self._metastore, self.runtime.warn)
+        return LedgerBook(self._metastore, self.runtime.warn, lambda name: self._open(self._locate(name)).supported)

@@ -64,7 +64,8 @@ NAMES_OF_KIND = {
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
     "last_snapshot restored watermark write write_amplification",
-    SIZE: "budget_left read_bytes_after read_bytes_before added_bytes freed_later left_bytes orphan_bytes removed_bytes "
+    SIZE: "budget_left history_written triggers_written "
+    "read_bytes_after read_bytes_before added_bytes freed_later left_bytes orphan_bytes removed_bytes "
     "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
     "bytes_before bytes_read bytes_written kept "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "

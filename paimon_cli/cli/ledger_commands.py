@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, group
@@ -10,6 +11,9 @@ from paimon_cli.cli.output import Listing
 from paimon_cli.cli.parameters import Given
 from paimon_cli.cli.results import counted, human_size
 from paimon_cli.requests.ledger import LedgerOptions
+
+if TYPE_CHECKING:
+    from paimon_cli.api.ledger import LedgerTotal
 
 ledger = group("What the services of a warehouse did, and what that cost.")
 
@@ -35,6 +39,9 @@ def list_rounds(call: Call, *, options: Annotated[Given, LedgerOptions]) -> None
 def show_totals(call: Call, *, options: Annotated[Given, LedgerOptions]) -> None:
     """Show what the services spent on each table, and what that brought, with the reasons of the last step.
 
+    The commits since the first step that the history still has are replayed: what Paimon's triggers would have written, and how
+    many sorted runs a bucket would have had.
+
     paimon-cli ledger show --warehouse ./wh
 
     paimon-cli ledger show --since 7d --warehouse ./wh -o json
@@ -44,5 +51,20 @@ def show_totals(call: Call, *, options: Annotated[Given, LedgerOptions]) -> None
     rows = call.catalog().ledger.show(**options)
     spent = sum(row.bytes_read + row.bytes_written for row in rows)
     runs = counted(sum(row.runs_removed for row in rows), "sorted run")
-    footer = f"{counted(len(rows), 'table')}, {human_size(spent)} read and written, {runs} merged away"
+    footer = f"{counted(len(rows), 'table')}, {human_size(spent)} read and written, {runs} merged away{_against(rows)}"
     call.show(Listing("LedgerTotals", None, columns_of(LedgerTotal), rows, footer=footer))
+
+
+def _against(rows: Sequence[LedgerTotal]) -> str:
+    """All tables together against Paimon's triggers; empty if none could be replayed."""
+    found = [row for row in rows if row.triggers_written is not None]
+    if not found:
+        return ""
+    written, by_triggers = (sum(getattr(row, name) or 0 for row in found) for name in ("history_written", "triggers_written"))
+    runs, runs_by_triggers = (
+        sum(getattr(row, name) or 0.0 for row in found) / len(found) for name in ("history_runs", "triggers_runs")
+    )
+    return (
+        f"; {human_size(written)} written by compactions for {runs:.2f} runs a bucket, Paimon's triggers would have written "
+        f"{human_size(by_triggers)} for {runs_by_triggers:.2f} ({counted(len(found), 'table')} replayed)"
+    )

@@ -84,33 +84,36 @@ def scenarios(
     rows = []
     for number, variant in enumerate(distinct, start=1):
         on_commit = None if on_scenario is None else on_scenario(number, len(distinct))
-        rows.append(_row(workload, options, variant, rounds_every, on_commit))
+        rows.append(scenario_row(workload, options, variant, rounds_every, on_commit))
     return rows
 
 
-def _row(
+def scenario_row(
     workload: SimulatedWorkload[Figures],
     options: TableOptions,
     changed: Mapping[str, str],
-    rounds_every: int,
-    on_commit: OnCommit | None,
+    rounds_every: int = 1,
+    on_commit: OnCommit | None = None,
+    counted_from: int = 0,
 ) -> ScenarioRow:
-    result = simulate(workload, options.with_overrides(changed), local_hour, rounds_every, on_commit)
+    """Simulate the options with `changed`; see `simulate`."""
+    result = simulate(workload, options.with_overrides(changed), local_hour, rounds_every, on_commit, counted_from)
     name = ", ".join(f"{key}={value}" for key, value in changed.items()) or AS_IS
     figures = {field.name: getattr(result, field.name) for field in fields(SimulationResult)}
     return ScenarioRow(scenario=name, options=dict(changed), **figures)
 
 
-def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
+def history_workload(context: TableContext, chosen: Sequence[Snapshot] | None = None) -> SimulatedWorkload[RunModel]:
     """The table's history without its compactions: the files that each commit flushed, on top of the oldest snapshot.
 
+    `chosen`: these snapshots, oldest first; None for all.
     Raises `UsageError` for tables without a primary key or without snapshots.
     """
     if not context.schema.primary_keys:
         raise UsageError(
             "the table has no primary key", "its files do not form an LSM tree", "describe a workload instead: --workload"
         )
-    snapshots = [context.snapshots.get(number) for number in context.snapshots.ids()]
+    snapshots = chosen or [context.snapshots.get(number) for number in context.snapshots.ids()]
     if not snapshots:
         raise UsageError("the table has no snapshots", "there is no history to replay", "describe a workload instead: --workload")
     states = bucket_files(context, snapshots[0])

@@ -144,11 +144,12 @@ def simulate(
     hour_of: Callable[[int], int],
     rounds_every: int = 1,
     on_commit: OnCommit | None = None,
+    counted_from: int = 0,
 ) -> SimulationResult:
     """Run the commits. Each bucket may compact once every `rounds_every` commits, and when one of its flushes stalls.
 
     A compaction rewrites the files that real ones would rewrite; the others change their level at no cost. `on_commit` is called
-    after each commit.
+    after each commit. The figures leave out the first `counted_from` commits, which only make the runs on which the others work.
     """
     state = _Simulation(workload, options, hour_of)
     space: list[float] = []
@@ -157,7 +158,9 @@ def simulate(
         state.take(commit)
         if number % rounds_every == 0:
             state.compact_all(commit.millis)
-        if number % sample_interval == 0:
+        if number == counted_from:
+            state.count_anew()
+        if number > counted_from and number % sample_interval == 0:
             space.append(state.space_amplification())
         if on_commit is not None:
             on_commit()
@@ -169,7 +172,6 @@ class _Simulation(Generic[FiguresT]):
 
     def __init__(self, workload: SimulatedWorkload[FiguresT], options: TableOptions, hour_of: Callable[[int], int]) -> None:
         self._merge, self._options, self._hour_of = workload.merge, options, hour_of
-        self._commits = len(workload.commits)
         target = options.target_file_size or KEYED_FILE_SIZE
         rewrite_all = options.force_rewrite_all_files or options.record_level_expire_time is not None
         self._rolling = Rolling(target, int(target * options.small_file_ratio), rewrite_all)
@@ -178,11 +180,15 @@ class _Simulation(Generic[FiguresT]):
             for bucket_id, runs in workload.begin.items()
         }
         self._states = dict.fromkeys(self._buckets, NEVER_PICKED)
-        self._flushed = self._compacted = self._full = self._stalls = 0
+        self.count_anew()
+
+    def count_anew(self) -> None:
+        self._commits = self._flushed = self._compacted = self._full = self._stalls = 0
         self._depths: list[int] = []
         self._reasons: dict[str, int] = {}
 
     def take(self, commit: SimulatedCommit[FiguresT]) -> None:
+        self._commits += 1
         for bucket_id in commit.emptied:
             self._buckets[bucket_id] = []
         for bucket_id, runs in commit.flushed.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.upkeep import GoalName
 
 HOUR_MILLIS = 3_600_000
+_LEAST_PART = 1e-9
 UNKNOWN_READS = 60.0
 """Reads of a bucket in an hour, where nothing is known about them."""
 
@@ -47,6 +48,10 @@ class Goal:
     def of(name: GoalName) -> Goal:
         """The goal of this name."""
         return GOALS[name]
+
+    def at(self, part: float) -> Goal:
+        """The same at a part of the rate, for a budget that does not suffice for all that is wanted."""
+        return self if part >= 1 else replace(self, bytes_per_run=self.bytes_per_run * max(part, _LEAST_PART))
 
     def __str__(self) -> str:
         return (
@@ -80,11 +85,11 @@ class MergeOption:
         hours = max(0.0, now - self.since) / HOUR_MILLIS
         opened = self.gain * rate * hours
         price = human_size(int(self.charged) + goal.bytes_per_merge)
-        worth = human_size(int(opened * goal.bytes_per_run))
+        worth, each = human_size(int(opened * goal.bytes_per_run)), human_size(int(goal.bytes_per_run))
         age = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
         return (
-            f"{rate:g} reads/h x {age} x {self.gain:.2f} runs of {self.run_count} = {opened:.1f} runs opened, worth {worth}; "
-            f"the merge costs {price}"
+            f"{rate:g} reads/h x {age} x {self.gain:.2f} runs of {self.run_count} = {opened:.1f} runs opened, worth {worth} at "
+            f"{each} each; the merge costs {price}"
         )
 
 
@@ -249,7 +254,7 @@ class MergeCandidates:
         0 for one in a partition that expires before the merge would pay.
         """
         hours = np.maximum(now - self.since, 0) / HOUR_MILLIS
-        return np.where(np.isfinite(self._hours_to_pay(goal)), hours * self._worth(goal) / self._price(goal), 0.0)
+        return np.where(np.isfinite(self._hours_to_pay(goal)), hours * self._worth(goal) / self.price(goal), 0.0)
 
     def due(self, goal: Goal) -> np.ndarray:
         """When the score of each merge reaches 1 (epoch millis); infinite where it never does."""
@@ -259,13 +264,14 @@ class MergeCandidates:
         """What reads pay in an hour for the lack of each merge, in bytes."""
         return self.gain * self.rate * goal.bytes_per_run
 
-    def _price(self, goal: Goal) -> np.ndarray:
+    def price(self, goal: Goal) -> np.ndarray:
+        """What each merge costs, in bytes."""
         return np.maximum(self.charged + goal.bytes_per_merge, 1.0)
 
     def _hours_to_pay(self, goal: Goal) -> np.ndarray:
         """How long reads take to pay for each merge; infinite where they never do."""
         worth = self._worth(goal)
-        hours = np.divide(self._price(goal), worth, out=np.full(len(worth), np.inf), where=worth > 0)
+        hours = np.divide(self.price(goal), worth, out=np.full(len(worth), np.inf), where=worth > 0)
         return np.where(hours > self.hours_left, np.inf, hours)
 
 
@@ -284,7 +290,8 @@ def best_merges(found: MergeCandidates, now: int, goal: Goal, most_bytes: float 
     """The merges that the goal asks for, the most urgent first.
 
     Buckets with more runs than `most_runs` come first: they take the best merge that helps, or else the deepest. Then those
-    whose collected reads are worth the price, by score. `most_bytes`: larger merges cannot be made, whatever they bring.
+    whose collected reads are worth the price, by score; of the merges of a bucket the one that is worth most beyond its price.
+    `most_bytes`: larger merges cannot be made, whatever they bring.
 
     Two files of level 0, one and three hours old, stand on a run of level 5 that was made ten hours ago.
 
@@ -300,7 +307,7 @@ def best_merges(found: MergeCandidates, now: int, goal: Goal, most_bytes: float 
     """
     score = found.score(now, goal)
     fits = found.cost <= most_bytes
-    index = _first_with_most(found.bucket, np.where((score >= 1) & fits, score, -1.0))
+    index = _first_with_most(found.bucket, np.where((score >= 1) & fits, (score - 1) * found.price(goal), -1.0))
     forced = _forced(found, score, goal.most_runs, fits)
     if len(forced):
         index = np.concatenate([forced, index[~np.isin(found.bucket[index], found.bucket[forced])]])

@@ -36,6 +36,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "spark growth": ("scripts.bench.spark_growth",),
     "profile": ("scripts.bench.profile_paths",),
     "growth": ("scripts.bench.growth",),
+    "goals": ("scripts.bench.goals", "--seeds", "1"),
     "wide and many": ("scripts.bench.wide_and_many",),
     "peers": ("scripts.bench.against_peers",),
     "planning": ("scripts.bench.planning",),

@@ -125,7 +125,7 @@ def test_users_that_compact_beside_each_other(tmp_path: Path) -> None:
 def test_a_better_trigger_is_suggested_with_both_figures(tmp_path: Path) -> None:
     options = {"num-sorted-run.compaction-trigger": "1", "compaction.size-ratio": "1000"}
     context = make_table(tmp_path / "t", COLUMNS, ["id"], options=options)
-    for number in range(12):
+    for number in range(32):
         write(context, [{"id": key, "v": "x"} for key in range(100 * number, 100 * number + 100)])
     found = advice(context, "compaction")["triggers"]
     assert found.code == "PA005" and found.command.startswith("paimon-cli alter T set ")
@@ -133,7 +133,7 @@ def test_a_better_trigger_is_suggested_with_both_figures(tmp_path: Path) -> None
 
 
 def test_a_short_history_and_an_append_table(tmp_path: Path) -> None:
-    assert "too few to simulate" in advice(made(tmp_path, 2), "compaction")["triggers"].message
+    assert "too short to replay" in advice(made(tmp_path, 2), "compaction")["triggers"].message
     append = TableContext.open(str(golden_table("java-0.9", "append_unaware", tmp_path)))
     found = advise(ExaminedTable(append, "T"))
     assert all(item.severity == OK for item in found) and {item.topic for item in found} == set(TOPICS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
+from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload
 from paimon_cli.inspect.findings.examined_table import MANY_SMALL_FILES, RECENT, ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
@@ -27,15 +27,14 @@ from paimon_cli.inspect.findings.finding import (
     rule,
     well,
 )
+from paimon_cli.inspect.replayed_settings import WORTH_IT, judged_settings
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.redaction import shown_name
 
-MIN_COMMITS = 10
-"""The fewest commits from which compaction is simulated."""
-WORTH_IT = 0.8
-"""A setting is suggested only if it saves at least a fifth of what it affects."""
+MIN_COMMITS = 30
+"""The fewest commits of rows from which compaction is replayed: a third of them has to judge."""
 
 
 @rule(Topic.COMPACTION, Code.STALLED)
@@ -184,34 +183,39 @@ def files_are_not_small(table: ExaminedTable) -> Iterator[Finding]:
 
 @rule(Topic.COMPACTION, "PA005", cost=REPLAY)
 def triggers_fit_the_commits(table: ExaminedTable) -> Iterator[Finding]:
-    """Replay the table's commits with other compaction options, one at a time."""
+    """Replay the table's commits with other options of the trigger together, chosen on the first and judged on the last."""
     if not table.context.schema.primary_keys:
         yield well("triggers", "a table without a primary key has no sorted runs to compact", snapshots=len(table.ids))
         return
-    if len(table.ids) < MIN_COMMITS:
-        count = f"{counted(len(table.ids), 'snapshot')} {'is' if len(table.ids) == 1 else 'are'}"
-        message = f"{count} too few to simulate other triggers (at least {MIN_COMMITS})"
-        yield well("triggers", message, snapshots=len(table.ids))
+    options = table.context.options
+    workload = history_workload(table.context) if len(table.ids) >= MIN_COMMITS else None
+    if workload is None or len(workload.commits) < MIN_COMMITS:
+        kept = counted(len(table.ids), "snapshot")
+        added = "" if workload is None else f", of which {len(workload.commits)} add rows"
+        why = f"the history is too short to replay other triggers: {kept}{added}"
+        yield well("triggers", f"{why}; at least {MIN_COMMITS} that add rows are needed", snapshots=len(table.ids))
         return
-    workload = history_workload(table.context)
-    as_is, *others = scenarios(workload, table.context.options, {}, True, 1, table.on_scenario)
+    judged = judged_settings(workload, options, options.given, table.on_scenario)
+    as_is, better = judged.as_is, judged.better
+    some = "" if judged.buckets == judged.all_buckets else f" of the {judged.buckets} buckets with the most writes"
     message = (
-        f"replaying {as_is.commits} commits: write amplification {as_is.write_amplification}, "
-        f"{as_is.read_amplification} runs to read, space amplification {as_is.space_amplification}{_stalls(table, as_is)}"
+        f"replaying the last {counted(as_is.commits, 'commit')}{some}: compactions rewrite {human_size(as_is.compacted_bytes)} "
+        f"(write amplification {as_is.write_amplification}), {as_is.read_amplification} runs to read, "
+        f"space amplification {as_is.space_amplification}{_stalls(table, as_is)}"
     )
-    better = _better(as_is, others)
     if better is None:
-        said = f"{message}; none of the {len(others)} other settings is clearly better"
+        said = f"{message}; none of the {judged.tried} other settings is clearly better"
         yield Finding("", OK, "triggers", said, figures=_figures("", as_is))
         return
     message = (
-        f"{message}; with {better.scenario}: {better.write_amplification}, {better.read_amplification} runs, "
+        f"{message}; with {better.scenario}, the best of {judged.tried} on the commits before: "
+        f"{human_size(better.compacted_bytes)} ({better.write_amplification}), {better.read_amplification} runs, "
         f"space {better.space_amplification}{_stalls(table, better)}"
     )
     figures = {**_figures("", as_is), **_figures("suggested_", better)}
-    is_overridden = bool(better.options.keys() & table.context.options.given)
-    command = "" if is_overridden else f"paimon-cli alter {table.argument} set {better.scenario}"
-    remedy = Remedy(command, options=better.options) if command else None
+    settings = " ".join(f"{key}={value}" for key, value in better.options.items())
+    command = f"paimon-cli alter {table.argument} set {settings}"
+    remedy = Remedy(command, options=better.options)
     threshold = f"at most {WORTH_IT:.0%} of the bytes written or the runs read"
     yield Finding("PA005", ADVICE, "triggers", message, command, figures=figures, threshold=threshold, remedy=remedy)
 
@@ -221,22 +225,16 @@ def _stalls(table: ExaminedTable, row: ScenarioRow) -> str:
     return "" if table.context.leaves_compaction else f", {row.stalls} stalls"
 
 
-def _better(as_is: ScenarioRow, others: Sequence[ScenarioRow]) -> ScenarioRow | None:
-    """The scenario that writes least, among those that clearly save writes or reads at little cost; None if there is none."""
-
-    def cheaper(row: ScenarioRow) -> bool:
-        harmless = row.stalls <= as_is.stalls and row.space_amplification <= max(1.5, as_is.space_amplification * 1.2)
-        writes_less = row.write_amplification <= WORTH_IT * as_is.write_amplification
-        reads_as_well = row.read_amplification <= as_is.read_amplification * 1.25 + 0.5
-        reads_less = row.read_amplification <= WORTH_IT * as_is.read_amplification
-        writes_as_well = row.write_amplification <= as_is.write_amplification * 1.1
-        return harmless and ((writes_less and reads_as_well) or (reads_less and writes_as_well))
-
-    return min((row for row in others if cheaper(row)), key=lambda row: row.write_amplification, default=None)
-
-
 def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
-    names = ("commits", "compactions", "write_amplification", "read_amplification", "space_amplification", "stalls")
+    names = (
+        "commits",
+        "compactions",
+        "compacted_bytes",
+        "write_amplification",
+        "read_amplification",
+        "space_amplification",
+        "stalls",
+    )
     return {f"{prefix}{name}": getattr(row, name) for name in names}
 
 

@@ -14,6 +14,8 @@ from paimon_cli.storage.injected import Clock
 DAY_MILLIS = 86_400_000
 _GRAIN_MILLIS = 60_000
 """Amounts that were taken within this time are remembered as one."""
+_RESERVE = 0.25
+"""Below this part of a day's amount a goal buys at a lower rate."""
 _MEASURED = (50_000.0, 1e9)
 """The millis and the bytes of the merges that are taken to have been measured before the first."""
 
@@ -81,6 +83,26 @@ class Budget:
             if self.left_bytes is not None:
                 return max(0, self.left_bytes)
         return None if self.ends_millis is None else max(0, self.ends_millis - self.clock.now_millis())
+
+    @property
+    def left_size(self) -> int | None:
+        """What may still be read now, in bytes: a time of a day by the measured speed. None without such a limit."""
+        with self._lock:
+            if self.daily is not None:
+                return max(0, int(self.daily.left(self.clock.now_millis()) / self.daily.per_byte))
+            return None if self.left_bytes is None else max(0, self.left_bytes)
+
+    @property
+    def part_of_rate(self) -> float:
+        """At which part of its rate a goal buys, so that the budget suffices for what is worth most.
+
+        All of it down to a quarter of a day's amount, then less the less is left: a reserve stays for large merges.
+        """
+        with self._lock:
+            if self.daily is None:
+                return 1.0
+            part = self.daily.left(self.clock.now_millis()) / (self.daily.amount * _RESERVE)
+        return float(min(1.0, max(0.0, part)) ** 3)
 
     @property
     def left_text(self) -> str:

@@ -105,9 +105,9 @@ class ServedTable:
         """The table with the retention and the trigger of its policy."""
         return under_policy(self.open(), self.policy)
 
-    def limited(self, request: CompactRequest, most_bytes: float = math.inf) -> CompactRequest:
-        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `most_bytes`: the
-        most that a merge may read, whatever it is worth.
+    def limited(self, request: CompactRequest, budget: Budget | None = None) -> CompactRequest:
+        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `budget`: what its
+        merges are paid from, which says at which rate, and how large one may be.
         """
         size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
         limited = replace(
@@ -116,9 +116,12 @@ class ServedTable:
         merges = request.policy or policy_of(self.policy.value(PolicyKey.GOAL))
         if merges is None:
             return limited
-        most_runs = self.policy.value(PolicyKey.RUNS)
-        goal = merges.goal if most_runs is None else replace(merges.goal, most_runs=min(most_runs, merges.goal.most_runs))
-        most = most_bytes if limited.max_bytes is None else min(most_bytes, limited.max_bytes)
+        most_runs, goal = self.policy.value(PolicyKey.RUNS), merges.goal
+        if most_runs is not None:
+            goal = replace(goal, most_runs=min(most_runs, goal.most_runs))
+        most = math.inf if limited.max_bytes is None else limited.max_bytes
+        if budget is not None:
+            goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
         said = self.policy.value(PolicyKey.READS)
         reads = self.reads if said is None else lambda table, partition: said
         return replace(limited, policy=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))
@@ -134,7 +137,7 @@ class TableRound:
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined. `left`: what its turn did not do; `is_unfinished`: the next round does. `expired_by`: the snapshots that dropped
-    partitions. `budget_left`: of the budget afterwards, in bytes or millis; None without one.
+    partitions. `budget_left`: bytes that the budget afterwards suffices for; None without one.
     """
 
     table: str
@@ -356,9 +359,8 @@ class CompactionService:
         return turn
 
     def _request_for(self, table: ServedTable, request: CompactRequest) -> CompactRequest:
-        """The request within the caps of the table, by its goal, if there is one, and with the most that its merges may read."""
-        budget = self._budgets.of(table.name)
-        return table.limited(request, math.inf if budget is None else budget.most_bytes)
+        """The request within the caps of the table, by its goal, if there is one, and by what is left of its budget."""
+        return table.limited(request, self._budgets.of(table.name))
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]
@@ -396,7 +398,7 @@ class CompactionService:
         known = self._known[turn.table]
         if turn.is_over or turn.is_unaffordable:
             plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
-            summary, left = CompactSummary(plan=plan), turn.budget.left
+            summary, left = CompactSummary(plan=plan), turn.budget.left_size
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
             return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
         request = self._request_for(ServedTable(turn.table, turn.open, turn.policy, turn.reads), request)
@@ -418,7 +420,7 @@ class CompactionService:
         if done.error is not None:
             failed = _failed(turn.table, done.error, turn.figures)
             done_before = replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
-            return replace(done_before, budget_left=turn.budget.left)
+            return replace(done_before, budget_left=turn.budget.left_size)
         waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
         idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else RoundState.OVER_BUDGET if waits else RoundState.NOTHING
         state = RoundState.COMPACTED if done.summary.buckets else idle
@@ -432,7 +434,7 @@ class CompactionService:
             left=done.left,
             is_unfinished=turn.is_unfinished,
             expired_by=done.expired_by,
-            budget_left=turn.budget.left,
+            budget_left=turn.budget.left_size,
         )
 
     @contextlib.contextmanager

@@ -288,13 +288,12 @@ def plan_maintenance(
     budget, table_seconds = limits.budget, limits.table_seconds
 
     def request_for(table: ServedTable) -> CompactRequest:
-        return table.limited(replace(REQUEST, policy=limits.policy), most_bytes)
+        return table.limited(replace(REQUEST, policy=limits.policy), budget)
 
     def needed(table: ServedTable) -> Turn:
         return look(table.name, table.opened, request_for(table), {}, AT_ONCE, True).without_plan()
 
     shares: dict[str, tuple[int | None, str]] = {}
-    most_bytes = budget.most_bytes
     if budget.left_bytes is not None:
         open_ones = [table for table in tables if not table.policy.is_closed(budget.clock.now_millis())]
         turns = [turn for turn in look_at_each(needed, open_ones, table_seconds, 1, _name) if isinstance(turn, Turn)]

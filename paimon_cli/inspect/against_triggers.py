@@ -1,0 +1,75 @@
+"""What was done to a table against what Paimon's triggers would have done: the same commits, replayed by the real step rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.compaction_scenarios import history_workload
+from paimon_cli.lsm.compaction_simulation import simulate
+from paimon_cli.metadata.data_file import BucketId, EntryKind
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.storage.injected import local_hour
+
+MOST_SNAPSHOTS = 2_000
+"""The most snapshots that are replayed, the newest."""
+
+
+@dataclass(frozen=True)
+class AgainstTriggers:
+    """The commits since a moment as they were, and as the triggers would have gone on from the same state.
+
+    `written`: bytes that compactions wrote, without files of which only the level changed. `runs`: sorted runs of a bucket after
+    a commit that wrote to it, on the average.
+    """
+
+    commits: int
+    written: int
+    runs: float
+    triggers_written: int
+    triggers_runs: float
+
+
+def against_triggers(context: TableContext, since_millis: int) -> AgainstTriggers | None:
+    """Replay the retained commits since then (epoch millis); None if there are none, or no sorted runs."""
+    if not context.schema.primary_keys or context.mode.bucket_mode.postpones:
+        return None
+    snapshots = [context.snapshots.get(number) for number in context.snapshots.ids()[-MOST_SNAPSHOTS:]]
+    before = [snapshot for snapshot in snapshots if snapshot.time_millis < since_millis][-1:]
+    chosen = before + [snapshot for snapshot in snapshots if snapshot.time_millis >= since_millis]
+    if len(chosen) < 2:
+        return None
+    workload = history_workload(context, chosen)
+    replayed = simulate(workload, context.options, local_hour)
+    written, runs = _as_it_was(context, chosen)
+    return AgainstTriggers(replayed.commits, written, runs, replayed.compacted_bytes, replayed.read_amplification)
+
+
+def _as_it_was(context: TableContext, snapshots: list[Snapshot]) -> tuple[int, float]:
+    """The bytes that compactions wrote, and the mean number of runs, as in `SimulationResult`."""
+    levels: dict[BucketId, dict[str, int]] = {}
+    for entry in context.manifests.live_entries(snapshots[0]):
+        levels.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file.level
+    written, depths = 0, list[int]()
+    for snapshot in snapshots[1:]:
+        entries = context.manifests.delta_entries(snapshot)
+        removed = {entry.file.file_name for entry in entries if entry.kind == EntryKind.DELETE}
+        for entry in entries:
+            if entry.kind == EntryKind.DELETE:
+                levels.get(entry.bucket_id, {}).pop(entry.file.file_name, None)
+        flushed = set[BucketId]()
+        for entry in entries:
+            if entry.kind == EntryKind.ADD:
+                levels.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file.level
+                flushed.add(entry.bucket_id)
+                is_rewritten = snapshot.commit_kind == COMPACT and entry.file.file_name not in removed
+                written += entry.file.file_size if is_rewritten else 0
+        if snapshot.commit_kind != COMPACT:
+            depths += [_runs(levels[bucket_id].values()) for bucket_id in flushed]
+    return written, round(sum(depths) / len(depths), 2) if depths else 0.0
+
+
+def _runs(levels: Iterable[int]) -> int:
+    found = [*levels]
+    return found.count(0) + len(set(found) - {0})

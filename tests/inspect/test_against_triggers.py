@@ -1,0 +1,42 @@
+"""What was done to a table against what Paimon's triggers would have done with the same commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paimon_cli.inspect.against_triggers import AgainstTriggers, against_triggers
+from tests.tables import compact, make_table, write
+
+COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
+
+
+def compared(folder: Path, commits: int, every: int, strategy: str) -> AgainstTriggers:
+    """A table that is compacted after every so many commits, against its triggers after each."""
+    context = make_table(folder, COLUMNS, ["id"], options={"write-only": "true", "num-sorted-run.compaction-trigger": "3"})
+    for number in range(commits):
+        write(context, [{"id": 1, "n": number}])
+        if every and number % every == every - 1:
+            compact(context, strategy=strategy)
+    found = against_triggers(context, 0)
+    assert found is not None
+    return found
+
+
+def test_a_table_whose_triggers_decide_is_what_the_replay_says(tmp_path: Path) -> None:
+    found = compared(tmp_path / "t", 9, 1, "minor")
+    assert found.commits == 8 and found.runs == found.triggers_runs
+    assert found.written > 0 and abs(found.written - found.triggers_written) <= 0.1 * found.written
+
+
+def test_fewer_compactions_write_less_and_leave_more_runs(tmp_path: Path) -> None:
+    none = compared(tmp_path / "a", 9, 0, "minor")
+    assert (none.written, none.runs) == (0, 5.5) and none.triggers_written > 0 and none.triggers_runs < 4
+    eager = compared(tmp_path / "b", 9, 1, "full")
+    assert eager.written > eager.triggers_written and eager.runs < eager.triggers_runs
+
+
+def test_what_cannot_be_replayed_is_none(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["id"])
+    write(context, [{"id": 1, "n": 1}])
+    assert against_triggers(context, 0) is None, "one snapshot is only a state to begin with"
+    assert against_triggers(make_table(tmp_path / "appended", COLUMNS, [], options={"bucket": "-1"}), 0) is None
