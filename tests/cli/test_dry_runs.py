@@ -34,6 +34,7 @@ PLANNED = {
     "db drop": ["db", "drop", "empty", "--warehouse", "W"],
     "trash empty": ["trash", "empty", "--warehouse", "W"],
     "erase": ["erase", "T", "-w", "id = 1", "--engine", "local"],
+    "ingest": ["ingest", "EVENTS", "--format", "json", "--into", "T"],
 }
 
 ENDS_WITH_FINDINGS = {"health"}
@@ -83,7 +84,10 @@ def test_each_command_with_a_dry_run_is_listed() -> None:
 def test_a_dry_run_ends_in_the_command_that_carries_it_out(run: Run, table: Path, name: str) -> None:
     if name in ("repair", "orphans rm"):
         damage(run, table)
-    words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
+    events = table.parent.parent / "events.json"
+    events.write_text(ROWS[0])
+    named = {"T": str(table), "W": str(table.parent.parent), "EVENTS": str(events)}
+    words = [named.get(word, word) for word in PLANNED[name]]
     dry = [] if name in ("repair", "orphans rm") else ["-n"]
     before = run("snapshots", "ls", table, "-o", "json").out
     last = run(*words, *dry).out.splitlines()[-1]
@@ -132,7 +136,10 @@ def test_without_work_no_command_is_suggested(run: Run, table: Path, name: str) 
 def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, name: str) -> None:
     if name in ("repair", "orphans rm"):
         damage(run, table)
-    words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
+    events = table.parent.parent / "events.json"
+    events.write_text(ROWS[0])
+    named = {"T": str(table), "W": str(table.parent.parent), "EVENTS": str(events)}
+    words = [named.get(word, word) for word in PLANNED[name]]
     if name in ("repair", "orphans rm"):
         words += ["--apply"]
     what, why, hint = run(*words, code=7).err.splitlines()[-3:]

@@ -106,8 +106,8 @@ class ServedTable:
         return under_policy(self.open(), self.policy)
 
     def limited(self, request: CompactRequest, budget: Budget | None = None) -> CompactRequest:
-        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `budget`: bounds
-        what a merge may read, whatever it is worth, and the rate at which the goal buys.
+        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `budget`: what its
+        merges are paid from, which says at which rate, and how large one may be.
         """
         size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
         limited = replace(
@@ -116,8 +116,9 @@ class ServedTable:
         merges = request.policy or policy_of(self.policy.value(PolicyKey.GOAL))
         if merges is None:
             return limited
-        most_runs = self.policy.value(PolicyKey.RUNS)
-        goal = merges.goal if most_runs is None else replace(merges.goal, most_runs=min(most_runs, merges.goal.most_runs))
+        most_runs, goal = self.policy.value(PolicyKey.RUNS), merges.goal
+        if most_runs is not None:
+            goal = replace(goal, most_runs=min(most_runs, goal.most_runs))
         most = math.inf if limited.max_bytes is None else limited.max_bytes
         if budget is not None:
             goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
@@ -358,7 +359,7 @@ class CompactionService:
         return turn
 
     def _request_for(self, table: ServedTable, request: CompactRequest) -> CompactRequest:
-        """The request within the caps of the table, by its goal, if there is one, and with the most that its merges may read."""
+        """The request within the caps of the table, by its goal, if there is one, and by what is left of its budget."""
         return table.limited(request, self._budgets.of(table.name))
 
     def _looked(self, turn: Turn) -> None:

@@ -35,7 +35,7 @@ class RoundDecision:
     """What the next round does with a table. `opens`: when its next window begins (epoch millis); None unless it waits for it.
 
     `buckets`, `bytes_read`: to be compacted within the caps; `left_buckets`, `left_bytes`: what a later round does.
-    `score`, `budget_left` (bytes or millis): None without a goal or a budget. `why`: the
+    `score`, `budget_left` (bytes): None without a goal or a budget. `why`: the
     reasons with their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None
     unless the table cannot be planned.
     """
@@ -72,8 +72,7 @@ def decisions_of(
     def plan(table: ServedTable) -> Turn | None:
         if table.policy.is_closed(moment):
             return None
-        budget = budgets.of(table.name)
-        request = table.limited(REQUEST, budget)
+        request = table.limited(REQUEST, budgets.of(table.name))
         return look(table.name, table.opened, request, {}, AT_ONCE, True)
 
     found = dict(zip((table.name for table in tables), look_at_each(plan, tables, table_seconds, 1, _name), strict=True))
