@@ -153,7 +153,7 @@ CUTS_NOTHING = {
         "storage/sql_database": "MAX_TEXT",
     },
     "how much a message or a report shows": {
-        "api/ingest_run": "MOST_SHOWN",
+        "api/dead_letters": "MOST_SHOWN",
         "api/ingest_target": "MAX_LISTED",
         "jobs/table_cost": "SHOWN_COMBINATIONS",
         "jobs/service/ledger_watcher": "MAX_WARNINGS",

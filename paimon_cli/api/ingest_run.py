@@ -11,15 +11,15 @@ what comes after its own marks.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paimon_cli.api.dead_letters import MOST_SHOWN, DeadLetters, bad_event
 from paimon_cli.api.definition import create_defined
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
 from paimon_cli.api.ingest_sources import EventSource, EventSources
@@ -32,10 +32,10 @@ from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import BadInput, NotFound, PaimonError, PartialSuccess, UsageError, of_system
-from paimon_cli.ingest.changes.event_decoder import DEAD_LETTER, Decoded, EventDecoder, SourceTable, Wanted
+from paimon_cli.errors import BadInput, NotFound, PaimonError, PartialSuccess, UsageError
+from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
-from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
+from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
 from paimon_cli.ingest.input_files import SourceFile
 from paimon_cli.metadata.table_schema import TableSchema
@@ -52,8 +52,6 @@ DEFAULT_USER = "paimon-cli-ingest"
 HELD_SHARE, BLOCK_SHARE = 4, 16
 """The shares of `--memory` that rows take before they are committed, and the text of a block."""
 _MOST_NAMED = 5
-MOST_SHOWN = 200
-"""Characters of an event that a message shows."""
 INCOMPLETE = "came without the row before; if one of them changed a key, the row of the old key stays"
 
 
@@ -337,81 +335,3 @@ class IngestRun:
             else "run it again when it is mended"
         )
         return PartialSuccess(what, first.message, hint, tables=results)
-
-
-def bad_event(event: BadEvent) -> BadInput:
-    """The error for an event that cannot be applied."""
-    text = printable(event.text[:MOST_SHOWN].decode(errors="replace"))
-    where = f"{event.source}: the event at byte {event.position}"
-    of_table = f" of {printable(event.table[:MOST_SHOWN])}" if event.table else ""
-    return BadInput(
-        f"{where}{of_table} cannot be applied",
-        event.reason,
-        "--on-error FILE sets such events apart, and goes on",
-        source=event.source,
-        position=event.position,
-        event=text,
-    )
-
-
-class DeadLetters:
-    """The file of events that could not be applied, one JSON object a line, which `ingest` reads like the events themselves.
-
-    It is added to. An event is in it once, however often its source is read.
-    """
-
-    def __init__(self, path: str | None, sources: Sequence[str]) -> None:
-        self._path, self._sources = path, sources
-        self._file: BinaryIO | None = None
-        self._known = set[tuple[str, int]]()
-        self.count = 0
-
-    def __enter__(self) -> DeadLetters:
-        if self._path is None:
-            return self
-        if "://" in self._path:
-            raise UsageError(f"--on-error {self._path}", "events are set apart in a local file", "name a local file")
-        if any(os.path.exists(one) and os.path.realpath(one) == os.path.realpath(self._path) for one in self._sources):
-            raise UsageError(
-                f"--on-error {self._path} is one of the sources", "it would grow while it is read", "name another file"
-            )
-        try:
-            self._file = open(self._path, "a+b")
-            self._file.seek(0)
-            for line in self._file:
-                if line.startswith(DEAD_LETTER):
-                    letter = json.loads(line)["dead_letter"]
-                    self._known.add((letter["source"], letter["position"]))
-        except OSError as error:
-            raise of_system(error) from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f"--on-error {self._path}", "it holds something else than events set apart", "name a new file"
-            ) from error
-        return self
-
-    def add(self, event: BadEvent, format: str) -> None:
-        if self._file is None or (event.source, event.position) in self._known:
-            return
-        self._known.add((event.source, event.position))
-        self.count += 1
-        facts = {
-            "source": event.source,
-            "position": event.position,
-            "table": event.table,
-            "reason": event.reason,
-            "format": format,
-        }
-        text = event.text.decode(errors="surrogateescape")
-        letter = json.dumps({"dead_letter": facts, "event": text}, separators=(",", ":"))
-        self._file.write(letter.encode() + b"\n")
-
-    def flush(self) -> None:
-        """Make what was added durable, before tables remember that they are past it."""
-        if self._file is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()

@@ -1,0 +1,94 @@
+"""Events that could not be applied: the error about one, and the file in which they are set apart."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from paimon_cli.errors import BadInput, UsageError, of_system
+from paimon_cli.ingest.changes.event_decoder import DEAD_LETTER
+from paimon_cli.ingest.changes.event_lines import BadEvent
+from paimon_cli.options.option_text import printable
+
+MOST_SHOWN = 200
+"""Characters of an event that a message shows."""
+
+
+def bad_event(event: BadEvent) -> BadInput:
+    """The error for an event that cannot be applied."""
+    text = printable(event.text[:MOST_SHOWN].decode(errors="replace"))
+    where = f"{event.source}: the event at byte {event.position}"
+    of_table = f" of {printable(event.table[:MOST_SHOWN])}" if event.table else ""
+    return BadInput(
+        f"{where}{of_table} cannot be applied",
+        event.reason,
+        "--on-error FILE sets such events apart, and goes on",
+        source=event.source,
+        position=event.position,
+        event=text,
+    )
+
+
+class DeadLetters:
+    """The file of events that could not be applied, one JSON object a line, which `ingest` reads like the events themselves.
+
+    It is added to. An event is in it once, however often its source is read.
+    """
+
+    def __init__(self, path: str | None, sources: Sequence[str]) -> None:
+        self._path, self._sources = path, sources
+        self._file: BinaryIO | None = None
+        self._known = set[tuple[str, int]]()
+        self.count = 0
+
+    def __enter__(self) -> DeadLetters:
+        if self._path is None:
+            return self
+        if "://" in self._path:
+            raise UsageError(f"--on-error {self._path}", "events are set apart in a local file", "name a local file")
+        if any(os.path.exists(one) and os.path.realpath(one) == os.path.realpath(self._path) for one in self._sources):
+            raise UsageError(
+                f"--on-error {self._path} is one of the sources", "it would grow while it is read", "name another file"
+            )
+        try:
+            self._file = open(self._path, "a+b")
+            self._file.seek(0)
+            for line in self._file:
+                if line.startswith(DEAD_LETTER):
+                    letter = json.loads(line)["dead_letter"]
+                    self._known.add((letter["source"], letter["position"]))
+        except OSError as error:
+            raise of_system(error) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"--on-error {self._path}", "it holds something else than events set apart", "name a new file"
+            ) from error
+        return self
+
+    def add(self, event: BadEvent, format: str) -> None:
+        if self._file is None or (event.source, event.position) in self._known:
+            return
+        self._known.add((event.source, event.position))
+        self.count += 1
+        facts = {
+            "source": event.source,
+            "position": event.position,
+            "table": event.table,
+            "reason": event.reason,
+            "format": format,
+        }
+        text = event.text.decode(errors="surrogateescape")
+        letter = json.dumps({"dead_letter": facts, "event": text}, separators=(",", ":"))
+        self._file.write(letter.encode() + b"\n")
+
+    def flush(self) -> None:
+        """Make what was added durable, before tables remember that they are past it."""
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,79 @@
+"""Events that come with their schema, as Kafka Connect's JSON converter writes them: `{"schema": ..., "payload": ...}`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.ingest.changes.debezium_types import declared_columns
+from paimon_cli.ingest.changes.event_lines import EventLines, pieces_of
+
+Codes = npt.NDArray[np.integer[Any]]
+_PAYLOAD = b',"payload":'
+_WRAPPED = b'{"schema":'
+_MAYBE_WRAPPED = r'^\{\s*"(schema|payload)"\s*:'
+_PARTS = frozenset(("schema", "payload"))
+_KEY, _COMMA, _DECODER = re.compile(r'\s*"(\w+)"\s*:\s*'), re.compile(r"\s*,"), json.JSONDecoder()
+
+
+def payloads_of(lines: EventLines) -> tuple[EventLines, list[bytes], Codes]:
+    """The payloads of events that come with their schema, the schemas, and which one each event has (-1: none).
+
+    The schema part is the same text for most events of a table, so that only distinct ones are parsed.
+    """
+    wrapped = pc.starts_with(lines.texts, _WRAPPED).to_numpy(zero_copy_only=False)
+    at = pc.find_substring(lines.texts, _PAYLOAD).to_numpy(zero_copy_only=False)
+    if not wrapped.any() or not (at[wrapped] > 0).all():
+        return _unwrapped_one_by_one(lines)
+    offsets = np.frombuffer(lines.texts.buffers()[1], np.int64)[lines.texts.offset :][: len(lines) + 1]
+    block, starts, ends = lines.texts.buffers()[2], offsets[:-1], offsets[1:]
+    cut = np.where(wrapped, starts + at, starts)
+    heads = pieces_of(block, np.where(wrapped, starts + len(_WRAPPED), starts), cut)
+    texts = pieces_of(block, np.where(wrapped, cut + len(_PAYLOAD), starts), np.where(wrapped, ends - 1, ends))
+    encoded = pc.dictionary_encode(heads)
+    schemas = [one.as_py() for one in encoded.dictionary]
+    if any(schema and declared_columns(schema) is None for schema in schemas):
+        return _unwrapped_one_by_one(lines)
+    return lines.with_texts(texts), schemas, np.where(wrapped, encoded.indices.to_numpy(), -1)
+
+
+def _unwrapped_one_by_one(lines: EventLines) -> tuple[EventLines, list[bytes], Codes]:
+    """The same for events that write it in another way, have no schema, or one that is not of rows."""
+    none = np.full(len(lines), -1)
+    candidates = pc.match_substring_regex(lines.texts, _MAYBE_WRAPPED).to_numpy(zero_copy_only=False)
+    if not candidates.any():
+        return lines, [], none
+    texts, schemas = lines.texts.to_pylist(), dict[bytes, int]()
+    for index in np.flatnonzero(candidates):
+        if (found := _parts_of(texts[index])) is None:
+            continue
+        schema, texts[index] = found
+        if declared_columns(schema) is not None:
+            none[index] = schemas.setdefault(schema, len(schemas))
+    return lines.with_texts(pa.array(texts, pa.large_binary())), list(schemas), none
+
+
+def _parts_of(event: bytes) -> tuple[bytes, bytes] | None:
+    """The texts of the schema and of the payload of an event; None if it has other parts."""
+    parts = dict[str, bytes]()
+    try:
+        text = event.decode()
+        at = 1
+        while (match := _KEY.match(text, at)) is not None and len(parts) < len(_PARTS):
+            begin = match.end()
+            _, end = _DECODER.raw_decode(text, begin)
+            parts[match[1]] = text[begin:end].encode()
+            comma = _COMMA.match(text, end)
+            if comma is None:
+                break
+            at = comma.end()
+        is_whole = text[end:].strip() == "}"
+    except (ValueError, RecursionError, UnboundLocalError):
+        return None
+    return (parts["schema"], parts["payload"]) if is_whole and parts.keys() == _PARTS else None
