@@ -51,6 +51,8 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "vectors": ("scripts.bench.vectors",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
     "service": ("scripts.bench.service",),
+    "history check": ("scripts.bench.history_check", "--commits", "100", "1000"),
+    "erase": ("scripts.bench.erase",),
 }
 SMALL: dict[str, tuple[str, ...]] = {
     "compaction": ("--rows", "20000"),
@@ -79,6 +81,8 @@ SMALL: dict[str, tuple[str, ...]] = {
     "vectors": ("--rows", "400000"),
     "expire": ("--snapshots", "5", "10"),
     "service": ("--tables", "3"),
+    "history check": ("--commits", "5", "10"),
+    "erase": ("--rows", "20000"),
 }
 """Sizes for `--small`, which replace those of `PROGRAMS`."""
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}
