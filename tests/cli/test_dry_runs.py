@@ -34,6 +34,7 @@ PLANNED = {
     "db drop": ["db", "drop", "empty", "--warehouse", "W"],
     "trash empty": ["trash", "empty", "--warehouse", "W"],
     "erase": ["erase", "T", "-w", "id = 1", "--engine", "local"],
+    "analyze": ["analyze", "T"],
     "ingest": ["ingest", "EVENTS", "--format", "json", "--into", "T"],
 }
 
@@ -132,14 +133,11 @@ def test_without_work_no_command_is_suggested(run: Run, table: Path, name: str) 
     assert shown and "run:" not in shown
 
 
-@pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests"}))
+@pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests", "ingest", "analyze"}))
 def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, name: str) -> None:
     if name in ("repair", "orphans rm"):
         damage(run, table)
-    events = table.parent.parent / "events.json"
-    events.write_text(ROWS[0])
-    named = {"T": str(table), "W": str(table.parent.parent), "EVENTS": str(events)}
-    words = [named.get(word, word) for word in PLANNED[name]]
+    words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
     if name in ("repair", "orphans rm"):
         words += ["--apply"]
     what, why, hint = run(*words, code=7).err.splitlines()[-3:]
