@@ -37,7 +37,7 @@ def analyze(
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     planned = opened.plan_analyze(**options)
     found = planned.plan if dry_run else planned.run()
-    call.show(Item("Analysis", opened.name, found), _text(found))
+    call.show(Item("AnalysisPlan" if dry_run else "Analysis", opened.name, found), _text(found))
 
 
 def _text(found: Analysis) -> str:
