@@ -199,6 +199,8 @@ CUTS_NOTHING = {
         "lsm/aggregators/arithmetic": "LONG_KEY",
         "lsm/compaction_simulation": "commit_interval commits row_bytes rows",
         "inspect/findings/compaction_rules": "MIN_COMMITS",
+        "api/ledger": "MOST_REPLAYED",
+        "inspect/against_triggers": "MOST_SNAPSHOTS",
         "jobs/service/upkeep": "VERSION_BYTES",
         "lsm/rent_or_buy": "bytes_per_merge most_runs",
         "lsm/universal_compaction": "max_size_amplification_percent",
