@@ -14,7 +14,7 @@ from paimon_cli.ingest.changes.event_decoder import TableEvents
 from paimon_cli.ingest.changes.event_formats import EventKind
 from paimon_cli.ingest.changes.event_images import Images, Indices
 from paimon_cli.ingest.changes.event_lines import BadEvent
-from paimon_cli.ingest.changes.key_images import KEY_ONLY, KeyImages
+from paimon_cli.ingest.changes.key_images import KEY_ONLY, LACKS_COLUMN, KeyImages, lacking_columns
 from paimon_cli.metadata.data_file_schema import RowKind
 
 UNCHANGED = "__debezium_unavailable_value"
@@ -74,9 +74,12 @@ def rows_of(
     columns = _with_unchanged(columns, has_old, problem, operations != EventKind.DELETE, count)
     _check_keys(columns, keys, operations, moved | (needs_before & has_old), problem, count)
     if retracted and key_images is not None:
-        old = {name: cells.slice(0, count) for name, cells in columns.items()}
+        old = {name: cells.slice(0, count) for name, cells in columns.items() if name in retracted}
+        new = {name: columns[name].slice(count) for name in old}
         taken_back = (has_old | (operations == EventKind.DELETE)) & (problem == "")
+        problem[taken_back & _left_out(old)] = LACKS_VALUE
         problem[key_images.among(events, old, retracted, taken_back, has_old & ~moved & (problem == ""))] = KEY_ONLY
+        problem[lacking_columns(events, old, new, has_old & (problem == ""))] = LACKS_COLUMN
     usable = problem == ""
     for row in np.flatnonzero(~usable):
         index = int(read.event[row])
@@ -162,6 +165,13 @@ def _with_unchanged(
         problem[flags & ~kept & (problem == "")] = LACKS_VALUE
         result[name] = pa.concat_arrays([before, pc.if_else(pa.array(flags & kept), before, after)])
     return result
+
+
+def _left_out(columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
+    """Whether one of these columns has no value because Debezium left it out."""
+    texts = [cells for cells in columns.values() if pa.types.is_string(cells.type)]
+    flags = [pc.fill_null(pc.equal(cells, UNCHANGED), False).to_numpy(zero_copy_only=False) for cells in texts]
+    return np.logical_or.reduce(flags) if flags else np.zeros(1, bool)
 
 
 def _check_keys(

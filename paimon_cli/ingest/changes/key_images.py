@@ -7,6 +7,7 @@ was: the amount of the deleted row would stay in it, and nobody would be told.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ KEY_ONLY = (
     "its row before has the key and no other value, which the table would take back: REPLICA IDENTITY FULL makes PostgreSQL "
     "send whole rows; a table with merge-engine=deduplicate and without changelog-producer=input needs only the key"
 )
+LACKS_COLUMN = "its row before lacks a column of the row after, whose value the table would take back"
 _FILLERS = r"^(-?0*(\.0*)?|A+=*|1970-01-01T00:00:00(\.0*)?Z)$"
 """Texts for a column that is NOT NULL: '', a number 0 as text or base64, the first moment."""
 Flags = npt.NDArray[np.bool_]
@@ -76,6 +78,29 @@ class KeyImages:
                 known = pc.is_in(names, pa.array(sorted(WHOLE_ROW_CONNECTORS))).to_numpy(zero_copy_only=False)
                 whole |= known[event]
         return whole
+
+
+def lacking_columns(events: TableEvents, old: Mapping[str, pa.Array], new: Mapping[str, pa.Array], updates: Flags) -> Flags:
+    """Which updates have an image before that does not name a column of which the image after has a value.
+
+    `old`, `new`: the columns of both images that must be whole. Arrow reads a missing column as null: where the text has the name
+    in both images, it is one.
+    """
+    lacking = np.zeros(len(updates), bool)
+    if events.format.images.is_partial:  # completed from the image after
+        return lacking
+    outside = set(events.read.parts)
+    for cells in events.read.parts.values():
+        outside |= {one.name for one in cells.type} if pa.types.is_struct(cells.type) else set()
+    for name, cells in old.items():
+        doubtful = np.flatnonzero(
+            updates & cells.is_null().to_numpy(zero_copy_only=False) & new[name].is_valid().to_numpy(zero_copy_only=False)
+        )
+        texts = events.read.lines.texts.take(pa.array(events.read.event[doubtful]))
+        met = pc.count_substring(texts, json.dumps(name, ensure_ascii=False).encode() + b":").to_numpy()
+        for row in doubtful[met < 2 + (name in outside)]:
+            lacking[row] |= name not in events.read.names_before(int(row))
+    return lacking
 
 
 def _empty(cells: pa.Array) -> Flags:

@@ -125,3 +125,25 @@ def test_an_identity_that_was_made_full_later_does_not_vouch_for_events_before(t
     [done] = catalog.ingest(file, format="debezium", into="shop", on_error=str(letters))
     assert (done.bad_events, done.deletes) == (1, 1)
     assert json.loads(json.loads(letters.read_text())["event"])["before"] == {"id": 1, "n": 0}
+
+
+@pytest.mark.parametrize("source", [{}, {"n": 3}])
+def test_a_row_before_that_is_not_whole_is_not_taken_back(tmp_path: Path, source: Row) -> None:
+    """A column that is missing, or a large value that the log lacks; a null that is written is a value like others."""
+    catalog = Catalog(str(tmp_path))
+    columns = ["id INT NOT NULL", "n INT", "note STRING"]
+    catalog.create_table("shop.t", columns=columns, primary_key="id", options=SUMS, bucket=1)
+    row = {"id": 1, "n": 5, "note": "a"}
+    large = {**row, "note": "__debezium_unavailable_value"}
+    events = [debezium("t", "c", None, row), debezium("t", "u", {"id": 1, "note": "a"}, {**row, "n": 6})]
+    events += [debezium("t", "u", large, {**row, "n": 7}), debezium("t", "d", large, None)]
+    events += [debezium("t", "u", row, {**row, "n": None}), debezium("t", "u", {**row, "n": None}, {**row, "n": 8})]
+    for event in events:
+        event["source"] |= source
+    letters = tmp_path / "letters.json"
+    file = written(tmp_path / "e.json", *events)
+    [done] = catalog.ingest(file, format="debezium", into="shop", on_error=str(letters))
+    found = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert [json.loads(one["event"]) for one in found] == events[1:4]
+    assert "lacks a column" in found[0]["dead_letter"]["reason"]
+    assert (done.updates, done.deletes, rows_of(tmp_path, "t")) == (2, 0, {1: {**row, "n": 8}})
