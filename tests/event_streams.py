@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
+
+from paimon_cli import Table
 
 Row = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -173,3 +176,18 @@ class Stream:
         if self.is_typed:
             event = with_schema(event)
         self.lines.append(json.dumps(event, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def written(path: Path, *events: Row | bytes | None) -> str:
+    """A file of these events."""
+    lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return str(path)
+
+
+def rows_of(path: Path, table: str) -> dict[Any, Row]:
+    """The rows of a table of the database `shop`, by key."""
+    rows = Table.open(str(path / f"shop.db/{table}")).scan().to_arrow().to_pylist()
+    found = {row["id"]: row for row in rows}
+    assert len(found) == len(rows)
+    return found

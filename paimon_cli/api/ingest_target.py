@@ -22,10 +22,12 @@ from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
 from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.event_lines import BadEvent, Positions
 from paimon_cli.ingest.changes.event_values import as_column
+from paimon_cli.ingest.changes.key_images import KeyImages
 from paimon_cli.ingest.changes.read_marks import MARKS_PROPERTY, BlockMarks, Mark, Marks, marks_of_text, marks_text
 from paimon_cli.ingest.faults import WrongType, shown
 from paimon_cli.ingest.row_sources import ArrowRows
 from paimon_cli.ingest.typed_columns import cast_column
+from paimon_cli.lsm.aggregators.catalog import function_of
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.read.html_text import ShownAsTable
@@ -109,6 +111,7 @@ class IngestTarget:
     added: list[str] = field(default_factory=list)
     widened: list[str] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
+    key_images: KeyImages = field(default_factory=KeyImages)
     _next_id: int = 0
 
     def open(self, table: Writing | None) -> None:
@@ -147,6 +150,17 @@ class IngestTarget:
             return False
         options = schema.typed_options
         return not options.merge_engine.newest_wins or options.changelog_producer.records_input
+
+    def _retracted(self, schema: TableSchema) -> list[str]:
+        """The columns whose values deletions and updates take back, or write into the changelog: those outside of the key."""
+        options = schema.typed_options
+        engine = options.merge_engine
+        aggregates = not engine.missing_columns_stay or any(function_of(name, options) for name in schema.field_names)
+        takes_back = engine.combines_versions and aggregates and not options.ignore_delete
+        if not schema.primary_keys or not (takes_back or options.changelog_producer.records_input):
+            return []
+        number = None if self.sequence is None else sequence_column(self.sequence)
+        return [name for name in schema.field_names if name not in schema.primary_keys and name != number]
 
     def apply(self, events: TableEvents, marks: BlockMarks, bad: list[BadEvent]) -> None:
         """Convert events to rows, and hold them. Raises errors that stop the table.
@@ -223,7 +237,14 @@ class IngestTarget:
         self._follow(events)
         schema = self.schema
         assert schema is not None
-        rows = rows_of(events, schema.primary_keys, needs_before=self.needs_before, bad=bad)
+        rows = rows_of(
+            events,
+            schema.primary_keys,
+            needs_before=self.needs_before,
+            bad=bad,
+            retracted=self._retracted(schema),
+            key_images=self.key_images,
+        )
         if not schema.primary_keys and (rows.kinds != RowKind.INSERT).any():
             raise UsageError(
                 f"{self.name} has no primary key, and events update or delete rows",

@@ -19,20 +19,13 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.errors import BadInput, NotSupported, PartialSuccess, Refused, UsageError
-from tests.event_streams import Row, Stream, canal, debezium, flat, maxwell, with_schema
+from tests.event_streams import Row, Stream, canal, debezium, flat, maxwell, rows_of, with_schema, written
 
 KEYS = ["id"]
 
 
 class Killed(BaseException):
     """A process that dies."""
-
-
-def rows_of(path: Path, table: str) -> dict[Any, Row]:
-    rows = Table.open(str(path / f"shop.db/{table}")).scan().to_arrow().to_pylist()
-    found = {row["id"]: row for row in rows}
-    assert len(found) == len(rows)
-    return found
 
 
 def expected(stream: Stream, table: str, convert: Callable[[Any], Any]) -> dict[Any, Row]:
@@ -51,13 +44,6 @@ def check(path: Path, stream: Stream, convert: Callable[[Any], Any] = lambda val
 
 def as_text(value: Any) -> str | None:
     return None if value is None else str(value)
-
-
-def written(path: Path, *events: Row | bytes | None) -> str:
-    """A file of these events."""
-    lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-    return str(path)
 
 
 FORMATS = [("debezium", debezium), ("maxwell", maxwell), ("canal", canal), ("debezium-flat", flat)]

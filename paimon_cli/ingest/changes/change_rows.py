@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +14,12 @@ from paimon_cli.ingest.changes.event_decoder import TableEvents
 from paimon_cli.ingest.changes.event_formats import EventKind
 from paimon_cli.ingest.changes.event_images import Images, Indices
 from paimon_cli.ingest.changes.event_lines import BadEvent
+from paimon_cli.ingest.changes.key_images import KEY_ONLY, LACKS_COLUMN, KeyImages, lacking_columns
 from paimon_cli.metadata.data_file_schema import RowKind
 
 UNCHANGED = "__debezium_unavailable_value"
 """What Debezium writes for a large value that an update did not change, and that the log of PostgreSQL therefore lacks."""
-NO_IMAGE = "it has no image of the row before, and its operation needs one"
+NO_IMAGE = "it has no image of the row before, and its operation needs one: REPLICA IDENTITY FULL makes PostgreSQL send it"
 NO_AFTER = "it has no image of the row after"
 LACKS_VALUE = "it lacks an unchanged large value: REPLICA IDENTITY FULL makes PostgreSQL send it"
 LACKS_KEY = "its row lacks a value of the primary key"
@@ -39,11 +40,20 @@ class ChangeRows:
         return len(self.kinds)
 
 
-def rows_of(events: TableEvents, keys: Sequence[str], *, needs_before: bool, bad: list[BadEvent]) -> ChangeRows:
+def rows_of(
+    events: TableEvents,
+    keys: Sequence[str],
+    *,
+    needs_before: bool,
+    bad: list[BadEvent],
+    retracted: Collection[str] = (),
+    key_images: KeyImages | None = None,
+) -> ChangeRows:
     """The rows of events: +I for an insert, -D for a delete, +U for an update, after -D if its key has changed.
 
     `keys`: the primary key of the table. `needs_before`: the table does not just keep the newest row of a key, so that updates
-    also retract the row before (-U). Events that cannot be applied are added to `bad`, and left out.
+    also retract the row before (-U). `retracted`: the columns whose values the table takes back; events whose row before has
+    none of them are found by `key_images`. Events that cannot be applied are added to `bad`, and left out.
     """
     read, operations = events.read, events.operations
     before, after = read.before, read.after
@@ -63,6 +73,13 @@ def rows_of(events: TableEvents, keys: Sequence[str], *, needs_before: bool, bad
     moved = has_old & _differs(columns, [key for key in keys if key in columns], count)
     columns = _with_unchanged(columns, has_old, problem, operations != EventKind.DELETE, count)
     _check_keys(columns, keys, operations, moved | (needs_before & has_old), problem, count)
+    if retracted and key_images is not None:
+        old = {name: cells.slice(0, count) for name, cells in columns.items() if name in retracted}
+        new = {name: columns[name].slice(count) for name in old}
+        taken_back = (has_old | (operations == EventKind.DELETE)) & (problem == "")
+        problem[taken_back & _left_out(old)] = LACKS_VALUE
+        problem[key_images.among(events, old, retracted, taken_back, has_old & ~moved & (problem == ""))] = KEY_ONLY
+        problem[lacking_columns(events, old, new, has_old & (problem == ""))] = LACKS_COLUMN
     usable = problem == ""
     for row in np.flatnonzero(~usable):
         index = int(read.event[row])
@@ -148,6 +165,13 @@ def _with_unchanged(
         problem[flags & ~kept & (problem == "")] = LACKS_VALUE
         result[name] = pa.concat_arrays([before, pc.if_else(pa.array(flags & kept), before, after)])
     return result
+
+
+def _left_out(columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
+    """Whether one of these columns has no value because Debezium left it out."""
+    texts = [cells for cells in columns.values() if pa.types.is_string(cells.type)]
+    flags = [pc.fill_null(pc.equal(cells, UNCHANGED), False).to_numpy(zero_copy_only=False) for cells in texts]
+    return np.logical_or.reduce(flags) if flags else np.zeros(1, bool)
 
 
 def _check_keys(

@@ -62,6 +62,7 @@ class TableEvents:
     """
 
     table: SourceTable
+    format: EventFormat
     read: ReadEvents
     operations: Codes
     forms: Mapping[str, ValueForm]
@@ -181,7 +182,8 @@ class EventDecoder:
             operations = operations[np.isin(before, read.lines.positions)]
         truncates = bool(len(operations)) and int(operations[0]) == EventKind.TRUNCATE
         of_rows = np.empty(0, np.int64) if truncates else operations[read.event]
-        return TableEvents(table, read, of_rows, self._forms(read, schema), self._keys(read), tuple(bad), truncates)
+        forms, keys = self._forms(read, schema), self._keys(read)
+        return TableEvents(table, self.format, read, of_rows, forms, keys, tuple(bad), truncates)
 
     def _forms(self, read: ReadEvents, schema: EventSchema | None) -> Mapping[str, ValueForm]:
         if schema is not None:

@@ -22,6 +22,8 @@ class Unchanging:
 
 NO_TEXT = ""
 PLAIN_JSON = "json"
+WHOLE_ROW_CONNECTORS = frozenset(("mysql", "mariadb", "sqlserver", "db2"))
+"""Debezium's connectors that refuse to run where the database does not log whole rows. PostgreSQL's and others do not."""
 Path = tuple[str, ...]
 
 
@@ -33,7 +35,8 @@ class EventFormat:
     all events insert. `database`, `schema`, `table`: the paths of names, tried in turn. `marks`: paths of texts that only events
     without rows have, and the kind of such an event. `images`: where its rows are. `deleted`: the path of a text that is `true`
     in a deletion. `wraps`: it may come with its schema, as `{"schema": ..., "payload": ...}`. `key_names`: the path of the names
-    of its primary key. `types`: the key with the types of its columns by name.
+    of its primary key. `types`: the key with the types of its columns by name. `connector`: where events may name Debezium's
+    connector, as `ReadEvents.part` takes it; `sends_whole_rows`: nulls in an image before are always those of the row.
     """
 
     name: str
@@ -50,6 +53,8 @@ class EventFormat:
     key_names: str = ""
     types: str = ""
     names_tables: bool = True
+    connector: tuple[str, ...] = ()
+    sends_whole_rows: bool = False
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -75,6 +80,7 @@ _DEBEZIUM = EventFormat(
     table=(("source", "table"), ("source", "collection")),
     marks={("status",): Unchanging.TRANSACTION, ("ddl",): Unchanging.SCHEMA_CHANGE},
     wraps=True,
+    connector=("source.connector",),
 )
 _DEBEZIUM_FLAT = EventFormat(
     "debezium-flat",
@@ -93,6 +99,7 @@ _DEBEZIUM_FLAT = EventFormat(
     deleted=("__deleted",),
     wraps=True,
     names_tables=False,
+    connector=("__connector", "__source_connector"),
 )
 _CANAL = EventFormat(
     "canal",
@@ -125,6 +132,7 @@ _CANAL = EventFormat(
     table=(("table",),),
     key_names="pkNames",
     types="mysqlType",
+    sends_whole_rows=True,
 )
 _MAXWELL = EventFormat(
     "maxwell",
@@ -144,6 +152,7 @@ _MAXWELL = EventFormat(
     database=(("database",),),
     table=(("table",),),
     key_names="primary_key_columns",
+    sends_whole_rows=True,
 )
 _PLAIN = EventFormat(PLAIN_JSON, ImageKeys(""), names_tables=False)
 EVENT_FORMATS = {one.name: one for one in (_DEBEZIUM, _DEBEZIUM_FLAT, _CANAL, _MAXWELL, _PLAIN)}

@@ -44,30 +44,6 @@ class Images:
 
 
 @dataclass(frozen=True)
-class ReadEvents:
-    """The rows of events of one table. `lines`: the events that could be read; `event`: of each row, the index of its event.
-
-    `before`, `after`: the images. `parts`: top-level keys that hold no image, such as `source`, one value an event.
-    """
-
-    lines: EventLines
-    event: Indices
-    before: Images
-    after: Images
-    parts: Mapping[str, pa.Array]
-
-    def part(self, path: str) -> pa.Array | None:
-        """A value of each event outside of its images, such as `source.lsn`; None if they have none there."""
-        key, _, inner = path.partition(".")
-        found = self.parts.get(key)
-        if found is None or not inner:
-            return found
-        if not pa.types.is_struct(found.type) or found.type.get_field_index(inner) < 0:
-            return None
-        return pc.struct_field(found, inner)
-
-
-@dataclass(frozen=True)
 class ImageKeys:
     """Where the images are. `after`, `before`: keys of an event; the event itself is the image if `after` is ''.
 
@@ -80,6 +56,41 @@ class ImageKeys:
     is_list: bool = False
     is_partial: bool = False
     not_columns: str = ""
+
+
+@dataclass(frozen=True)
+class ReadEvents:
+    """The rows of events of one table. `lines`: the events that could be read; `event`: of each row, the index of its event.
+
+    `before`, `after`: the images. `parts`: top-level keys that hold no image, such as `source`, one value an event.
+    `keys`: where events have their images.
+    """
+
+    lines: EventLines
+    event: Indices
+    before: Images
+    after: Images
+    parts: Mapping[str, pa.Array]
+    keys: ImageKeys
+
+    def names_before(self, row: int) -> frozenset[str]:
+        """The columns that the event of a row names in its image before, or in its only one. The event is parsed again."""
+        parsed, problem = parsed_line(self.lines.texts[int(self.event[row])].as_py())
+        pairs = None if problem else _pairs_of(parsed, self.keys)
+        if not pairs:
+            return frozenset()
+        after, before = pairs[row - int(np.searchsorted(self.event, self.event[row]))]
+        return frozenset(after or () if before is None else before)
+
+    def part(self, path: str) -> pa.Array | None:
+        """A value of each event outside of its images, such as `source.lsn`; None if they have none there."""
+        key, _, inner = path.partition(".")
+        found = self.parts.get(key)
+        if found is None or not inner:
+            return found
+        if not pa.types.is_struct(found.type) or found.type.get_field_index(inner) < 0:
+            return None
+        return pc.struct_field(found, inner)
 
 
 @dataclass
@@ -173,7 +184,8 @@ class ImageReader:
             return None
         if keys.is_partial:
             before = _overlaid(before, after)
-        return ReadEvents(lines, event, before, after, {k: v for k, v in parts.items() if k not in (keys.after, keys.before)})
+        parts = {key: cells for key, cells in parts.items() if key not in (keys.after, keys.before)}
+        return ReadEvents(lines, event, before, after, parts, keys)
 
     def _rows_of_lists(self, columns: Mapping[str, pa.Array]) -> tuple[Images, Images, Indices] | None:
         """The images of events that hold lists of rows; None if the lists of an event do not fit each other."""
@@ -232,7 +244,7 @@ class ImageReader:
             images.append(Images(np.array([one is not None for one in image], bool), columns))
         outside = {k: s for k, s in self.shape.items() if k not in (keys.after, keys.before) and (keys.after or k not in names)}
         parts = {key: _part([one.get(key) for one in objects], inner) for key, inner in outside.items()}
-        return ReadEvents(lines.take(np.array(kept, np.int64)), np.array(event, np.int64), images[1], images[0], parts)
+        return ReadEvents(lines.take(np.array(kept, np.int64)), np.array(event, np.int64), images[1], images[0], parts, keys)
 
 
 def _pairs_of(parsed: dict[str, Any], keys: ImageKeys) -> list[tuple[Any, dict[str, Any] | None]] | None:
