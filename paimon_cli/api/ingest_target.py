@@ -152,14 +152,17 @@ class IngestTarget:
         return not options.merge_engine.newest_wins or options.changelog_producer.records_input
 
     def _retracted(self, schema: TableSchema) -> list[str]:
-        """The columns whose values deletions and updates take back, or write into the changelog: those outside of the key."""
+        """The columns outside of the key, if deletions and updates take their values back, write them into the changelog, or are
+        ordered by some of them: a deletion without its sequence field would lose against the row.
+        """
         options = schema.typed_options
         engine = options.merge_engine
         aggregates = not engine.missing_columns_stay or any(function_of(name, options) for name in schema.field_names)
         takes_back = engine.combines_versions and aggregates and not options.ignore_delete
-        if not schema.primary_keys or not (takes_back or options.changelog_producer.records_input):
-            return []
         number = None if self.sequence is None else sequence_column(self.sequence)
+        is_ordered = any(name != number and name not in schema.primary_keys for name in options.sequence_fields)
+        if not schema.primary_keys or not (takes_back or is_ordered or options.changelog_producer.records_input):
+            return []
         return [name for name in schema.field_names if name not in schema.primary_keys and name != number]
 
     def apply(self, events: TableEvents, marks: BlockMarks, bad: list[BadEvent]) -> None:

@@ -18,6 +18,7 @@ RETRACTING = [
     SUMS,
     {"merge-engine": "partial-update", "fields.g.sequence-group": "n", "fields.n.aggregate-function": "sum"},
     {"changelog-producer": "input"},
+    {"sequence.field": "n"},
 ]
 
 
@@ -31,7 +32,7 @@ def key_only(row: Row, is_null: bool) -> Row:
     return {**fillers, "id": row["id"]}
 
 
-@pytest.mark.parametrize("options", RETRACTING, ids=["sums", "partial update", "input"])
+@pytest.mark.parametrize("options", RETRACTING, ids=["sums", "partial update", "input", "ordered"])
 def test_the_key_alone_is_no_row_to_take_back(tmp_path: Path, options: dict[str, str]) -> None:
     """A deletion that takes nulls back would leave the amount of its row in the sum, without a word."""
     catalog = Catalog(str(tmp_path))
