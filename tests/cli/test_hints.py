@@ -209,7 +209,7 @@ SAID_BESIDE = {
 
 
 KEEP_THEIR_QUESTION = re.compile(
-    r"paimon-cli (?:drop|truncate|sql|rollback|db drop|branches rm|tags rm|expire|stage abort|locks break)\b"
+    r"paimon-cli (?:drop|truncate|sql|rollback|db drop|branches rm|tags rm|expire|stage abort|locks break|trash empty)\b"
 )
 """Commands that discard something: in the hint of an error they still ask, and without a terminal they refuse."""
 ALWAYS_ASK = re.compile(r"paimon-cli (?:db )?drop\b")
