@@ -28,6 +28,7 @@ from paimon_cli.ingest.faults import WrongType, shown
 from paimon_cli.ingest.row_sources import ArrowRows
 from paimon_cli.ingest.typed_columns import cast_column
 from paimon_cli.lsm.aggregators.catalog import function_of
+from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.read.html_text import ShownAsTable
@@ -149,7 +150,11 @@ class IngestTarget:
         if schema is None or not schema.primary_keys:
             return False
         options = schema.typed_options
-        return not options.merge_engine.newest_wins or options.changelog_producer.records_input
+        if options.changelog_producer.records_input:
+            return True
+        rules = options.merge_engine
+        is_summed = rules.combines_versions and not rules.missing_columns_stay
+        return is_summed or not (rules.newest_wins or RowKind.UPDATE_BEFORE in _refused(schema))
 
     def _retracted(self, schema: TableSchema) -> list[str]:
         """The columns outside of the key, if deletions and updates take their values back, write them into the changelog, or are
@@ -247,6 +252,7 @@ class IngestTarget:
             bad=bad,
             retracted=self._retracted(schema),
             key_images=self.key_images,
+            refused=_refused(schema),
         )
         if not schema.primary_keys and (rows.kinds != RowKind.INSERT).any():
             raise UsageError(
@@ -443,3 +449,12 @@ class IngestTarget:
             error=None if failure is None else failure.message,
             error_code=None if failure is None else failure.exit_code,
         )
+
+
+def _refused(schema: TableSchema) -> dict[int, str]:
+    """The kinds of rows that the table does not take, and why not."""
+    if not schema.primary_keys:
+        return {}
+    engine = merge_engine(schema, schema.typed_options)
+    refusals = {kind: engine.refusal(kind) for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE)}
+    return {kind: str(refusal) for kind, refusal in refusals.items() if refusal is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ UNCHANGED = "__debezium_unavailable_value"
 NO_IMAGE = "it has no image of the row before, and its operation needs one: REPLICA IDENTITY FULL makes PostgreSQL send it"
 NO_AFTER = "it has no image of the row after"
 LACKS_VALUE = "it lacks an unchanged large value: REPLICA IDENTITY FULL makes PostgreSQL send it"
+NOTHING_REFUSED: Mapping[int, str] = MappingProxyType({})
 LACKS_KEY = "its row lacks a value of the primary key"
 
 
@@ -48,12 +50,14 @@ def rows_of(
     bad: list[BadEvent],
     retracted: Collection[str] = (),
     key_images: KeyImages | None = None,
+    refused: Mapping[int, str] = NOTHING_REFUSED,
 ) -> ChangeRows:
     """The rows of events: +I for an insert, -D for a delete, +U for an update, after -D if its key has changed.
 
     `keys`: the primary key of the table. `needs_before`: the table does not just keep the newest row of a key, so that updates
     also retract the row before (-U). `retracted`: the columns whose values the table takes back; events whose row before has
-    none of them are found by `key_images`. Events that cannot be applied are added to `bad`, and left out.
+    none of them are found by `key_images`. `refused`: kinds of rows that the table does not take, and why not. Events that cannot
+    be applied are added to `bad`, and left out.
     """
     read, operations = events.read, events.operations
     before, after = read.before, read.after
@@ -80,6 +84,9 @@ def rows_of(
         problem[taken_back & _left_out(old)] = LACKS_VALUE
         problem[key_images.among(events, old, retracted, taken_back, has_old & ~moved & (problem == ""))] = KEY_ONLY
         problem[lacking_columns(events, old, new, has_old & (problem == ""))] = LACKS_COLUMN
+    for kind, why in refused.items():
+        concerned = moved | (operations == EventKind.DELETE) if kind == RowKind.DELETE else has_old & needs_before & ~moved
+        problem[concerned & (problem == "")] = why
     usable = problem == ""
     for row in np.flatnonzero(~usable):
         index = int(read.event[row])

@@ -148,3 +148,22 @@ def test_a_row_before_that_is_not_whole_is_not_taken_back(tmp_path: Path, source
     assert [json.loads(one["event"]) for one in found] == events[1:4]
     assert "lacks a column" in found[0]["dead_letter"]["reason"]
     assert (done.updates, done.deletes, rows_of(tmp_path, "t")) == (2, 0, {1: {**row, "n": 8}})
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "first-row"])
+def test_what_a_table_refuses_is_a_bad_event(tmp_path: Path, engine: str) -> None:
+    """Updates go in as new rows, and a deletion stops the table at its place, or is set apart."""
+    catalog = Catalog(str(tmp_path))
+    columns = ["id INT NOT NULL", "n INT"]
+    catalog.create_table("shop.t", columns=columns, primary_key="id", options={"merge-engine": engine}, bucket=1)
+    rows = [{"id": 1, "n": 5}, {"id": 1, "n": 6}, {"id": 2, "n": 7}]
+    events = [debezium("t", "c", None, rows[0]), debezium("t", "u", rows[0], rows[1])]
+    events += [debezium("t", "d", rows[1], None), debezium("t", "c", None, rows[2])]
+    file, letters = written(tmp_path / "e.json", *events), tmp_path / "letters.json"
+    kept = rows[1] if engine == "partial-update" else rows[0]
+    with pytest.warns(UserWarning, match="has stopped"), pytest.raises(BadInput, match="does not accept rows of kind -D"):
+        catalog.ingest(file, format="debezium", into="shop")
+    assert rows_of(tmp_path, "t") == {1: kept}
+    catalog.ingest(file, format="debezium", into="shop", on_error=str(letters))
+    assert [json.loads(json.loads(line)["event"])["op"] for line in letters.read_text().splitlines()] == ["d"]
+    assert rows_of(tmp_path, "t") == {1: kept, 2: rows[2]}
