@@ -289,9 +289,9 @@ class ChosenMerges:
 def best_merges(found: MergeCandidates, now: int, goal: Goal, most_bytes: float = np.inf) -> ChosenMerges:
     """The merges that the goal asks for, the most urgent first.
 
-    Buckets with more runs than `most_runs` come first: they take the best merge that helps, or else the deepest. Then those
-    whose collected reads are worth the price, by score; of the merges of a bucket the one that is worth most beyond its price.
-    `most_bytes`: larger merges cannot be made, whatever they bring.
+    Buckets with more runs than `most_runs` come first, the cheapest before: they take the cheapest merge that helps, or else the
+    deepest. Then those whose collected reads are worth the price, by score; of the merges of a bucket the one that is worth most
+    beyond its price. `most_bytes`: larger merges are made for the number of runs only, as far as the budget allows it.
 
     Two files of level 0, one and three hours old, stand on a run of level 5 that was made ten hours ago.
 
@@ -308,34 +308,29 @@ def best_merges(found: MergeCandidates, now: int, goal: Goal, most_bytes: float 
     score = found.score(now, goal)
     fits = found.cost <= most_bytes
     index = _first_with_most(found.bucket, np.where((score >= 1) & fits, (score - 1) * found.price(goal), -1.0))
-    forced = _forced(found, score, goal.most_runs, fits)
+    forced = _forced(found, goal.most_runs, most_bytes)
     if len(forced):
         index = np.concatenate([forced, index[~np.isin(found.bucket[index], found.bucket[forced])]])
     is_forced = np.arange(len(index)) < len(forced)
-    order = np.lexsort((found.cost[index], -score[index], ~is_forced))
+    order = np.lexsort((found.cost[index], np.where(is_forced, -np.inf, -score[index])))
     index = index[order]
     return ChosenMerges(index, score[index], is_forced[order])
 
 
-def fitting(chosen: ChosenMerges, cost: np.ndarray, budget: float) -> int:
-    """How many of the chosen merges fit into the budget: all before the first that does not.
+def _forced(found: MergeCandidates, most_runs: int, most_bytes: float) -> np.ndarray:
+    """The merges of buckets with more than `most_runs` runs: the cheapest that helps; where none does, the deepest.
 
-    Smaller ones behind it have to wait: a large merge that is worth more than they are would never be made otherwise.
+    The next run goes with it while it is no larger than what is merged already. Without that the free levels fill with equal
+    runs, and then each merge rewrites a newest run that only grows.
     """
-    return int(np.searchsorted(np.cumsum(cost[chosen.index]), budget, side="right"))
-
-
-def _forced(found: MergeCandidates, score: np.ndarray, most_runs: int, fits: np.ndarray) -> np.ndarray:
-    """The merges of buckets with more than `most_runs` runs: the best that helps; where none does, the deepest."""
-    above = np.flatnonzero((found.runs > most_runs) & fits)
-    if not len(above):
-        return above
-    bucket, after = found.bucket[above], found.runs[above] - found.run_count[above] + 1
-    # of merges that nobody has paid for, the cheapest for each run that it removes
-    cheap = 1e-9 * (found.run_count[above] - 1) / (found.charged[above] + 1)
-    helping = _first_with_most(bucket, np.where(after <= most_runs, score[above] + cheap, -1.0))
-    deepest = _first_with_most(bucket, (found.runs[above] - after).astype(np.float64))
-    return above[np.concatenate([helping, deepest[~np.isin(bucket[deepest], bucket[helping])]])]
+    above = np.flatnonzero(found.runs > most_runs)
+    after = found.runs[above] - found.run_count[above] + 1
+    helping = above[_first_with_most(found.bucket[above], np.where(after <= most_runs, 1 / (1 + found.charged[above]), -1.0))]
+    deepest = above[_first_with_most(found.bucket[above], found.run_count[above].astype(np.float64))]
+    goes_on = (found.bucket[1:] == found.bucket[:-1]) & (found.cost[1:] <= np.minimum(2 * found.cost[:-1], most_bytes))
+    ends = np.flatnonzero(np.append(~goes_on, True))
+    helping = ends[np.searchsorted(ends, helping)]
+    return np.concatenate([helping, deepest[~np.isin(found.bucket[deepest], found.bucket[helping])]])
 
 
 def _first_with_most(bucket: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -160,10 +160,15 @@ class ByGoal:
         found = MergeCandidates.of([buckets[number].options(float(known[number])) for number in some])
         chosen = best_merges(found, now, self.goal.at(self.left.part_of_rate), self.left.most_bytes)
         flat = [option for number in some for option in buckets[number].options(0).options]
-        for index in chosen.index.tolist():
+        saves = False
+        for index, is_forced in zip(chosen.index.tolist(), chosen.is_forced.tolist(), strict=True):
             number, option = some[int(found.bucket[index])], flat[index]
+            if (saves or self.left.is_kept_from(option.cost)) and not is_forced:
+                saves = saves or self.left.saves_for(option.cost)
+                continue
             if not self.left.reserve_all(option.cost):
-                break
+                saves = saves or is_forced or self.left.saves_for(option.cost)
+                continue
             spent = buckets[number].compact(option.run_count, option.output_level, now)
             assert spent == option.cost, "the choice knows what the step rule rewrites"
             self.left.settle(option.cost, spent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def watch(folder: Path, rounds: int = 3, **given: Any) -> Rounds:
 
 
 def test_the_budget_goes_to_the_best_merges_and_is_never_exceeded(tmp_path: Path) -> None:
-    tables = {name: make(tmp_path, name, commits) for name, commits in (("few", 2), ("many", 9), ("some", 4))}
+    tables = {name: make(tmp_path, name, commits, 20_000) for name, commits in (("few", 2), ("many", 9), ("some", 4))}
     sizes = {name: sum(file.size for file in table.files()) for name, table in tables.items()}
     budget = sizes["many"] + 9000  # the trash is looked at, too
     watch(tmp_path, goal="latency", budget=f"{budget}b/day")
@@ -113,23 +114,47 @@ def turn(table: str, *wanted: tuple[float, int]) -> Turn:
     )
 
 
-def test_a_large_merge_is_saved_for_across_rounds(tmp_path: Path) -> None:
+def test_a_merge_is_saved_for_across_rounds() -> None:
     clock = HandClock(NOW)
     budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
-    first = [turn("hot", (9.0, 500)), turn("large", (5.0, 800)), turn("small", (2.0, 10))]
+    first = [turn("hot", (math.inf, 990)), turn("next", (5.0, 38)), turn("small", (2.0, 5))]
     saving = share_out(first, budget, is_by_goal=True)
-    assert [each.granted for each in first] == [500, 0, 0]
-    assert saving == SavedFor(5.0, 800, "large", budget.ready_millis(800))
-    assert "saved for large" in first[2].budget_says and "are left" in first[1].budget_says
-    budget.settle(500, 500)
-    later = [turn("small", (4.9, 10)), turn("urgent", (6.0, 20))]
-    saving = share_out(later, budget, saving, is_by_goal=True)
-    assert [each.granted for each in later] == [0, 20], "only what is worth more goes before it"
-    budget.settle(20, 20)
+    assert [each.granted for each in first] == [990, 0, 0]
+    assert saving == SavedFor(5.0, 38, "next", budget.ready_millis(38))
+    assert "saved for next" in first[2].budget_says and "are left" in first[1].budget_says
+    budget.settle(990, 990)
     clock.millis = NOW + DAY_MILLIS + 120_000
-    last = [turn("large", (7.0, 800)), turn("small", (5.5, 10))]
+    last = [turn("next", (7.0, 38)), turn("small", (5.5, 10))]
     assert share_out(last, budget, saving, is_by_goal=True) is None
-    assert [each.granted for each in last] == [800, 10]
+    assert [each.granted for each in last] == [38, 10]
+
+
+def test_a_large_merge_holds_back_nothing() -> None:
+    budget = Budget.of(Allowance(size=1000, is_daily=True), HandClock(NOW))
+    turns = [turn("first", (9.0, 60)), turn("large", (5.0, 950)), turn("small", (2.0, 10))]
+    assert share_out(turns, budget, is_by_goal=True) is None
+    assert [each.granted for each in turns] == [60, 0, 10], "else more than a twentieth of the day would be left unused"
+
+
+def test_cheap_merges_for_the_cap_go_on_while_a_large_one_waits() -> None:
+    budget = Budget.of(Allowance(size=1000, is_daily=True), HandClock(NOW))
+    first = [turn("first", (math.inf, 900)), turn("large", (math.inf, 910)), turn("reads", (9.0, 10))]
+    saving = share_out(first, budget, is_by_goal=True)
+    assert [each.granted for each in first] == [900, 0, 0] and saving is not None and saving.table == "large"
+    budget.settle(900, 900)
+    later = [turn("cheap", (math.inf, 50)), turn("reads", (9.0, 10))]
+    share_out(later, budget, saving, is_by_goal=True)
+    assert [each.granted for each in later] == [50, 0], "what reads pay waits for the cap, the cap for nothing"
+
+
+def test_what_reads_pay_leaves_a_part_of_the_day_to_the_cap() -> None:
+    budget = Budget.of(Allowance(size=1000, is_daily=True), HandClock(NOW))
+    turns = [turn(f"hot{number}", (9.0, 20)) for number in range(50)]
+    share_out(turns, budget, is_by_goal=True)
+    assert sum(each.granted or 0 for each in turns) <= 120
+    capped = [turn("capped", (math.inf, 850))]
+    share_out(capped, budget, is_by_goal=True)
+    assert capped[0].granted == 850
 
 
 def test_a_merge_larger_than_the_whole_budget_holds_up_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from paimon_cli.lsm.rent_or_buy import (
     MergeCandidates,
     MergeOption,
     best_merges,
-    fitting,
     merge_options,
     runs_of_a_read,
 )
@@ -136,21 +135,24 @@ def test_a_partition_that_expires_before_a_merge_pays_is_left() -> None:
 
 
 def test_buckets_above_the_cap_come_first_whatever_reads_have_paid() -> None:
-    cold = BucketMerges((merge(500, 1.0, count=15), merge(900, 1.0, count=22)), 22, rate=0.0)
+    cold = BucketMerges((merge(500, 1.0, count=15), merge(1900, 1.0, count=22)), 22, rate=0.0)
     hot = BucketMerges((merge(10, 1.0),), 2, rate=1e6)
     found = candidates(cold, hot)
     made = best_merges(found, NOW, FREE)
     assert made.index.tolist() == [0, 2] and made.is_forced.tolist() == [True, False]
     tighter = best_merges(found, NOW, Goal("tight", 1.0, most_runs=7, bytes_per_merge=0))
     assert tighter.index.tolist() == [1, 2], "the shorter merge would leave more than 7"
-    assert chosen(found, FREE, most_bytes=400) == [2], "no budget would ever suffice for the others"
+    assert chosen(found, FREE, most_bytes=400) == [0, 2], "what the budget refuses is told where it is refused"
 
 
-def test_a_large_merge_is_saved_for() -> None:
-    found = candidates(*(BucketMerges((merge(cost),), 2, rate=rate) for cost, rate in ((10, 300), (100, 2000), (5, 5))))
-    made = best_merges(found, NOW, FREE)
-    assert made.index.tolist() == [0, 1, 2]
-    assert [fitting(made, found.cost, budget) for budget in (5, 50, 110, 115)] == [0, 1, 2, 3]
+def test_a_bucket_above_the_cap_takes_the_cheapest_merge_that_helps() -> None:
+    read = BucketMerges((merge(500, 1.0, count=15), merge(5000, 1.0, gain=1e6, count=22)), 22, rate=1e6)
+    assert chosen(candidates(read), FREE) == [0], "not the one for which reads have paid most"
+    equal = BucketMerges((merge(500, 1.0, count=20), merge(950, 1.0, count=21), merge(2000, 1.0, count=22)), 22, rate=0.0)
+    assert chosen(candidates(equal), FREE) == [1], "a run that is no larger than what is merged goes with it"
+    cheap = BucketMerges((merge(50, 1.0, count=22),), 22, rate=0.0)
+    made = best_merges(candidates(read, cheap), NOW, FREE)
+    assert made.index.tolist() == [2, 0], "the cheapest first"
 
 
 def test_goals_differ_only_in_the_rate() -> None:

@@ -14,8 +14,11 @@ from paimon_cli.storage.injected import Clock
 DAY_MILLIS = 86_400_000
 _GRAIN_MILLIS = 60_000
 """Amounts that were taken within this time are remembered as one."""
-_RESERVE = 0.25
-"""Below this part of a day's amount a goal buys at a lower rate."""
+_RESERVE = 0.04
+"""Below this part of a day's amount a goal buys at a lower rate; and no merge is saved for that takes more. It bounds what a day
+leaves unused."""
+_KEPT = 0.9
+"""The part of an even spending that is kept for merges that must be made."""
 _MEASURED = (50_000.0, 1e9)
 """The millis and the bytes of the merges that are taken to have been measured before the first."""
 
@@ -96,12 +99,13 @@ class Budget:
     def part_of_rate(self) -> float:
         """At which part of its rate a goal buys, so that the budget suffices for what is worth most.
 
-        All of it down to a quarter of a day's amount, then less the less is left: a reserve stays for large merges.
+        All of it down to a small part of a day's amount beside what is kept, then less the less is left.
         """
         with self._lock:
             if self.daily is None:
                 return 1.0
-            part = self.daily.left(self.clock.now_millis()) / (self.daily.amount * _RESERVE)
+            now = self.clock.now_millis()
+            part = (self.daily.left(now) - self.daily.kept(now)) / (self.daily.amount * _RESERVE)
         return float(min(1.0, max(0.0, part)) ** 3)
 
     @property
@@ -122,6 +126,20 @@ class Budget:
             granted = max(0, min(size, self.left_bytes))
             self.left_bytes -= granted
             return granted
+
+    def is_kept_from(self, size: int) -> bool:
+        """Whether what is left is kept for merges that must be made, from one of this size that need not be."""
+        with self._lock:
+            if self.daily is None:
+                return False
+            now, wanted = self.clock.now_millis(), size * self.daily.per_byte
+            spare = self.daily.left(now) - self.daily.kept(now)
+            # a large merge goes beyond that: it could never be made otherwise
+            return spare < min(wanted, (1 - _KEPT) / 2 * self.daily.amount)
+
+    def saves_for(self, size: int) -> bool:
+        """Whether less urgent merges wait for one of this size: not for a large one, since too much would stay unused."""
+        return self.daily is not None and size <= _RESERVE * self.most_bytes
 
     def reserve_all(self, size: int) -> bool:
         """Take this much if it is left, and nothing otherwise."""
@@ -184,6 +202,18 @@ class DailyAllowance:
         self.at_millis = max(self.at_millis, now)
         self.tokens = min(grown, self.amount - sum(amount for _, amount in self.taken))
         return self.tokens
+
+    def kept(self, now: int) -> float:
+        """How much of what is left only those merges may take that must be made.
+
+        What was taken comes back a day later. If all is taken at once, a day follows in which nothing can be done against growing
+        numbers of runs. So until it comes back, as much is kept as suffices for this part of an even spending.
+        """
+        evenly, most, back = _KEPT * self.amount / DAY_MILLIS, 0.0, 0.0
+        for moment, amount in self.taken:
+            most = max(most, evenly * (moment + DAY_MILLIS - now) - back)
+            back += amount
+        return max(most, evenly * DAY_MILLIS - back)
 
     def settle(self, granted: int, used: int, millis: float, now: int) -> None:
         reserved, amount = granted * self.per_byte, used * self.per_byte if self.is_size else millis

@@ -6,6 +6,7 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -250,10 +251,11 @@ class SavedFor:
 
 def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = None, *, is_by_goal: bool) -> SavedFor | None:
     """Reserve the budget for all turns: without a goal each takes what it needs, or what is left, in this order. With one, the
-    most urgent compactions of all turns come first, until one does not fit.
+    most urgent compactions of all turns come first.
 
-    Smaller ones behind it wait, in later rounds, too: otherwise a large merge that is worth more than they are would never be
-    made. A single run does not come again, so that it takes what fits. Returns what the budget is saved for.
+    Merges that must be made, above all those of buckets above the cap on runs, take what fits, the cheapest first. If one of them
+    does not fit, or a small other one, those behind it wait, in later rounds, too, unless they must be made: otherwise it would
+    never be made. A single run does not come again, so that it takes what fits. Returns what the budget is saved for.
     """
     if not is_by_goal:
         for turn in turns:
@@ -266,18 +268,24 @@ def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = N
     for turn in turns:
         turn.budget, turn.granted = budget, 0
     for minus_score, size, turn in sorted(wanted, key=lambda item: item[:2]):
-        left = budget.left_text
-        if saves is not None and -minus_score <= saves.score:
+        left, must_be = budget.left_text or "nothing", minus_score == -math.inf
+        if size > budget.most_bytes:
+            said = f"{size} bytes are more than the whole budget"
+        elif saves is not None and -minus_score <= saves.score and not must_be:
             said = f"{human_size(saves.size)} of the budget are saved for {saves.table}, score {saves.score:.2f}; {left} are left"
-            turn.budget_says = turn.budget_says or said
-        elif size > budget.most_bytes:
-            turn.budget_says = turn.budget_says or f"{size} bytes are more than the whole budget"
+        elif not must_be and budget.is_kept_from(size):
+            said = f"it reads {human_size(size)}, and {left} of the budget are left, kept for merges that must be made"
         elif budget.reserve_all(size):
             turn.granted = (turn.granted or 0) + size
+            continue
         else:
-            if budget.daily is not None:
-                saves = SavedFor(-minus_score, size, turn.table, budget.ready_millis(size))
-            turn.budget_says = turn.budget_says or f"it reads {human_size(size)}, and {left or 'nothing'} of the budget are left"
+            said = f"it reads {human_size(size)}, and {left} of the budget are left"
+        if must_be:
+            said += "; the budget comes before the cap on runs"
+        turn.budget_says = turn.budget_says or said
+        is_first = saves is None or -minus_score > saves.score
+        if budget.daily is not None and is_first and size <= budget.most_bytes and (must_be or budget.saves_for(size)):
+            saves = SavedFor(-minus_score, size, turn.table, budget.ready_millis(size))
     return saves
 
 
