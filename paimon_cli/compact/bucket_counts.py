@@ -4,6 +4,9 @@ The first compaction of a partition chooses its bucket count by the rows that ar
 afterwards. Only powers of two times the present count, or parts of it, come into question: the rows of bucket b of N then belong
 to b, b + N, b + 2N, ... of a multiple of N, so that each bucket can be split or merged by itself.
 
+Keys that are written again and again are many versions before a compaction, and one row after it. So a bucket is split by what
+its largest sorted run holds, and merged by what all of them hold.
+
 Example, with a target of 1 GB for each bucket:
 
 | buckets | largest | all | new count | why |
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.options.table_options import MAX_BUCKETS, TableOptions
 from paimon_cli.storage.injected import moment_of_wall_clock
@@ -51,8 +55,19 @@ class FillTarget:
         return cls(options.postpone_target_size, False) if rows is None else cls(rows, True)
 
     def in_bucket(self, bucket: BucketFiles) -> int:
-        """How much a bucket holds; rows are counted before merging."""
-        return sum(file.row_count if self.is_rows else file.file_size for file in bucket.files)
+        """The most that a bucket holds, as if no run had another version of a row."""
+        return sum(map(self._of, bucket.files))
+
+    def in_largest_run(self, bucket: BucketFiles) -> int:
+        """The least that a bucket holds, as if its other runs had only other versions of the rows of the largest one."""
+        runs: dict[tuple[int, str], int] = {}
+        for file in bucket.files:
+            run = (file.level, "" if file.level else file.file_name)
+            runs[run] = runs.get(run, 0) + self._of(file)
+        return max(runs.values(), default=0)
+
+    def _of(self, file: DataFileMeta) -> int:
+        return file.row_count if self.is_rows else file.file_size
 
     def shown(self, amount: int) -> str:
         return counted(amount, "row") if self.is_rows else human_size(amount)
@@ -90,10 +105,12 @@ def decide_counts(context: TableContext, buckets: Mapping[bytes, Sequence[Bucket
 def _decide(options: TableOptions, target: FillTarget, held: Sequence[BucketFiles], now: int) -> CountDecision:
     amounts = {bucket.bucket: target.in_bucket(bucket) for bucket in held}
     buckets, largest, total = held[0].total_buckets, max(amounts.values()), sum(amounts.values())
+    surely = [target.in_largest_run(bucket) for bucket in held]
     said = f"its largest bucket has {target.shown(largest)}"
     new = buckets
-    if largest > SPLITS_ABOVE * target.amount:
-        new = buckets * _ways_to_split(buckets, largest, total, target.amount)
+    if max(surely) > SPLITS_ABOVE * target.amount:
+        said = f"its largest bucket has {target.shown(max(surely))} in one sorted run"
+        new = buckets * _ways_to_split(buckets, max(surely), sum(surely), target.amount)
         reason = f"{said}, more than {SPLITS_ABOVE} times the target of {target.shown(target.amount)}"
         if new == buckets:
             reason = f"{reason}, but its rows gather in few buckets: of more, most would be nearly empty"

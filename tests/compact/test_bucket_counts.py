@@ -90,3 +90,17 @@ def test_no_change_calls_for_the_opposite_one(seed: int, tmp_path: Path) -> None
             after[(number + way * total) % first.new_buckets] += size / ways
     second = decide(tmp_path / "second", after, first.new_buckets)
     assert not (first.is_split and second.is_merge) and not (first.is_merge and second.is_split)
+
+
+def test_many_versions_of_the_same_rows_are_no_growth(tmp_path: Path) -> None:
+    """Twenty writes of the same 100 keys are 2,000 records before a compaction, and 100 rows after it."""
+    context = make_table(
+        tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-2, options={"postpone.target-row-num-per-bucket": "100"}
+    )
+    stats = SimpleStats()
+    files = tuple(DataFileMeta(f"f{number}", 1, 100, b"", b"", stats, stats, 0, 0, 0, 0) for number in range(20))
+    (decision,) = decide_counts(context, {EMPTY_ROW: [BucketFiles(EMPTY_ROW, 0, 1, files)]})
+    assert decision.new_buckets == 1 and decision.largest == 2000
+    merged = DataFileMeta("m", 1, 1000, b"", b"", stats, stats, 0, 0, 0, 5)
+    (decision,) = decide_counts(context, {EMPTY_ROW: [BucketFiles(EMPTY_ROW, 0, 1, (*files, merged))]})
+    assert decision.new_buckets == 16 and "1,000 rows in one sorted run" in decision.reason
