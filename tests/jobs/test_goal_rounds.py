@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,24 @@ def test_a_merge_larger_than_the_whole_budget_holds_up_nothing(tmp_path: Path) -
     turns = [turn("huge", (9.0, 5000)), turn("small", (2.0, 10))]
     assert share_out(turns, budget, is_by_goal=True) is None
     assert [each.granted for each in turns] == [0, 10] and "more than the whole budget" in turns[0].budget_says
+
+
+def test_a_budget_that_contradicts_the_cap_on_runs_wins_and_says_so(tmp_path: Path) -> None:
+    table = make(tmp_path, "many", 22, 20)
+    catalog, warnings = Catalog(str(tmp_path / "wh")), list[str]()
+    catalog.runtime = replace(catalog.runtime, warn=warnings.append)
+    watched = Rounds(HandClock())
+    catalog.watch(
+        database="shop",
+        watcher=watched,
+        max_rounds=2,
+        interval=1,
+        lease=0,
+        whole=True,
+        expire=True,
+        goal="cost",
+        budget="1kb/day",
+    )
+    assert len(table.files()) == 22
+    assert any("the budget comes before the cap" in row.why_not for row in catalog.ledger.ls())
+    assert len([text for text in warnings if "above the cap on runs" in text]) == 1

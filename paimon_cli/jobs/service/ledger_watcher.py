@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.merge_policy import TOO_MANY_RUNS
 from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 from paimon_cli.maintain.ledger import LEDGER_DIRECTORY, LONGEST_REASON, MOST_STEPS, Ledger, LedgerRound, LedgerStep
@@ -51,6 +52,9 @@ class LedgerWatcher:
     def table_done(self, done: TableRound) -> None:
         if is_worth_noting(done):
             self._done[done.table] = done
+        left = [each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_over_budget]
+        if any(each.reason.startswith(TOO_MANY_RUNS) for each in left):
+            self._warn_once(f"{shown_name(done.table)} has buckets above the cap on runs that the budget does not suffice for")
         self.inner.table_done(done)
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
@@ -73,7 +77,9 @@ class LedgerWatcher:
         return LedgerRound(self.service, done.number, done.started_millis, done.seconds, len(done.tables), dict(asked), steps)
 
     def _warn(self, error: Exception) -> None:
-        text = f"the ledger is incomplete: {error}"
+        self._warn_once(f"the ledger is incomplete: {error}")
+
+    def _warn_once(self, text: str) -> None:
         if text not in self._warned and len(self._warned) < MAX_WARNINGS:
             self._warned.add(text)
             self.warn(text)
