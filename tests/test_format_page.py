@@ -140,6 +140,8 @@ SNAPSHOT = Snapshot(
     properties={"k": "v"},
     uuid="x",
     next_row_id=1,
+    operation="WRITE",
+    writer_version="paimon-cli 0.1.0",
 )
 JSON_TYPES = {"int": int, "long": int, "string": str, "object of strings": dict, "list": list, "list of string": list}
 
