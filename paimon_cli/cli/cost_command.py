@@ -39,9 +39,9 @@ def cost(call: Call, *, options: Annotated[Given, CostOfTables]) -> None:
     """Show what tables store, by what keeps it: the latest snapshot, older ones, a tag, a branch, a consumer, or nothing.
 
     Each file counts once, so the rows add up to the bytes in the table's directory. Below them stands what an expiry, or the
-    removal of a tag, branch, consumer or of orphans, would free, what the compaction that is due replaces, how the table has
-    grown by day (UTC), and what requests a read, a write, that compaction and an idle hour of a service take. Exits with 9 if
-    the cost of a table cannot be told.
+    removal of a tag, branch, consumer or of orphans, would free, and what it leaves for another command to delete; what the
+    compaction that is due replaces, how the table has grown by day (UTC), and what requests a read, a write, that compaction and
+    an idle hour of a service take. Exits with 9 if the cost of a table cannot be told.
 
     paimon-cli cost ./wh/shop.db/orders
 
@@ -90,9 +90,11 @@ def cost(call: Call, *, options: Annotated[Given, CostOfTables]) -> None:
 
 def _say_savings(savings: Sequence[Saving]) -> None:
     """The largest savings. What is lost stands beside each, because the commands discard something."""
-    found = sorted(savings, key=lambda saving: -saving.bytes)
+    found = sorted(savings, key=lambda saving: -saving.all_bytes)
     for saving in found[:SHOWN_SAVINGS]:
         say(f"{human_size(saving.bytes)} in {saving.what}; loses {saving.loses}: {saving.command}")
+        if saving.freed_later:
+            say(f"  then {human_size(saving.freed_later)} more, {saving.later_when}: {saving.later_command}")
     if len(found) > SHOWN_SAVINGS:
         say(f"{len(found) - SHOWN_SAVINGS} smaller savings: -o json shows all")
 

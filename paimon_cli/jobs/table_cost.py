@@ -19,6 +19,7 @@ from paimon_cli.maintain.expire_snapshots import files_to_delete_now, plan_expir
 from paimon_cli.maintain.needed_files import measured, total_size
 from paimon_cli.maintain.owners import (
     BRANCH,
+    CONSUMER,
     LIVE,
     ORPHANS,
     TAG,
@@ -36,6 +37,8 @@ SHOWN_COMBINATIONS = 20
 """The most sets of several owners that are shown one by one, the largest first."""
 SEVERAL = "several owners"
 TRASH = "trash"
+ONCE_OLD = "once the files are a day old"
+"""When orphan cleaning deletes what no version names."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,11 @@ class CostRow:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a command would free now, in bytes: the files that only it makes needless. `loses`: what could no longer be read."""
+    """What a command would free now, in bytes: the files that it deletes. `loses`: what could no longer be read.
+
+    `freed_later`: the bytes that it makes needless and leaves; `later_command` deletes them, `later_when` that is possible. The
+    two are empty if nothing is left.
+    """
 
     table: str
     what: str
@@ -64,6 +71,14 @@ class Saving:
     bytes: int
     loses: str
     command: str
+    freed_later: int = 0
+    later_when: str = ""
+    later_command: str = ""
+
+    @property
+    def all_bytes(self) -> int:
+        """What is free in the end."""
+        return self.bytes + self.freed_later
 
 
 @dataclass(frozen=True)
@@ -110,7 +125,7 @@ def cost_of_table(context: TableContext, name: str, argument: str, progress: Pro
     owned = find_owners(context)
     changes, table = retained_changes(context), ExaminedTable(context, argument)
     savings = _Savings(context, owned, name, argument, progress)
-    found = sorted(savings.all(), key=lambda saving: (-saving.bytes, saving.what))
+    found = sorted(savings.all(), key=lambda saving: (-saving.all_bytes, saving.what))
     return TableCost(
         name,
         owned.files,
@@ -193,7 +208,14 @@ class _Savings:
         yield self._saving("orphans", files, size, "nothing", "orphans rm", "--apply")
 
     def _saving(self, what: str, files: int, size: int, loses: str, command: str, *options: str) -> Saving:
-        return Saving(self.name, what, files, size, loses, " ".join(("paimon-cli", command, self.argument, *options)))
+        return Saving(self.name, what, files, size, loses, self._command(command, *options))
+
+    def _command(self, command: str, *options: str) -> str:
+        return " ".join(("paimon-cli", command, self.argument, *options))
+
+    def _with_later(self, saving: Saving, size: int, when: str, command: str) -> Saving:
+        """The saving with the bytes that its command leaves for another one."""
+        return replace(saving, freed_later=size, later_when=when, later_command=command) if size else saving
 
     def _expiries(self) -> Iterator[Saving]:
         own = plan_expire(self.context, ExpireOptions(), self.progress)
@@ -219,29 +241,37 @@ class _Savings:
             yield self._saving(f"tag {shown_name(owner.name)}", files, size, loses, "tags rm", shlex.quote(owner.name))
 
     def _branches(self) -> Iterator[Saving]:
+        """The removal of a branch deletes its directory alone: its data files may be those of a job that still runs."""
         for owner in self._owners(BRANCH):
-            files, size = self.owned.only(owner)
-            loses = f"all rows of branch {shown_name(owner.name)}"
-            yield self._saving(f"branch {shown_name(owner.name)}", files, size, loses, "branches rm", shlex.quote(owner.name))
+            files, size = self.owned.branch_directories.get(owner.name, (0, 0))
+            shown = shown_name(owner.name)
+            saving = self._saving(
+                f"branch {shown}", files, size, f"all rows of branch {shown}", "branches rm", shlex.quote(owner.name)
+            )
+            left = self.owned.only(owner)[1] - size
+            yield self._with_later(saving, left, ONCE_OLD, self._command("orphans rm", "--apply"))
 
     def _owners(self, kind: str) -> list[Owner]:
         found = {owner for group in self.owned.groups for owner in group.owners if owner.kind == kind}
         return sorted(found, key=lambda owner: owner.name)
 
     def _consumers(self) -> Iterator[Saving]:
-        """What the table's own expiry would free in addition, if a consumer had read everything."""
+        """What the table's own expiry would free in addition, if a consumer had read everything. Its removal frees its file."""
         names = {consumer.name for consumer in consumers(self.context)}
         if not names:
             return
         before = self._expired(Retention.of(self.context.options))
         for name in sorted(names):
             without = replace(Retention.of(self.context.options), ignored=frozenset((name,)))
-            files, size = (now - then for now, then in zip(self._expired(without), before, strict=True))
+            left = self._expired(without) - before
+            if not left:
+                continue
             loses = f"what consumer {shown_name(name)} has not read yet"
             what = f"snapshots that only consumer {shown_name(name)} keeps"
-            yield self._saving(what, files, size, loses, "consumers rm", shlex.quote(name))
+            saving = self._saving(what, *self.owned.only(Owner(CONSUMER, name)), loses, "consumers rm", shlex.quote(name))
+            yield self._with_later(saving, left, "once the snapshots expire", self._command("expire"))
 
-    def _expired(self, retention: Retention) -> tuple[int, int]:
+    def _expired(self, retention: Retention) -> int:
+        """The bytes that an expiry would free."""
         plan = plan_expiry(self.context, replace(retention, limit=None))
-        files = [] if plan is None else measured(self.context, files_to_delete_now(self.context, plan))
-        return len(files), total_size(files)
+        return 0 if plan is None else total_size(measured(self.context, files_to_delete_now(self.context, plan)))

@@ -59,10 +59,14 @@ class Group:
 
 @dataclass(frozen=True)
 class OwnedFiles:
-    """All files of a table, in groups; each file is in one. `latest`: the id of the latest snapshot, None without one."""
+    """All files of a table, in groups; each file is in one. `latest`: the id of the latest snapshot, None without one.
+
+    `branch_directories`: by branch, the files and bytes in its own directory, which has its versions, but not its data.
+    """
 
     groups: tuple[Group, ...]
     latest: int | None
+    branch_directories: Mapping[str, tuple[int, int]]
 
     @property
     def size(self) -> int:
@@ -139,6 +143,7 @@ class _Owners:
     masks: dict[str, int] = field(default_factory=dict)
     names: list[Owner] = field(default_factory=list)
     latest: int | None = None
+    branch_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
     _directories: dict[tuple[bytes, int], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -200,7 +205,10 @@ class _Owners:
         for path in self.files:
             directory, _, name = path.rpartition("/")
             if path.startswith(branches):
-                self.give(Owner(BRANCH, path.removeprefix(branches).partition("/")[0]), (path,))
+                branch = path.removeprefix(branches).partition("/")[0]
+                count, size = self.branch_directories.get(branch, (0, 0))
+                self.branch_directories[branch] = count + 1, size + self.files[path].size
+                self.give(Owner(BRANCH, branch), (path,))
             elif directory == layout.snapshot_directory:
                 number = parse_numbered(SNAPSHOT_PREFIX, name)
                 if number is not None:
@@ -227,7 +235,7 @@ class _Owners:
             Group(frozenset(owner for number, owner in enumerate(self.names) if mask >> number & 1), files, size)
             for mask, (files, size) in sizes.items()
         )
-        return OwnedFiles(groups, self.latest)
+        return OwnedFiles(groups, self.latest, self.branch_directories)
 
 
 def _expect_all(context: TableContext, files: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.errors import DamagedFile
+from paimon_cli.jobs.table_cost import Saving
 from tests.goldens import GOLDENS, Golden, golden_table
 
 DAYS_AGO = 3 * 86_400
@@ -44,6 +45,10 @@ def parts(table: Table) -> dict[str, tuple[int, int]]:
 
 def savings(table: Table) -> dict[str, tuple[int, int]]:
     return {saving.what: (saving.files, saving.bytes) for saving in table.cost().savings}
+
+
+def saving_of(table: Table, what: str) -> Saving:
+    return next(saving for saving in table.cost().savings if saving.what == what)
 
 
 def directory_of(table: Table) -> Path:
@@ -91,13 +96,41 @@ def test_a_consumer_keeps_what_the_expiry_would_free(table: Table) -> None:
     table.alter.set({"snapshot.num-retained.max": "1", "snapshot.num-retained.min": "1"})
     opened = Table.open(directory_of(table))
     opened.expire()
-    predicted = savings(opened)["snapshots that only consumer nightly keeps"]
-    opened.consumers.rm("nightly")
+    predicted = saving_of(opened, "snapshots that only consumer nightly keeps")
     before = size_of(directory_of(table)), files_in(directory_of(table))
+    opened.consumers.rm("nightly")
+    between = size_of(directory_of(table)), files_in(directory_of(table))
+    assert (before[0] - between[0], before[1] - between[1]) == (predicted.bytes, predicted.files)
     opened.expire()
     longer_hint = 1  # EARLIEST is 12 instead of 3
-    assert before[1] - files_in(directory_of(table)) == predicted[0]
-    assert before[0] - size_of(directory_of(table)) + longer_hint == predicted[1]
+    assert between[0] - size_of(directory_of(table)) + longer_hint == predicted.freed_later > 1000
+    assert predicted.later_command == f"paimon-cli expire {directory_of(table)}"
+
+
+def test_a_branch_frees_its_directory_and_leaves_its_data_to_the_cleaning_of_orphans(table: Table) -> None:
+    """Nothing else keeps what the branch was made of, nor what was written to it."""
+    table.expire(retain_max=1)
+    table.tags.rm("after-2")
+    predicted = saving_of(table, "branch dev")
+    before = size_of(directory_of(table)), files_in(directory_of(table))
+    table.branches.rm("dev")
+    between = size_of(directory_of(table))
+    assert (before[0] - between, before[1] - files_in(directory_of(table))) == (predicted.bytes, predicted.files)
+    assert parts(table)["uncommitted"][1] == predicted.freed_later > predicted.bytes
+    assert predicted.later_command == f"paimon-cli orphans rm {directory_of(table)} --apply"
+    for path in directory_of(table).rglob("*"):
+        os.utime(path, (path.stat().st_mtime - DAYS_AGO,) * 2)
+    assert table.remove_orphans()[1] == predicted.freed_later
+    assert between - size_of(directory_of(table)) == predicted.freed_later
+
+
+def test_a_branch_whose_files_others_keep_leaves_nothing(table: Table) -> None:
+    table.branches.create("same", tag="after-5")
+    predicted = saving_of(table, "branch same")
+    before = size_of(directory_of(table))
+    table.branches.rm("same")
+    assert before - size_of(directory_of(table)) == predicted.bytes
+    assert (predicted.freed_later, predicted.later_when, predicted.later_command) == (0, "", "")
 
 
 def test_files_of_no_version_are_orphans_once_they_are_old(table: Table) -> None:
