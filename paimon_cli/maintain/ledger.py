@@ -26,7 +26,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.maintain.trash import KEPT_DIRECTORY
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import FileStatus, Storage, link_target
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage, link_target
 
 LEDGER_DIRECTORY = "ledger"
 KEPT_MILLIS, DAY_MILLIS = 90 * 86_400_000, 86_400_000
@@ -131,10 +131,10 @@ class Ledger:
     def directory(self) -> str:
         return f"{self.root.rstrip('/')}/{KEPT_DIRECTORY}/{LEDGER_DIRECTORY}"
 
-    def add(self, done: LedgerRound) -> None:
-        """Write a round. Whatever the store answers, nothing but reports depends on it."""
+    def add(self, done: LedgerRound) -> bool:
+        """Write a round; returns whether it is certainly there."""
         self._refuse_links()
-        self.storage.put_if_absent(f"{self.directory}/{done.name}", encode((done,)))
+        return self.storage.put_if_absent(f"{self.directory}/{done.name}", encode((done,))) != PutOutcome.UNKNOWN
 
     def begin(self, begun: LedgerRound) -> None:
         """Write what a round may spend, before it does: the bytes and seconds that its steps were granted."""

@@ -80,7 +80,7 @@ def test_what_a_killed_round_took_counts_for_the_next_service(tmp_path: Path) ->
     warnings: list[str] = []
     catalog = Catalog(str(tmp_path / "wh"))
     catalog.runtime = replace(catalog.runtime, warn=warnings.append)
-    assert catalog.ledger.ls() == catalog.ledger.show() == [], "it is no round of work"
+    assert not catalog.ledger.ls() and not catalog.ledger.show(), "it is no round of work"
     assert len(warnings) == 2 and "have not ended: 1" in warnings[0]
     watch(tmp_path, **given)
     assert len(tables["some"].files()) == 6, "a kill brings no new budget"

@@ -28,6 +28,10 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(LocalStorage(), str(tmp_path), HandClock(NOW))
 
 
+def unexpected(error: DamagedFile) -> None:
+    pytest.fail(str(error))
+
+
 def files(ledger: Ledger) -> list[str]:
     return sorted(path.name for path in Path(ledger.directory).iterdir())
 
@@ -51,11 +55,11 @@ def test_a_round_that_began_counts_until_it_is_written(ledger: Ledger) -> None:
     begun = done(1)
     ledger.begin(begun)
     ledger.begin(done(2, NOW - DAY_MILLIS))
-    assert ledger.rounds(0, pytest.fail) == []
-    assert ledger.spent(0, pytest.fail) == ([], [done(2, NOW - DAY_MILLIS), begun])
-    assert ledger.spent(NOW, pytest.fail) == ([], [begun])
+    assert ledger.rounds(0, unexpected) == []
+    assert ledger.spent(0, unexpected) == ([], [done(2, NOW - DAY_MILLIS), begun])
+    assert ledger.spent(NOW, unexpected) == ([], [begun])
     ledger.add(replace(begun, seconds=7.0))
-    assert ledger.spent(NOW, pytest.fail) == ([replace(begun, seconds=7.0)], []), "killed before it was deleted"
+    assert ledger.spent(NOW, unexpected) == ([replace(begun, seconds=7.0)], []), "killed before it was deleted"
     ledger.end(begun)
     ledger.end(begun)
     assert [name.partition("-")[0] for name in files(ledger)] == ["begun", "round"]
@@ -73,17 +77,17 @@ def test_a_round_that_ends_while_it_is_read_is_not_missed(ledger: Ledger, monkey
         return found
 
     monkeypatch.setattr(LocalStorage, "list_directory", then_it_ends)
-    assert ledger.spent(0, pytest.fail) == ([done(1)], [])
+    assert ledger.spent(0, unexpected) == ([done(1)], [])
 
 
 def test_rounds_that_never_ended_are_not_packed_and_go_after_two_days(ledger: Ledger) -> None:
     for number in range(5):
         ledger.begin(done(number, NOW + number))
     ledger.clock.sleep(86_400)
-    ledger.tidy(ONE, pytest.fail)
+    ledger.tidy(ONE, unexpected)
     assert len(files(ledger)) == 5
     ledger.clock.sleep(86_401)
-    ledger.tidy(ONE, pytest.fail)
+    ledger.tidy(ONE, unexpected)
     assert files(ledger) == []
 
 

@@ -77,10 +77,11 @@ class LedgerWatcher:
         begun, self._begun = self._begun, None
         self.inner.round_done(done, pause_seconds)
         try:
+            is_there = True
             if noted:
                 written = self._round(done, noted, asked)
-                within(self.seconds, lambda: self.ledger.add(written), LEDGER_DIRECTORY)
-            if begun is not None:
+                is_there = within(self.seconds, lambda: self.ledger.add(written), LEDGER_DIRECTORY)
+            if begun is not None and is_there:
                 within(self.seconds, lambda: self.ledger.end(begun), LEDGER_DIRECTORY)
             if self.clock.now_millis() >= self._tidy_due:
                 self._tidy_due = self.clock.now_millis() + TIDY_MILLIS
