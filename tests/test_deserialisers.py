@@ -18,6 +18,7 @@ ALLOWED = {
     ("paimon_cli/spark/writing.py", "_write_where_read"): "what `writing_task` of this job has returned",
     ("paimon_cli/spark/merging.py", "run"): "what the tasks of `Staging` have returned in this job",
     ("paimon_cli/spark/reading.py", "read_tasks"): "parts of a scan that the driver has sent inside the function itself",
+    ("paimon_cli/jobs/task_processes.py", "serve"): "the function and its tasks, from the process that has started this one",
     ("paimon_cli/spark/source_writing.py", "commit_written"): "messages of this write's tasks, which Spark hands over",
 }
 """Where bytes are unpickled, and why they come from tasks or the driver of this job. Text and files never do."""
@@ -85,7 +86,7 @@ def test_bytes_are_unpickled_only_where_they_come_from_tasks_of_the_same_job() -
     found = Counter(place for name, tree in sources() for place in unpicklings(name, tree))
     assert found.keys() == ALLOWED.keys()
     twice = {place: count for place, count in found.items() if count > 1}
-    assert twice == {("paimon_cli/jobs/spark/chunks.py", "__iter__"): 2}
+    assert twice == {("paimon_cli/jobs/spark/chunks.py", "__iter__"): 2, ("paimon_cli/jobs/task_processes.py", "serve"): 2}
 
 
 def test_no_other_deserialiser_can_run_code() -> None:

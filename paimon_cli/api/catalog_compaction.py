@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.service.budget import Budget
     from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher, TableRound
+    from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
     from paimon_cli.storage.injected import Clock
 
 _TRASH_EVERY_MILLIS = 3_600_000
@@ -186,7 +187,7 @@ class Compaction(OpenedCatalog):
             served = _after(EmptiesTrash(metastore, clock, self.runtime.warn, budget), served)
         with contextlib.ExitStack() as stack:
             engine = stack.enter_context(self.runtime.engine_running(chosen.parallelism))
-            watcher = self._noted(chosen.watcher, stack, clock) if chosen.whole else chosen.watcher
+            ledger = self._ledger_watcher(chosen.watcher, stack, clock) if chosen.whole else None
             service = CompactionService(
                 served,
                 CompactRequest.of(
@@ -197,7 +198,7 @@ class Compaction(OpenedCatalog):
                 ),
                 engine,
                 clock,
-                watcher,
+                ledger or chosen.watcher,
                 chosen.shield,
                 leases,
                 Upkeep.of(chosen),
@@ -205,11 +206,12 @@ class Compaction(OpenedCatalog):
                 chosen.examines,
                 budget,
                 lambda allowance, names: Budget.of(allowance, clock, self._spent(allowance, clock, names)),
+                None if ledger is None else ledger.round_spends,
             )
             service.run((chosen.interval or 0) / 1000, chosen.max_rounds)
 
-    def _noted(self, watcher: ServiceWatcher, stack: contextlib.ExitStack, clock: Clock) -> ServiceWatcher:
-        """The watcher, with one that writes the ledger of the warehouse before it, where a warehouse can have one."""
+    def _ledger_watcher(self, watcher: ServiceWatcher, stack: contextlib.ExitStack, clock: Clock) -> LedgerWatcher | None:
+        """One that writes the ledger of the warehouse and passes on to the watcher; None where a warehouse can have none."""
         from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
         from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
         from paimon_cli.storage.counted_storage import counting_requests
@@ -218,7 +220,7 @@ class Compaction(OpenedCatalog):
         try:
             ledger = ledger_of_warehouse(self._metastore, clock)
         except NotSupported:
-            return watcher
+            return None
         requests = stack.enter_context(counting_requests())
         seconds = self._metastore.table_seconds
         return LedgerWatcher(watcher, ledger, SystemRandom().uuid(), clock, self.runtime.warn, seconds, requests)
@@ -226,7 +228,8 @@ class Compaction(OpenedCatalog):
     def _spent(self, allowance: Allowance, clock: Clock, tables: Collection[str] | None = None) -> list[tuple[int, float]]:
         """What services have taken in the last day by the ledger of the warehouse, as moments and bytes or millis.
 
-        Of some `tables` by name, or of all.
+        Of some `tables` by name, or of all. Of a round that has not ended, whether its service is at work or was killed, all that
+        it was granted.
 
         So that a service which is restarted does not begin with a new budget. Without a ledger, it does.
         """
@@ -236,7 +239,7 @@ class Compaction(OpenedCatalog):
         try:
             ledger = ledger_of_warehouse(self._metastore, clock)
             since, seconds = clock.now_millis() - DAY_MILLIS, self._metastore.table_seconds
-            rounds = within(seconds, lambda: ledger.rounds(since, lambda damage: None), "the ledger of the last day")
+            ended, begun = within(seconds, lambda: ledger.spent(since, lambda damage: None), "the ledger of the last day")
         except NotSupported:
             return []
         except PaimonError as error:
@@ -244,7 +247,7 @@ class Compaction(OpenedCatalog):
             return []
         return [
             (each.started, step.bytes_read if allowance.size is not None else step.seconds * 1000)
-            for each in rounds
+            for each in (*ended, *begun)
             for step in each.steps
             if tables is None or step.table in tables
         ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.errors import PaimonError
+from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.ledger import LedgerOptions
 from paimon_cli.storage.time_bounds import within
 
@@ -155,11 +156,17 @@ class LedgerBook:
             damaged.append(f"{error.message}; left out")
 
         since = 0 if options.since is None else ledger.clock.now_millis() - options.since
-        rounds = ledger.rounds(since, on_damage)
+        rounds, begun = ledger.spent(since, on_damage)
         for text in damaged[:MAX_NAMED]:
             self._warn(text)
         if len(damaged) > MAX_NAMED:
             self._warn(f"{len(damaged) - MAX_NAMED:,} more objects of the ledger cannot be read; left out")
+        if begun:
+            granted = human_size(sum(step.bytes_read for each in begun for step in each.steps))
+            self._warn(
+                f"rounds that began and have not ended: {len(begun):,}, at work or killed; budgets count all they were granted, "
+                f"{granted}, as spent"
+            )
         return rounds
 
 

@@ -177,11 +177,16 @@ class PastCommits:
             return
         if context.options.record_level_expire_time is not None:
             return  # rows that have expired are left out
-        distributed = {entry.partition for entry in version.delta if entry.is_postponed}
+        delta = list(delta)
+        elsewhere = {entry.partition for entry in version.delta if entry.is_postponed}  # rows come from the postponed bucket,
+        counts_of: dict[bytes, set[int]] = {}
+        for entry in delta:
+            counts_of.setdefault(entry.partition, set()).add(entry.total_buckets)
+        elsewhere |= {partition for partition, counts in counts_of.items() if len(counts) > 1}  # or change their bucket
         commit = Commit.of(version.snapshot)
         for bucket_id in sorted({entry.bucket_id for entry in delta} | (set(new) ^ set(old) if version.index_changed else set())):
-            if bucket_id.partition in distributed:
-                continue  # rows come from the postponed bucket
+            if bucket_id.partition in elsewhere:
+                continue
             sides = [
                 BucketFiles(*bucket_id, 0, self._ordered(each.at(bucket_id)), indexes.get(bucket_id, ()))
                 for each, indexes in ((before, old), (version, new))

@@ -30,7 +30,7 @@ def why_not_moved(context: TableContext) -> str | None:
     if mode.deletion_vectors or mode.looks_up_old_rows:
         return "its writers look up or mark older rows in their buckets (deletion vectors, lookup, first-row)"
     if mode.changelog_producer.records_input:
-        return "its writers record their input in changelog files by bucket (changelog-producer=input)"
+        return "its writers record their input in changelog files by bucket (changelog producer input)"
     return None
 
 

@@ -2,10 +2,14 @@
 
     WAREHOUSE/.paimon-cli/ledger/round-MILLIS-SERVICE-NUMBER     a round of one service (JSON)
     WAREHOUSE/.paimon-cli/ledger/day-MILLIS-SERVICE-NUMBER       the rounds of past days, packed by one service
+    WAREHOUSE/.paimon-cli/ledger/begun-MILLIS-SERVICE-NUMBER     a round that spends a daily budget, before it does
 
 Every object is written once, if absent. A service packs the rounds of past days: first the pack is written, then the rounds in it
 are deleted, so at any time each round is there at least once, and readers count it once. Objects older than `KEPT_MILLIS` are
-deleted. Nothing depends on the ledger but reports, so whatever goes wrong with it is a warning.
+deleted. Nothing depends on the ledger but reports and daily budgets, so whatever goes wrong with it is a warning.
+
+A service that is killed cannot say what it has spent. So what the budgets have granted is written before the first turn of a
+round, and deleted after the round. Until the round is in the ledger, all that was granted counts as spent.
 """
 
 from __future__ import annotations
@@ -22,15 +26,17 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.maintain.trash import KEPT_DIRECTORY
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import FileStatus, Storage, link_target
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage, link_target
 
 LEDGER_DIRECTORY = "ledger"
 KEPT_MILLIS, DAY_MILLIS = 90 * 86_400_000, 86_400_000
+_BEGUN_KEPT_MILLIS = 2 * DAY_MILLIS
+"""No budget asks for more than the last day, and services that are killed again and again must not fill the directory."""
 MAX_OBJECT, MOST_STEPS, LONGEST_REASON, MAX_OBJECTS = 8 << 20, 100_000, 4000, 200_000
 """Bounds of one object (bytes), of the steps in it, of a text, and of the objects that are read: the newest."""
 _VERSION = 1
-_NAME = re.compile(r"(round|day)-([0-9]{13,15})-([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})-([0-9]{1,18})")
-_ROUND, _DAY = "round", "day"
+_NAME = re.compile(r"(round|day|begun)-([0-9]{13,15})-([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})-([0-9]{1,18})")
+_ROUND, _DAY, _BEGUN = "round", "day", "begun"
 
 
 @dataclass(frozen=True)
@@ -83,12 +89,20 @@ class LedgerRound:
 
     @property
     def name(self) -> str:
-        return f"{_ROUND}-{self.started:013}-{self.service}-{self.number}"
+        return f"{_ROUND}-{self._id}"
+
+    @property
+    def begun_name(self) -> str:
+        return f"{_BEGUN}-{self._id}"
+
+    @property
+    def _id(self) -> str:
+        return f"{self.started:013}-{self.service}-{self.number}"
 
 
 @dataclass(frozen=True)
 class LedgerFile:
-    """The name of an object of the ledger: `round` or `day`, when it began (epoch millis), its service and number."""
+    """The name of an object of the ledger: `round`, `day` or `begun`, when it began (epoch millis), its service and number."""
 
     kind: str
     millis: int
@@ -117,10 +131,33 @@ class Ledger:
     def directory(self) -> str:
         return f"{self.root.rstrip('/')}/{KEPT_DIRECTORY}/{LEDGER_DIRECTORY}"
 
-    def add(self, done: LedgerRound) -> None:
-        """Write a round. Whatever the store answers, nothing but reports depends on it."""
+    def add(self, done: LedgerRound) -> bool:
+        """Write a round; returns whether it is certainly there."""
         self._refuse_links()
-        self.storage.put_if_absent(f"{self.directory}/{done.name}", encode((done,)))
+        return self.storage.put_if_absent(f"{self.directory}/{done.name}", encode((done,))) != PutOutcome.UNKNOWN
+
+    def begin(self, begun: LedgerRound) -> None:
+        """Write what a round may spend, before it does: the bytes and seconds that its steps were granted."""
+        self._refuse_links()
+        self.storage.put_if_absent(f"{self.directory}/{begun.begun_name}", encode((begun,)))
+
+    def end(self, begun: LedgerRound) -> None:
+        """Forget what a round might have spent. Only after it was added, or has spent nothing."""
+        self._refuse_links()
+        self.storage.delete(f"{self.directory}/{begun.begun_name}")
+
+    def spent(self, since_millis: int, on_damage: Callable[[DamagedFile], object]) -> tuple[list[LedgerRound], list[LedgerRound]]:
+        """The rounds, as of `rounds`, and those that began and are not among them: their services are at work or were killed."""
+        begun = [
+            each
+            for file in self._files(on_damage)
+            if file.kind == _BEGUN and file.millis >= since_millis
+            for each in self._read(file, on_damage)
+        ]
+        # listed again: a round that ends meanwhile is written before its begin is deleted, so it is seen at least once
+        rounds = self.rounds(since_millis, on_damage)
+        keys = {each.key for each in rounds}
+        return rounds, sorted((each for each in begun if each.key not in keys), key=lambda each: each.key)
 
     def rounds(self, since_millis: int, on_damage: Callable[[DamagedFile], object]) -> list[LedgerRound]:
         """The rounds that began at `since_millis` or later, oldest first. `on_damage`: receives the error of each object that
@@ -128,7 +165,7 @@ class Ledger:
         """
         found: dict[tuple[int, str, int], LedgerRound] = {}
         for file in self._files(on_damage):
-            if file.kind == _ROUND and file.millis < since_millis:
+            if file.kind == _BEGUN or (file.kind == _ROUND and file.millis < since_millis):
                 continue
             for each in self._read(file, on_damage):
                 if each.started >= since_millis:
@@ -140,8 +177,9 @@ class Ledger:
         now = self.clock.now_millis()
         today = now - now % DAY_MILLIS
         files = self._files(on_damage)
+        kept = {_ROUND: KEPT_MILLIS, _DAY: KEPT_MILLIS + DAY_MILLIS, _BEGUN: _BEGUN_KEPT_MILLIS}
         for file in files:
-            if file.millis + KEPT_MILLIS + (DAY_MILLIS if file.kind == _DAY else 0) < now:
+            if file.millis + kept[file.kind] < now:
                 self.storage.delete(file.status.path)
         past = [file for file in files if file.kind == _ROUND and now - KEPT_MILLIS <= file.millis < today]
         days: dict[int, list[LedgerFile]] = {}
@@ -189,9 +227,10 @@ class Ledger:
             if link_target(self.storage, path) is not None:
                 raise _damage(path, "it is a link, which no service makes")
             rounds = decode(self.storage.read_bytes(path), path)
-            if file.kind == _ROUND and [each.name for each in rounds] != [file.status.name]:
+            names = [each.begun_name if file.kind == _BEGUN else each.name for each in rounds]
+            if file.kind != _DAY and names != [file.status.name]:
                 raise _damage(path, "it holds another round than its name says")
-        except FileNotFoundError:  # packed meanwhile
+        except FileNotFoundError:  # packed, or ended, meanwhile
             return
         except DamagedFile as error:
             on_damage(error)

@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -292,7 +293,8 @@ def test_the_browser_needs_a_terminal(table: Table, run: Run) -> None:
 
 
 def test_watch_prints_a_line_per_poll(table: Table, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.cli.browse_commands.time.sleep", lambda seconds: write(table, range(2)))
+    waits = SimpleNamespace(sleep=lambda seconds: write(table, range(2)))  # others who wait meanwhile write nothing
+    monkeypatch.setattr("paimon_cli.cli.browse_commands.time", waits)
     lines = run("watch", table.url, "--rounds", 2).out.splitlines()
     assert [line.partition(" snapshot ")[2].partition(":")[0] for line in lines] == ["4", "5"]
     looks = run("watch", table.url, "--rounds", 2, "-o", "ndjson").lines

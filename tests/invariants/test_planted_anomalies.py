@@ -171,6 +171,15 @@ def test_right_compactions(tmp_path: Path, vectors: str) -> None:
     assert not found(context)
 
 
+def test_a_rescale_moves_rows_and_changes_none(tmp_path: Path) -> None:
+    context = table(tmp_path)
+    for value in range(2):
+        write(context, [{"k": key, "v": value, "w": 0} for key in range(20)])
+    for buckets in (4, 2, 1):
+        Table.open(context.url).rescale(buckets)
+    assert not found(context)
+
+
 def test_rows_that_a_compaction_of_an_append_table_lost(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1)
     write(context, [row(1, 1), row(2, 2)])

@@ -14,9 +14,10 @@ from paimon_cli import Catalog, Table
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
-from paimon_cli.jobs.service.compaction_service import RoundState
+from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
 from paimon_cli.jobs.service.service_turn import Need, SavedFor, Turn, share_out
 from paimon_cli.requests.upkeep import Allowance
+from paimon_cli.storage.injected import SystemClock
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
@@ -35,8 +36,8 @@ def make(folder: Path, name: str, commits: int, rows: int = 200) -> Table:
     return table
 
 
-def watch(folder: Path, rounds: int = 3, **given: Any) -> Rounds:
-    watched = Rounds(HandClock())
+def watch(folder: Path, rounds: int = 3, watched: Rounds | None = None, **given: Any) -> Rounds:
+    watched = watched or Rounds(HandClock())
     Catalog(str(folder / "wh")).watch(
         database="shop", watcher=watched, max_rounds=rounds, interval=1, expire=True, whole=True, lease=0, **given
     )
@@ -60,6 +61,56 @@ def test_the_budget_goes_to_the_best_merges_and_is_never_exceeded(tmp_path: Path
     watch(tmp_path, goal="latency", budget=f"{budget}b/day")
     again = sum(row.bytes_read for row in catalog.ledger.ls())
     assert again <= budget and again - spent <= budget - spent, "a restart brings no new budget"
+
+
+class KilledAfterACommit(Rounds):
+    """Dies like a process that is killed: a table was compacted, and the round has not ended."""
+
+    def table_done(self, done: TableRound) -> None:
+        if done.summary.bytes_read:
+            raise SystemExit("killed")
+
+
+def test_what_a_killed_round_took_counts_for_the_next_service(tmp_path: Path) -> None:
+    tables = {name: make(tmp_path, name, commits) for name, commits in (("many", 9), ("some", 6))}
+    sizes = {name: sum(file.size for file in table.files()) for name, table in tables.items()}
+    given: dict[str, Any] = {"goal": "latency", "budget": f"{sizes['many'] + 9000}b/day"}
+    assert sizes["some"] > 9000, "there is not enough for both"
+    with pytest.raises(SystemExit):
+        watch(tmp_path, watched=KilledAfterACommit(HandClock()), **given)
+    assert [len(table.files()) for table in tables.values()] == [1, 6]
+    warnings: list[str] = []
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.runtime = replace(catalog.runtime, warn=warnings.append)
+    assert not catalog.ledger.ls() and not catalog.ledger.show(), "it is no round of work"
+    assert len(warnings) == 2 and "have not ended: 1" in warnings[0]
+    watch(tmp_path, **given)
+    assert len(tables["some"].files()) == 6, "a kill brings no new budget"
+    ledger = tmp_path / "wh" / ".paimon-cli" / "ledger"
+    for begun in ledger.glob("begun-*"):
+        begun.unlink()
+    watch(tmp_path, **given)
+    assert len(tables["some"].files()) == 1, "a loss of the ledger changes the budget, and nothing else"
+    assert not [*ledger.glob("begun-*")], "a round that has ended leaves only what it did"
+
+
+def test_a_time_of_a_day_counts_killed_rounds_too(tmp_path: Path) -> None:
+    size = sum(file.size for file in make(tmp_path, "many", 9).files())
+    with pytest.raises(SystemExit):
+        watch(tmp_path, watched=KilledAfterACommit(HandClock()), goal="latency", budget="1h/day")
+    catalog, clock = Catalog(str(tmp_path / "wh")), SystemClock()
+    (spent,) = catalog._spent(Allowance(millis=3_600_000, is_daily=True), clock)
+    assert spent[1] == pytest.approx(size / 20_000), "millis at the speed that is taken before the first is measured"
+    (spent,) = catalog._spent(Allowance(size=1, is_daily=True), clock, ["shop.many"])
+    assert spent[1] == size
+    assert catalog._spent(Allowance(size=1, is_daily=True), clock, ["shop.other"]) == []
+
+
+def test_a_service_without_a_budget_announces_nothing(tmp_path: Path) -> None:
+    make(tmp_path, "many", 9)
+    with pytest.raises(SystemExit):
+        watch(tmp_path, watched=KilledAfterACommit(HandClock()))
+    assert not [*tmp_path.glob("wh/.paimon-cli/ledger/*")]
 
 
 def test_without_a_goal_the_triggers_decide_as_before(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.jobs.service.compaction_service import ServiceRound, TableRound
 from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
+from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.maintain.ledger import Ledger
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
@@ -80,3 +82,19 @@ def test_a_store_that_hangs_is_given_up(tmp_path: Path) -> None:
     watcher.table_done(failed)
     watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (failed,)), None)
     assert len(warnings) == 1
+
+
+def test_a_round_whose_object_may_be_missing_goes_on_counting(tmp_path: Path) -> None:
+    class Unsure(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            return PutOutcome.UNKNOWN if "/round-1" in path else super().put_if_absent(path, data)
+
+    clock = HandClock(1_795_900_000_000)
+    ledger = Ledger(Unsure(), str(tmp_path), clock)
+    watcher = LedgerWatcher(Rounds(clock), ledger, "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", clock, pytest.fail)
+    failed = TableRound("shop.orders", "failed")
+    watcher.round_spends(1, clock.now_millis(), [Grant("shop.orders", 500, 1000.0)])
+    watcher.table_done(failed)
+    watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (failed,)), None)
+    ended, (begun,) = ledger.spent(0, lambda damage: None)
+    assert ended == [] and [(step.bytes_read, step.seconds) for step in begun.steps] == [(500, 1.0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from paimon_cli.errors import DamagedFile
 from paimon_cli.maintain.ledger import DAY_MILLIS, KEPT_MILLIS, MAX_OBJECT, Ledger, LedgerRound, LedgerStep, decode, encode
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import FileStatus
 from tests.jobs.test_leases import HandClock
 
 NOW = 1_795_900_000_000
@@ -24,6 +26,10 @@ def done(number: int, started: int = NOW, service: str = ONE) -> LedgerRound:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(LocalStorage(), str(tmp_path), HandClock(NOW))
+
+
+def unexpected(error: DamagedFile) -> None:
+    pytest.fail(str(error))
 
 
 def files(ledger: Ledger) -> list[str]:
@@ -43,6 +49,54 @@ def test_rounds_are_read_as_they_were_written(ledger: Ledger) -> None:
     assert [each.number for each in read(ledger, NOW + 2)[0]] == [2, 3]
     ledger.add(done(1, NOW + 1))  # a repetition
     assert len(files(ledger)) == 3
+
+
+def test_a_round_that_began_counts_until_it_is_written(ledger: Ledger) -> None:
+    begun = done(1)
+    ledger.begin(begun)
+    ledger.begin(done(2, NOW - DAY_MILLIS))
+    assert ledger.rounds(0, unexpected) == []
+    assert ledger.spent(0, unexpected) == ([], [done(2, NOW - DAY_MILLIS), begun])
+    assert ledger.spent(NOW, unexpected) == ([], [begun])
+    ledger.add(replace(begun, seconds=7.0))
+    assert ledger.spent(NOW, unexpected) == ([replace(begun, seconds=7.0)], []), "killed before it was deleted"
+    ledger.end(begun)
+    ledger.end(begun)
+    assert [name.partition("-")[0] for name in files(ledger)] == ["begun", "round"]
+
+
+def test_a_round_that_ends_while_it_is_read_is_not_missed(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.begin(done(1))
+    listed = LocalStorage.list_directory
+
+    def then_it_ends(storage: LocalStorage, path: str) -> list[FileStatus]:
+        found = [*listed(storage, path)]
+        monkeypatch.undo()
+        ledger.add(done(1))
+        ledger.end(done(1))
+        return found
+
+    monkeypatch.setattr(LocalStorage, "list_directory", then_it_ends)
+    assert ledger.spent(0, unexpected) == ([done(1)], [])
+
+
+def test_rounds_that_never_ended_are_not_packed_and_go_after_two_days(ledger: Ledger) -> None:
+    for number in range(5):
+        ledger.begin(done(number, NOW + number))
+    ledger.clock.sleep(86_400)
+    ledger.tidy(ONE, unexpected)
+    assert len(files(ledger)) == 5
+    ledger.clock.sleep(86_401)
+    ledger.tidy(ONE, unexpected)
+    assert files(ledger) == []
+
+
+def test_a_begin_of_another_round_than_its_name_says_is_damage(ledger: Ledger) -> None:
+    ledger.begin(done(1))
+    (Path(ledger.directory) / done(1).begun_name).write_bytes(encode([done(2)]))
+    damaged: list[DamagedFile] = []
+    assert ledger.spent(0, damaged.append) == ([], [])
+    assert len(damaged) == 1
 
 
 def test_past_days_are_packed_and_lose_nothing(ledger: Ledger) -> None:

@@ -193,7 +193,11 @@ class DailyAllowance:
     @property
     def per_byte(self) -> float:
         """The amount that reading one byte costs: itself, or the measured time."""
-        return 1.0 if self.is_size else self.measured[0] / self.measured[1]
+        return 1.0 if self.is_size else self.millis_per_byte
+
+    @property
+    def millis_per_byte(self) -> float:
+        return self.measured[0] / self.measured[1]
 
     def left(self, now: int) -> float:
         while self.taken and self.taken[0][0] <= now - DAY_MILLIS:

@@ -48,7 +48,7 @@ from paimon_cli.jobs.service.service_turn import (
     look,
     take,
 )
-from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
+from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.maintain.policy import NO_POLICY, PolicyKey, TablePolicy
@@ -238,6 +238,8 @@ class CompactionService:
     its own counts in place of those in policies."""
     new_budget: NewBudget | None = None
     """Makes the budgets of lines of policies; None for whole ones."""
+    round_spends: Callable[[int, int, Sequence[Grant]], object] | None = None
+    """Told the number and the begin (epoch millis) of a round and what it may take of daily budgets, before it takes any."""
     _known: dict[str, _Known] = field(default_factory=dict)
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
 
@@ -296,6 +298,9 @@ class CompactionService:
         limit = PIECES.turn_bytes if self._divides(len(turns)) else None
         turns.sort(key=lambda turn: turn.need)
         self._budgets.share_out(turns)
+        grants = self._budgets.grants(turns)
+        if grants and self.round_spends is not None:
+            self.round_spends(number, started, grants)
         for done in self._taken(number, turns, limit):
             self._note(done, interval)
         looked_at = {table.name for table in due}

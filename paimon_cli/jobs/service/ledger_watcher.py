@@ -1,7 +1,8 @@
 """Writes what each round of a service did into the ledger of its warehouse (`maintain/ledger`).
 
-A watcher of the service. A round in which nothing was done, and nothing failed, is not written. An error of the ledger is a
-warning, one for each text, and never stops the service.
+A watcher of the service. A round in which nothing was done, and nothing failed, is not written. A round with a daily budget is
+announced before it spends, so that what it takes counts even if it is killed. An error of the ledger is a warning, one for each
+text, and never stops the service.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.merge_policy import TOO_MANY_RUNS
 from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 from paimon_cli.maintain.ledger import LEDGER_DIRECTORY, LONGEST_REASON, MOST_STEPS, Ledger, LedgerRound, LedgerStep
 from paimon_cli.storage.injected import Clock
@@ -26,6 +28,8 @@ TIDY_MILLIS = 3_600_000
 """How often a service packs old rounds."""
 SHOWN_REASONS = 5
 MAX_WARNINGS = 20
+BEGUN = "begun"
+"""The state of a step that was granted a part of a budget, and has not reported."""
 
 
 @dataclass(eq=False)
@@ -43,8 +47,21 @@ class LedgerWatcher:
     requests: Mapping[str, int] = field(default_factory=dict)
     _before: Counter[str] = field(default_factory=Counter)
     _done: dict[str, TableRound] = field(default_factory=dict)
+    _begun: LedgerRound | None = None
     _tidy_due: int = 0
     _warned: set[str] = field(default_factory=set)
+
+    def round_spends(self, number: int, started_millis: int, grants: Sequence[Grant]) -> None:
+        """Write what a round was granted, before it takes any of it."""
+        steps = tuple(
+            LedgerStep(_cut(shown_name(each.table)), BEGUN, bytes_read=each.size, seconds=each.millis / 1000)
+            for each in grants[:MOST_STEPS]
+        )
+        begun = self._begun = LedgerRound(self.service, number, started_millis, 0.0, len(grants), steps=steps)
+        try:
+            within(self.seconds, lambda: self.ledger.begin(begun), LEDGER_DIRECTORY)
+        except (PaimonError, OSError) as error:
+            self._warn(error)
 
     def table_begins(self, number: int, table: str) -> Progress:
         return self.inner.table_begins(number, table)
@@ -61,11 +78,15 @@ class LedgerWatcher:
         now = Counter(self.requests)
         asked, self._before = now - self._before, now
         noted, self._done = [*self._done.values()], {}
+        begun, self._begun = self._begun, None
         self.inner.round_done(done, pause_seconds)
         try:
+            is_there = True
             if noted:
                 written = self._round(done, noted, asked)
-                within(self.seconds, lambda: self.ledger.add(written), LEDGER_DIRECTORY)
+                is_there = within(self.seconds, lambda: self.ledger.add(written), LEDGER_DIRECTORY)
+            if begun is not None and is_there:
+                within(self.seconds, lambda: self.ledger.end(begun), LEDGER_DIRECTORY)
             if self.clock.now_millis() >= self._tidy_due:
                 self._tidy_due = self.clock.now_millis() + TIDY_MILLIS
                 within(self.seconds, lambda: self.ledger.tidy(self.service, self._warn), LEDGER_DIRECTORY)

@@ -16,6 +16,15 @@ NewBudget = Callable[[Allowance, Collection[str]], Budget]
 _OF_CALL = ""
 
 
+@dataclass(frozen=True)
+class Grant:
+    """What a table may take of a daily budget in one round: bytes to read, and the millis that they are taken to need."""
+
+    table: str
+    size: int
+    millis: float
+
+
 @dataclass
 class SharedBudgets:
     """`own`: that of the call, whose limit counts in place of those in policies; None for none. `make`: None for whole ones."""
@@ -58,6 +67,14 @@ class SharedBudgets:
             if budget is not None:
                 is_by_goal = any(turn.is_by_goal for turn in sharing)
                 self._saving[line] = share_out(sharing, budget, self._saving.get(line), is_by_goal=is_by_goal)
+
+    def grants(self, turns: Sequence[Turn]) -> list[Grant]:
+        """What the turns have reserved of daily budgets; none for those that have reserved nothing."""
+        return [
+            Grant(turn.table, turn.granted, turn.granted * turn.budget.daily.millis_per_byte)
+            for turn in turns
+            if turn.granted and turn.budget.daily is not None
+        ]
 
     def _line(self, policy: TablePolicy) -> str:
         setting = policy.settings.get(PolicyKey.BUDGET)
