@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -60,7 +61,7 @@ class RoundLines:
 
 
 class ServiceLog:
-    """Logs one line of text for each table that was compacted or failed, and one for a round without work."""
+    """Logs one line of text for each table that was compacted or failed, and one for a round without work or with work left."""
 
     def __init__(self, lines: RoundLines) -> None:
         self._lines = lines
@@ -94,8 +95,8 @@ class ServiceLog:
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         self._lines.show(done)
-        if not any(table_text(table) for table in done.tables if table.is_new):
-            self.say(f"round {done.number}: nothing to compact in {counted(len(done.tables), 'table')}", done)
+        if text := round_text(done):
+            self.say(text, done)
 
     def say(self, text: str, done: ServiceRound | None = None) -> None:
         millis = _now() if done is None else done.started_millis + int(done.seconds * 1000)
@@ -119,7 +120,8 @@ class JsonLog(ServiceLog):
         self._lines.show(done)
         figures = {name: value for name, value in round_item(done).items() if name not in ("tables", "time")}
         text = f"round {done.number} of {counted(len(done.tables), 'table')}"
-        self.event(INFO, "round", text, **figures, tables=len(done.tables), next_in_seconds=pause_seconds)
+        tables = {"tables": len(done.tables), "tables_left": left_tables(done)}
+        self.event(INFO, "round", text, **figures, **tables, next_in_seconds=pause_seconds)
 
     def say(self, text: str, done: ServiceRound | None = None) -> None:
         self.event(INFO, "service", text)
@@ -157,6 +159,30 @@ def table_text(done: TableRound) -> str | None:
         return f"{done.table}: {kept}" if kept else None
     line = summary_line(done.table, done.summary)
     return f"{line}; {kept}" if kept else line
+
+
+def left_tables(done: ServiceRound) -> dict[str, int]:
+    """How many tables were left, by their state. A table of which a line tells in this round is not counted."""
+    from paimon_cli.jobs.service.compaction_service import RoundState
+
+    settled = (RoundState.COMPACTED, RoundState.CLEANED, RoundState.NOTHING, RoundState.GONE)
+    left = (table for table in done.tables if table.state not in settled and not _has_line(table))
+    return dict(Counter(table.state for table in left).most_common())
+
+
+def round_text(done: ServiceRound) -> str | None:
+    """The log text for a round in which tables were left, or without work; None if the lines of its tables tell all."""
+    left = left_tables(done)
+    idle = len(done.tables) - sum(left.values())
+    has_lines = any(_has_line(table) for table in done.tables)
+    parts = [] if has_lines or (left and not idle) else [f"nothing to compact in {counted(idle, 'table')}"]
+    if left:
+        parts.append(f"{counted(sum(left.values()), 'table')} left ({', '.join(f'{n} {state}' for state, n in left.items())})")
+    return f"round {done.number}: {'; '.join(parts)}" if parts else None
+
+
+def _has_line(table: TableRound) -> bool:
+    return table.is_new and table_text(table) is not None
 
 
 def problems(findings: Findings) -> int:

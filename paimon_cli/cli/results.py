@@ -198,6 +198,8 @@ KEY = Kind(list, lambda values: ", ".join(map(cell_text, values)))
 """A key as the list of its columns' values in canonical form."""
 NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or NO_VALUE)
 PERCENT = Kind(_unchanged, lambda share: f"{100 * share:.1f}%", right_aligned=True)
+DECIMAL = Kind(lambda value: round(value, 3), lambda value: f"{value:,.3f}", right_aligned=True)
+"""Figures of which three decimals say enough."""
 SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
 
 

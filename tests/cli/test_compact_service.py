@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.cli.compact_watch import round_text
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, TableRound
 from tests.cli.calling import Run
 from tests.tables import make_table, write
 
@@ -82,6 +85,48 @@ def test_snapshots_expire_in_the_service(run: Run, warehouse: str) -> None:
     first, *_ = rounds(run, "--warehouse", warehouse, "--database", "hr", "--max-rounds", "1", "--expire", *keep)
     assert first["tables"][0]["snapshots_expired"] == 5
     assert len(list(Path(warehouse, "hr.db/people/snapshot").glob("snapshot-*"))) == 2
+
+
+def test_an_exhausted_budget_is_not_called_nothing_to_compact(run: Run, warehouse: str) -> None:
+    watch = (
+        "maintain",
+        "--database",
+        "shop",
+        "--warehouse",
+        warehouse,
+        "--watch",
+        "--max-rounds",
+        "2",
+        "--interval",
+        "1 ms",
+        "-y",
+    )
+    lines = run(*watch, "--budget", "1 B/day", *LOCAL).err.splitlines()
+    said = [line.split(" ", 1)[1] for line in lines if "round" in line]
+    assert said == [f"round {number}: 2 tables left (2 out of budget)" for number in (1, 2)]
+    answer = run(*watch, "--budget", "1 B/day", "--log-format", "json", *LOCAL)
+    rounds = [event for event in map(json.loads, answer.err.splitlines()) if event["event"] == "round"]
+    assert [event["tables_left"] for event in rounds] == [{"out of budget": 2}] * 2
+
+
+def test_a_round_says_how_many_tables_are_left_and_why() -> None:
+    def text(*states: str, is_new: bool = True) -> str | None:
+        error = StorageUnavailable("no answer")
+        tables = [
+            TableRound(f"t{number}", state, error=error if state == RoundState.FAILED else None, is_new=is_new)
+            for number, state in enumerate(states)
+        ]
+        return round_text(ServiceRound(7, 0, 1.0, tuple(tables)))
+
+    held, over, nothing = RoundState.HELD, RoundState.OVER_BUDGET, RoundState.NOTHING
+    assert text(nothing, nothing) == "round 7: nothing to compact in 2 tables"
+    assert text(over, nothing, held, over) == (
+        "round 7: nothing to compact in 1 table; 3 tables left (2 out of budget, 1 held by another service)"
+    )
+    assert text(over, RoundState.FAILED) == "round 7: 1 table left (1 out of budget)", "the failure has a line of its own"
+    assert text(nothing, RoundState.FAILED) is None
+    assert text(over, nothing, is_new=False) == "round 7: nothing to compact in 1 table; 1 table left (1 out of budget)"
+    assert text(RoundState.FAILED, is_new=False) == "round 7: 1 table left (1 failed)"
 
 
 @pytest.mark.parametrize(

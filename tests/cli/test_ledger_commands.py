@@ -9,7 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from paimon_cli import Table
+from paimon_cli.api.ledger import LedgerRow, LedgerTotal
 from paimon_cli.cli.app import app
+from paimon_cli.cli.columns import columns_of
+from paimon_cli.cli.output import records
 
 
 def run(*arguments: str, code: int = 0) -> tuple[str, str]:
@@ -34,6 +37,17 @@ def test_the_ledger_of_a_warehouse_is_shown(warehouse: Path) -> None:
     (total,) = json.loads(run("ledger", "show", "--since", "7d", "--warehouse", str(warehouse), "-o", "json")[0])["items"]
     assert (total["steps"], total["runs_removed"], total["bytes_read"]) == (1, 3, row["bytes_read"])
     assert "3 sorted runs merged away" in run("ledger", "show", "--warehouse", str(warehouse))[0]
+
+
+def test_figures_are_rounded() -> None:
+    total = LedgerTotal("t", 2, 0, 0, 0, 1.1 + 2.2, 0, 0, 0, 0, 0, 0, 0, 284.97754198264755, 0, "", "", "", 1, 2 / 3, 1, 1 / 3)
+    (shown,) = records([total])
+    figures = [shown[name] for name in ("seconds", "score", "history_runs", "triggers_runs")]
+    assert figures == [3.3, 284.978, 0.667, 0.333]
+    texts = {column.name: column.kind.text(getattr(total, column.name)) for column in columns_of(LedgerTotal)}
+    assert (texts["seconds"], texts["score"]) == ("3.300", "284.978")
+    row = LedgerRow(0, "s", 1, "t", "compacted", 0, 0, 0, 1.1 + 2.2, 0, 0, 0, 0, None, None, "", "", "")
+    assert [records([row])[0][name] for name in ("seconds", "score")] == [3.3, None]
 
 
 def test_a_hostile_object_is_named_and_left_out(warehouse: Path) -> None:
