@@ -67,6 +67,14 @@ class _Wrote:
         return min(f.min_sequence_number for f in self.files), max(f.max_sequence_number for f in self.files)
 
 
+def _regrouped(delta: Iterable[ManifestEntry]) -> set[bytes]:
+    """The partitions whose bucket count a commit has changed."""
+    counts: dict[bytes, set[int]] = {}
+    for entry in delta:
+        counts.setdefault(entry.partition, set()).add(entry.total_buckets)
+    return {partition for partition, found in counts.items() if len(found) > 1}
+
+
 @dataclass
 class PastCommits:
     """The walk. `wanted`: rules, none for all; `since_millis`: only commits since then; `holds`: for which files."""
@@ -178,11 +186,8 @@ class PastCommits:
         if context.options.record_level_expire_time is not None:
             return  # rows that have expired are left out
         delta = list(delta)
-        elsewhere = {entry.partition for entry in version.delta if entry.is_postponed}  # rows come from the postponed bucket,
-        counts_of: dict[bytes, set[int]] = {}
-        for entry in delta:
-            counts_of.setdefault(entry.partition, set()).add(entry.total_buckets)
-        elsewhere |= {partition for partition, counts in counts_of.items() if len(counts) > 1}  # or change their bucket
+        # rows come from the postponed bucket, or change their bucket
+        elsewhere = {entry.partition for entry in version.delta if entry.is_postponed} | _regrouped(delta)
         commit = Commit.of(version.snapshot)
         for bucket_id in sorted({entry.bucket_id for entry in delta} | (set(new) ^ set(old) if version.index_changed else set())):
             if bucket_id.partition in elsewhere:
@@ -208,9 +213,11 @@ class PastCommits:
         is_numbered = context.schema.primary_keys and not context.options.sequence_fields
         if before is None or not rules or not is_numbered or version.snapshot.commit_kind == OVERWRITE:
             return
+        delta = list(delta)
+        regrouped = _regrouped(delta) if version.snapshot.commit_kind == COMPACT else set()  # its rows keep their numbers
         for entry in delta:
             bucket_id, least = entry.bucket_id, entry.file.min_sequence_number
-            if entry.kind != EntryKind.ADD or entry.file.level != 0 or entry.is_postponed:
+            if entry.partition in regrouped or entry.kind != EntryKind.ADD or entry.file.level != 0 or entry.is_postponed:
                 continue
             if before.highest_sequence(bucket_id) < least:
                 continue

@@ -21,8 +21,8 @@ from paimon_cli.ingest.changes.event_formats import WHOLE_ROW_CONNECTORS
 
 KEY_ONLY = (
     "its row before has the key and no other value, which the table would take back or order by: REPLICA IDENTITY FULL makes "
-    "PostgreSQL send whole rows; a table that keeps the newest row, with neither a changelog of its input nor a sequence field of "
-    "the row, needs only the key"
+    "PostgreSQL send whole rows; a table that keeps the newest row, with neither a changelog of its input nor a sequence field "
+    "of the row, needs only the key"
 )
 LACKS_COLUMN = "its row before lacks a column of the row after, whose value the table would take back"
 _FILLERS = r"^(-?0*(\.0*)?|A+=*|1970-01-01T00:00:00(\.0*)?Z)$"
