@@ -45,8 +45,14 @@ def watch(folder: Path, rounds: int = 3, watched: Rounds | None = None, **given:
     return watched
 
 
+def wait_for_reads() -> None:
+    """Until reads have paid for the merge of two runs, which by the goal `latency` takes a part of a second."""
+    time.sleep(1)
+
+
 def test_the_budget_goes_to_the_best_merges_and_is_never_exceeded(tmp_path: Path) -> None:
     tables = {name: make(tmp_path, name, commits, 20_000) for name, commits in (("few", 2), ("many", 9), ("some", 4))}
+    wait_for_reads()
     sizes = {name: sum(file.size for file in table.files()) for name, table in tables.items()}
     budget = sizes["many"] + 9000  # the trash is looked at, too
     watch(tmp_path, goal="latency", budget=f"{budget}b/day")
@@ -75,6 +81,7 @@ class KilledAfterACommit(Rounds):
 def test_what_a_killed_round_took_counts_for_the_next_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "_KEPT", 0.0)  # so that merges paid by reads may take all of it
     tables = {name: make(tmp_path, name, commits) for name, commits in (("many", 9), ("some", 6))}
+    wait_for_reads()
     sizes = {name: sum(file.size for file in table.files()) for name, table in tables.items()}
     given: dict[str, Any] = {"goal": "latency", "budget": f"{sizes['many'] + 9000}b/day"}
     assert sizes["some"] > 9000, "there is not enough for both"
@@ -125,7 +132,7 @@ def test_without_a_goal_the_triggers_decide_as_before(tmp_path: Path) -> None:
 
 def test_one_run_takes_what_fits(tmp_path: Path) -> None:
     few, many = make(tmp_path, "few", 2), make(tmp_path, "many", 9)
-    time.sleep(1)  # until reads of two runs have paid for their merge, by the times of the files
+    wait_for_reads()
     size = sum(file.size for file in many.files())
     catalog = Catalog(str(tmp_path / "wh"))
     budget = size + 200_000 - size % 1000
