@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.shared_budgets import Division
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState
 from paimon_cli.lsm.compaction_simulation import KeySetRun, merged_keys
 from paimon_cli.lsm.rent_or_buy import (
@@ -160,14 +161,12 @@ class ByGoal:
         found = MergeCandidates.of([buckets[number].options(float(known[number])) for number in some])
         chosen = best_merges(found, now, self.goal.at(self.left.part_of_rate), self.left.most_bytes)
         flat = [option for number in some for option in buckets[number].options(0).options]
-        saves = False
-        for index, is_forced in zip(chosen.index.tolist(), chosen.is_forced.tolist(), strict=True):
+        # a merge for which the budget was saved asks again in each round
+        division = Division(self.left)
+        scores = np.where(chosen.is_forced, math.inf, chosen.score).tolist()
+        for index, score in zip(chosen.index.tolist(), scores, strict=True):
             number, option = some[int(found.bucket[index])], flat[index]
-            if (saves or self.left.is_kept_from(option.cost)) and not is_forced:
-                saves = saves or self.left.saves_for(option.cost)
-                continue
-            if not self.left.reserve_all(option.cost):
-                saves = saves or is_forced or self.left.saves_for(option.cost)
+            if division.refuses(str(number), score, option.cost):
                 continue
             spent = buckets[number].compact(option.run_count, option.output_level, now)
             assert spent == option.cost, "the choice knows what the step rule rewrites"

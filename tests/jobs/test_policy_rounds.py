@@ -11,9 +11,11 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.engine import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import CompactionService, RoundState, ServedTable
 from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.maintenance import RunLimits, plan_maintenance
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of
 from paimon_cli.lsm.rent_or_buy import UNKNOWN_READS
 from paimon_cli.maintain.policy import Policy, TablePolicy
@@ -204,6 +206,15 @@ def test_the_explanation_shares_the_budget_too(tmp_path: Path) -> None:
     assert sorted(each.decision for each in found) == [NextStep.COMPACT, RoundState.NOTHING]
     (waiting,) = (each for each in found if each.decision != NextStep.COMPACT)
     assert "of the budget are" in waiting.why_not and waiting.budget_left is not None and waiting.budget_left < size
+
+
+def test_a_dry_run_shares_the_budget_too(tmp_path: Path) -> None:
+    tables = {name: orders(tmp_path / name) for name in ("a", "b")}
+    size = sum(file.size for file in tables["a"].files())
+    rules = policy(f"catalog:\n  budget: {size + size // 2} b/day")
+    served = [ServedTable(name, lambda name=name: tables[name].supported, rules) for name in tables]  # type: ignore[misc]
+    planned = [row for row, _ in plan_maintenance(served, NoProgress(), RunLimits(Budget(SystemClock()), 60.0))]
+    assert sorted((row.buckets, row.left_buckets) for row in planned) == [(0, 1), (1, 0)]
 
 
 def expire(table: Table, rules: TablePolicy) -> None:

@@ -1,7 +1,7 @@
 """`maintain`: compacts what is due, expires what is past its retention, deletes orphans, and examines what is left.
 
-A run consists of rounds of the compaction service (`jobs/compaction_service`) until no table has work left, or the budget is
-spent. Tables that another service holds are waited for as long as a lease lives without renewal. Then all are examined.
+A run consists of rounds of the compaction service (`jobs/service/compaction_service`) until no table has work left, or the budget
+is spent. Tables that another service holds are waited for as long as a lease lives without renewal. Then all are examined.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from paimon_cli.jobs.service.compaction_service import (
     TableRound,
 )
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look, share_out
+from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look
+from paimon_cli.jobs.service.shared_budgets import SharedBudgets
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
     UpkeepDone,
@@ -282,24 +283,27 @@ def plan_maintenance(
 ) -> Iterator[tuple[MaintainedTable, PaimonError | None]]:
     """What `maintain` would do to each table. Changes nothing.
 
-    The bytes of the budget go to the tables in the order of a run, the most urgent first.
+    The bytes of the budget, and of those in policies, go to the tables in the order of a run, the most urgent first.
     """
+    clock, table_seconds, request = limits.budget.clock, limits.table_seconds, replace(REQUEST, policy=limits.policy)
+    budgets = SharedBudgets(clock, limits.budget)
+    budgets.give({table.name: table.policy for table in tables})
+    requests = {table.name: table.limited(request, budgets.of(table.name)) for table in tables}
 
-    budget, table_seconds = limits.budget, limits.table_seconds
-    requests = {table.name: table.limited(replace(REQUEST, policy=limits.policy), budget) for table in tables}
+    def is_bounded(table: ServedTable) -> bool:
+        budget = budgets.of(table.name)
+        return budget is not None and budget.bounds_bytes and not table.policy.is_closed(clock.now_millis())
 
     def needed(table: ServedTable) -> Turn:
         return look(table.name, table.opened, requests[table.name], {}, AT_ONCE, True).without_plan()
 
-    shares: dict[str, tuple[int | None, str]] = {}
-    if budget.left_bytes is not None:
-        open_ones = [table for table in tables if not table.policy.is_closed(budget.clock.now_millis())]
-        turns = [turn for turn in look_at_each(needed, open_ones, table_seconds, 1, _name) if isinstance(turn, Turn)]
-        share_out(sorted(turns, key=lambda turn: turn.need), budget, is_by_goal=any(turn.is_by_goal for turn in turns))
-        shares = {turn.table: (turn.granted, turn.budget_says) for turn in turns}
+    looks = look_at_each(needed, [table for table in tables if is_bounded(table)], table_seconds, 1, _name)
+    turns = sorted((turn for turn in looks if isinstance(turn, Turn)), key=lambda turn: turn.need)
+    budgets.share_out(turns)
+    shares = {turn.table: (turn.granted, turn.budget_says) for turn in turns}
 
     def planned(table: ServedTable) -> tuple[MaintainedTable, PaimonError | None]:
-        if table.policy.is_closed(budget.clock.now_millis()):
+        if table.policy.is_closed(clock.now_millis()):
             return MaintainedTable(table.name, RoundState.CLOSED), None
         size, says = shares.get(table.name, (None, ""))
         return _planned(table, replace(requests[table.name], budget_bytes=size, budget_says=says), progress)

@@ -10,7 +10,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.compact_request import CompactionPlan, apply_limits
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.service.compaction_service import RoundState, ServedTable
-from paimon_cli.jobs.service.ledger_watcher import best_score, reasons_of, skipped_reasons
+from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
 from paimon_cli.jobs.service.service_turn import Turn, left_of, look
 from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
@@ -109,8 +109,9 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
         _, expiry = due_expiry(context, what, NoProgress(), table.policy)
         expiring += [f"{len(expiry.names)} {what}"] if expiry.names else []
-    buckets = len(plan.tasks) + len(plan.postponed)
-    why = [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []
+    buckets = len(plan.tasks) + len(plan.postponed) + len(plan.regrouped)
+    why = [partition.reason for partition in plan.regrouped[:SHOWN_REASONS]]
+    why += [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []
     return RoundDecision(
         table.name,
         NextStep.COMPACT if buckets else NextStep.EXPIRE if expiring else RoundState.NOTHING,
