@@ -171,7 +171,7 @@ class Compaction(OpenedCatalog):
         options let expire, not only snapshots. `goal`, `budget`: as of `maintain`, but the budget is by day, such as `50GB/day`.
         """
         from paimon_cli.jobs.compact_request import CompactRequest
-        from paimon_cli.jobs.merge_policy import policy_of
+        from paimon_cli.jobs.goal_merges import merges_of
         from paimon_cli.jobs.service.budget import Budget
         from paimon_cli.jobs.service.compaction_service import CompactionService
         from paimon_cli.jobs.service.leases import Leases
@@ -194,7 +194,7 @@ class Compaction(OpenedCatalog):
                     chosen,
                     unknown_buckets_allowed=chosen.is_listed,
                     regroups=True,
-                    policy=policy_of(chosen.goal),
+                    merges=merges_of(chosen.goal),
                 ),
                 engine,
                 clock,
@@ -303,7 +303,7 @@ class Compaction(OpenedCatalog):
 
 def _as_served(place: TableLocation, opened: Callable[[], TableContext], policies: Policies | None) -> ServedTable:
     """A table as the service takes it, with what the policies say about it, and how often it is read."""
-    from paimon_cli.jobs.merge_policy import counted_reads
+    from paimon_cli.jobs.goal_merges import counted_reads
     from paimon_cli.jobs.service.compaction_service import ServedTable
 
     if policies is None:

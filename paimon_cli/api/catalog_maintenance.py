@@ -65,7 +65,7 @@ class Maintaining(Compaction):
 
     def _to_maintain(self, chosen: MaintainTables, *, commits: bool) -> tuple[list[ServedTable], list[PaimonError]]:
         """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits."""
-        from paimon_cli.jobs.merge_policy import counted_reads
+        from paimon_cli.jobs.goal_merges import counted_reads
         from paimon_cli.jobs.service.compaction_service import ServedTable
 
         policies, seconds = self._policies(), look_seconds(chosen, self._metastore)

@@ -234,7 +234,7 @@ class Maintenance(OpenedTable):
     def _as_served(self) -> list[ServedTable]:
         """This table alone, as the compaction service takes it."""
         from paimon_cli.catalog.warehouse_policy import Policies, own_rules
-        from paimon_cli.jobs.merge_policy import counted_reads
+        from paimon_cli.jobs.goal_merges import counted_reads
         from paimon_cli.jobs.service.compaction_service import ServedTable
 
         policies, place = Policies(own_rules(self.runtime.profile), self.runtime.warn), self.context.place

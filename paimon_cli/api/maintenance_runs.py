@@ -45,7 +45,7 @@ def run_maintenance(
     """Maintain tables, and raise the failures at the end. `given`: the functions of the caller. A table that was listed may be
     dropped meanwhile.
     """
-    from paimon_cli.jobs.merge_policy import policy_of
+    from paimon_cli.jobs.goal_merges import merges_of
     from paimon_cli.jobs.service.budget import Budget
     from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.jobs.service.leases import Leases
@@ -66,7 +66,7 @@ def run_maintenance(
 
     with runtime.engine_running() as engine:
         budget = Budget.of(asked.budget, clock, charges_upkeep=asked.goal is not None)
-        limits = RunLimits(budget, seconds, policy_of(asked.goal))
+        limits = RunLimits(budget, seconds, merges_of(asked.goal))
         for done, findings in maintain(tables, engine, watcher, shield, leases, limits):
             note(done, findings)
     for of_damage in rounds_of_damage(damaged):
@@ -84,7 +84,7 @@ def planned_maintenance(
     given: MaintainingTables | None = None,
 ) -> list[MaintainedTable]:
     """What `run_maintenance` would do. Failures are raised at the end, too."""
-    from paimon_cli.jobs.merge_policy import policy_of
+    from paimon_cli.jobs.goal_merges import merges_of
     from paimon_cli.jobs.service.budget import Budget
     from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.jobs.service.maintenance import MaintainedTable, RunLimits, plan_maintenance
@@ -95,7 +95,7 @@ def planned_maintenance(
         raise UsageError("a dry run cannot divide a --budget of time", why, "use a size such as --budget 20GB, or leave it out")
     rounds, rows = list[TableRound](), list[MaintainedTable]()
     budget = Budget.of(asked.budget, SystemClock(), charges_upkeep=asked.goal is not None)
-    planned = plan_maintenance(tables, runtime.new_progress(), RunLimits(budget, seconds, policy_of(asked.goal)))
+    planned = plan_maintenance(tables, runtime.new_progress(), RunLimits(budget, seconds, merges_of(asked.goal)))
     of_damage = ((MaintainedTable.of(one, None), one.error) for one in rounds_of_damage(damaged))
     for row, error in chain(planned, of_damage):
         rows.append(row)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.shared_budgets import Division
+from paimon_cli.jobs.service.shared_budgets import DividedBudget
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState
 from paimon_cli.lsm.compaction_simulation import KeySetRun, merged_keys
 from paimon_cli.lsm.rent_or_buy import (
@@ -162,11 +162,11 @@ class ByGoal:
         chosen = best_merges(found, now, self.goal.at(self.left.part_of_rate), self.left.most_bytes)
         flat = [option for number in some for option in buckets[number].options(0).options]
         # a merge for which the budget was saved asks again in each round
-        division = Division(self.left)
+        divided = DividedBudget(self.left)
         scores = np.where(chosen.is_forced, math.inf, chosen.score).tolist()
         for index, score in zip(chosen.index.tolist(), scores, strict=True):
             number, option = some[int(found.bucket[index])], flat[index]
-            if division.refuses(str(number), score, option.cost):
+            if divided.refuses(str(number), score, option.cost):
                 continue
             spent = buckets[number].compact(option.run_count, option.output_level, now)
             assert spent == option.cost, "the choice knows what the step rule rewrites"

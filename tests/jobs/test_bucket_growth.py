@@ -22,7 +22,7 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.merge_policy import policy_of
+from paimon_cli.jobs.goal_merges import merges_of
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import ServedTable
 from paimon_cli.jobs.service.maintenance import REQUEST, Quiet, RunLimits, maintain
@@ -259,7 +259,7 @@ def test_a_goal_without_a_budget_does_not_keep_buckets_from_being_split(tmp_path
     round_of(context, replace(REQUEST, regroups=False))
     before, _ = largest(context)["p=a/"]
     served = [ServedTable("t", lambda: TableContext.open(context.url))]
-    limits = RunLimits(Budget(SystemClock()), 60.0, policy_of("latency"))
+    limits = RunLimits(Budget(SystemClock()), 60.0, merges_of("latency"))
     list(maintain(served, LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, None, limits))
     assert largest(context)["p=a/"][0] > before
 

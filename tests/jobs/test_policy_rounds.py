@@ -145,8 +145,8 @@ def test_reads_of_the_policy_count_before_the_file_and_the_file_before_nothing(c
         Path(str(catalog.url), ".paimon-cli/reads.ndjson").write_text(counts)
         (table,), _ = catalog._to_maintain(MaintainTables(database=["shop"]), commits=False)
         limited = table.limited(CompactRequest("minor"))
-        assert limited.policy is not None
-        return limited.policy.reads("shop.orders", "")
+        assert limited.merges is not None
+        return limited.merges.reads("shop.orders", "")
 
     goal = "catalog:\n  goal: cost\n"
     counted = '{"table": "shop.orders", "reads": 900}\n{"table": "shop.items", "reads": 1}\n{"table": "shop.x", "reads": 2}\n'

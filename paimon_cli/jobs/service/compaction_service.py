@@ -33,7 +33,7 @@ from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
-from paimon_cli.jobs.merge_policy import ReadRates, policy_of, unknown_reads
+from paimon_cli.jobs.goal_merges import ReadRates, merges_of, unknown_reads
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
@@ -113,7 +113,7 @@ class ServedTable:
         limited = replace(
             request, max_bytes=_smaller(request.max_bytes, size), max_buckets=_smaller(request.max_buckets, buckets)
         )
-        merges = request.policy or policy_of(self.policy.value(PolicyKey.GOAL))
+        merges = request.merges or merges_of(self.policy.value(PolicyKey.GOAL))
         if merges is None:
             return limited
         most_runs, goal = self.policy.value(PolicyKey.RUNS), merges.goal
@@ -124,7 +124,7 @@ class ServedTable:
             goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
         said = self.policy.value(PolicyKey.READS)
         reads = self.reads if said is None else lambda table, partition: said
-        return replace(limited, policy=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))
+        return replace(limited, merges=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))
 
 
 def _smaller(asked: int | None, cap: int | None) -> int | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.merge_policy import TOO_MANY_RUNS
+from paimon_cli.jobs.goal_merges import TOO_MANY_RUNS
 from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP

@@ -17,7 +17,7 @@ from paimon_cli.inspect.health_report import health_of
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits, rows_dropped_after
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.merge_policy import MergePolicy
+from paimon_cli.jobs.goal_merges import GoalMerges
 from paimon_cli.jobs.reclaim_job import PARTITIONS
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import (
@@ -199,13 +199,13 @@ class _Run:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """What one run may take, and what it aims at. `table_seconds`: the time of each look at a table. `policy`: chooses merges in
-    place of the triggers.
+    """What one run may take, and what it aims at. `table_seconds`: the time of each look at a table. `merges`: how a goal
+    chooses them in place of the triggers.
     """
 
     budget: Budget
     table_seconds: float
-    policy: MergePolicy | None = None
+    merges: GoalMerges | None = None
 
 
 def maintain(
@@ -225,7 +225,7 @@ def maintain(
     patience = 0 if leases is None else leases.lives_millis + int(2 * _ASKS_EVERY_SECONDS * 1000)
     run = _Run({table.name: table for table in tables}, watcher.table_begins, budget, began + patience, {})
     if tables:
-        request = replace(REQUEST, policy=limits.policy)
+        request = replace(REQUEST, merges=limits.merges)
         service = CompactionService(
             lambda: list(run.pending.values()), request, engine, clock, run, shield, leases, AT_ONCE, table_seconds, budget=budget
         )
@@ -285,7 +285,7 @@ def plan_maintenance(
 
     The bytes of the budget, and of those in policies, go to the tables in the order of a run, the most urgent first.
     """
-    clock, table_seconds, request = limits.budget.clock, limits.table_seconds, replace(REQUEST, policy=limits.policy)
+    clock, table_seconds, request = limits.budget.clock, limits.table_seconds, replace(REQUEST, merges=limits.merges)
     budgets = SharedBudgets(clock, limits.budget)
     budgets.give({table.name: table.policy for table in tables})
     requests = {table.name: table.limited(request, budgets.of(table.name)) for table in tables}

@@ -27,7 +27,7 @@ from paimon_cli.jobs.compact_request import (
     plan_compaction,
 )
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.merge_policy import ReadRates, unknown_reads
+from paimon_cli.jobs.goal_merges import ReadRates, unknown_reads
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
@@ -235,7 +235,7 @@ def look(
         opened=context,
         findings=None if examine_seconds is None else _findings_of(examined, examine_seconds),
         problem=problem,
-        is_by_goal=request.policy is not None,
+        is_by_goal=request.merges is not None,
     )
 
 

@@ -100,8 +100,8 @@ class SavedFor:
 
 
 @dataclass
-class Division:
-    """Divides a budget among merges, which ask one by one, the most urgent first. `saving`: what the budget is saved for.
+class DividedBudget:
+    """A budget that is divided among merges, which ask one by one, the most urgent first. `saving`: what the budget is saved for.
 
     Merges that must be made, above all those of buckets above the cap on runs, take what fits, the cheapest first. If one of them
     does not fit, or a small other one, less urgent ones wait, in later rounds, too, unless they must be made: otherwise it would
@@ -141,13 +141,13 @@ def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = N
         budget.clock.now_millis() >= saving.until_millis or any(turn.table == saving.table for turn in turns)
     ):
         saving = None
-    division = Division(budget, saving)
+    divided = DividedBudget(budget, saving)
     for turn in turns:
         turn.budget, turn.granted = budget, 0
     wanted = [(-score, size, turn) for turn in turns for score, size in turn.wanted]
     for minus_score, size, turn in sorted(wanted, key=lambda item: item[:2]):
-        refusal = division.refuses(turn.table, -minus_score, size)
+        refusal = divided.refuses(turn.table, -minus_score, size)
         turn.budget_says = turn.budget_says or refusal
         if not refusal:
             turn.granted = (turn.granted or 0) + size
-    return division.saving
+    return divided.saving
