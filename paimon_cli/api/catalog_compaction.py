@@ -226,12 +226,11 @@ class Compaction(OpenedCatalog):
         return LedgerWatcher(watcher, ledger, SystemRandom().uuid(), clock, self.runtime.warn, seconds, requests)
 
     def _spent(self, allowance: Allowance, clock: Clock, tables: Collection[str] | None = None) -> list[tuple[int, float]]:
-        """What services have taken in the last day by the ledger of the warehouse, as moments and bytes or millis.
+        """What services have taken in the last day by the ledger of the warehouse, as moments and bytes or millis, so that a
+        restarted service does not start with a full budget. Without a ledger, it does.
 
-        Of some `tables` by name, or of all. Of a round that has not ended, whether its service is at work or was killed, all that
-        it was granted.
-
-        So that a service which is restarted does not begin with a new budget. Without a ledger, it does.
+        Of some `tables` by name, or of all. A round that has not ended, because it goes on or was killed, counts with all that it
+        was granted.
         """
         from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
         from paimon_cli.jobs.service.budget import DAY_MILLIS
@@ -243,7 +242,7 @@ class Compaction(OpenedCatalog):
         except NotSupported:
             return []
         except PaimonError as error:
-            self.runtime.warn(f"the budget begins anew: {error}")
+            self.runtime.warn(f"the budget starts full, since what was spent in the last day is not known: {error}")
             return []
         return [
             (each.started, step.bytes_read if allowance.size is not None else step.seconds * 1000)
@@ -293,7 +292,7 @@ class Compaction(OpenedCatalog):
             if policies is not None:
                 policies.renew()
             places = (place for part in choice.one_by_one() for place in lists.of(part))
-            return [_as_served(place, partial(context_at, place), policies) for place in places]
+            return [as_served(place, partial(context_at, place), policies) for place in places]
 
         return served
 
@@ -301,7 +300,7 @@ class Compaction(OpenedCatalog):
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
 
 
-def _as_served(place: TableLocation, opened: Callable[[], TableContext], policies: Policies | None) -> ServedTable:
+def as_served(place: TableLocation, opened: Callable[[], TableContext], policies: Policies | None) -> ServedTable:
     """A table as the service takes it, with what the policies say about it, and how often it is read."""
     from paimon_cli.jobs.goal_merges import counted_reads
     from paimon_cli.jobs.service.compaction_service import ServedTable

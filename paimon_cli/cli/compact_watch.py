@@ -462,14 +462,16 @@ def _measured(outlook: Outlook, log: ServiceLog, passed: ServiceWatcher) -> Iter
     if not outlook.has_metrics:
         yield passed
         return
-    from paimon_cli.jobs.service.commit_hook import HookedWatcher
+    from paimon_cli.jobs.service.commit_hook import CommitHook, HookedWatcher
     from paimon_cli.jobs.service.service_metrics import MetricsFile, ServiceMetrics, listening
     from paimon_cli.storage.counted_storage import counting_requests
     from paimon_cli.storage.injected import SystemClock
 
     with counting_requests() as requests:
-        hook = passed.hook if isinstance(passed, HookedWatcher) else None
-        metrics = ServiceMetrics(passed, SystemClock(), requests, hook)
+        hooks, inner = list[CommitHook](), passed
+        while isinstance(inner, HookedWatcher):
+            hooks, inner = [*hooks, inner.hook], inner.inner
+        metrics = ServiceMetrics(passed, SystemClock(), requests, hooks)
         watcher = metrics if outlook.metrics_file is None else MetricsFile(metrics, outlook.metrics_file, log.warn)
         if outlook.metrics_listen is None:
             yield watcher

@@ -106,7 +106,7 @@ def _rates(options: Given) -> list[str]:
 
     says = []
     if options.get("goal") is not None:
-        unknown = f"nothing is known about reads, so that each bucket counts {UNKNOWN_READS:g} in an hour"
+        unknown = f"where nothing is known about reads, a bucket counts {UNKNOWN_READS:g} in an hour"
         says.append(f"{Goal.of(options['goal'])}; {unknown}")
     if options.get("budget") is not None:
         says.append(f"budget {Allowance.parse(options['budget'])}")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service.budget import Budget
@@ -263,6 +264,26 @@ def test_a_service_goes_on_with_the_last_policy_that_could_be_read(catalog: Cata
     seen.then[1] = lambda: rule(catalog, "catalog: {caps: *a}")
     catalog.watch(database="shop", watcher=seen, max_rounds=3, interval=0, expire=True, whole=True)
     assert len(seen.rounds) == 3 and len([text for text in warnings if "the last one counts" in text]) == 1
+
+
+def test_damage_is_said_once_for_each_warehouse(tmp_path: Path) -> None:
+    places = [orders(tmp_path / name).context.place for name in ("one", "two")]
+    warnings: list[str] = []
+    policies = Policies(Policy(), warnings.append)
+    for _ in range(2 * COUNTS_EVERY):
+        policies.renew()
+        for place in places:
+            policies.of(place)
+            policies.reads(place)
+        for name in ("one", "two"):
+            kept = tmp_path / name / "wh/.paimon-cli"
+            kept.mkdir(exist_ok=True)
+            (kept / "policy.yaml").write_text("catalog: {caps: *a}")
+            (kept / "reads.ndjson").write_text("[]")
+    assert sorted(text.split(":")[0] for text in warnings) == [
+        *["nothing is known about reads"] * 2,
+        *["the policy cannot be read, so the last one counts"] * 2,
+    ]
 
 
 def test_the_next_round_is_explained(tmp_path: Path) -> None:
