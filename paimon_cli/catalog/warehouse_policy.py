@@ -66,7 +66,7 @@ class PolicyFile:
             return _NO_COUNTS
 
     def policy(self) -> Policy:
-        """The rules; none without a file. Raises `UsageError` for mistakes, `DamagedFile` for what nobody writes."""
+        """The rules; none without a file. Raises `UsageError` for mistakes, `DamagedFile` for a link."""
         content = self.content()
         return _NO_RULES if content is None else Policy.read(content, self.path)
 

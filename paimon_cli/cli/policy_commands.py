@@ -37,7 +37,7 @@ def show(call: Call, *, options: Annotated[Given, PolicyOf]) -> None:
 
 @command(policy, "set")
 def replace_policy(call: Call, *, options: Annotated[Given, SetPolicy]) -> None:
-    """Replace the policy of the warehouse by a file, unless somebody else has changed it: then exit with 5.
+    """Replace the policy of the warehouse by a file. If the policy has changed meanwhile, nothing is replaced: exit code 5.
 
     Unknown keys are errors. It may set windows and caps, and lengthen retention; shorter retention and hooks are settings of your
     own configuration.
