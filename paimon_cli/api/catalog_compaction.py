@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.service.budget import Budget
-    from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
+    from paimon_cli.jobs.service.served_table import ServedTable
+    from paimon_cli.jobs.service.table_round import ServiceWatcher, TableRound
     from paimon_cli.storage.injected import Clock
 
 _TRASH_EVERY_MILLIS = 3_600_000
@@ -86,7 +87,7 @@ class Compaction(OpenedCatalog):
     def plan_compaction(self, chosen: PlanOfTables) -> Iterator[tuple[Table, CompactionPlan]]:
         """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
         from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
+        from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
 
         request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)
         metastore = self._metastore
@@ -123,7 +124,7 @@ class Compaction(OpenedCatalog):
         failed table, as soon as it is known. `shield`: holds signals back during a commit. Of several tables, one whose
         metadata gives no answer in time (`table-timeout`, an option of the catalog) has failed.
         """
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
+        from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
 
         metastore = self._metastore
         seconds, finished, damaged = look_seconds(chosen, metastore), list[TableRound](), list[PaimonError]()
@@ -144,7 +145,7 @@ class Compaction(OpenedCatalog):
         """Compact one table. `seconds`: the time to open it, and that of each plan."""
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compact_request import CompactRequest
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
+        from paimon_cli.jobs.service.table_round import RoundState, TableRound
 
         def opened() -> TableContext:
             found = self._open(self._to_commit(table.locate()))
@@ -303,7 +304,7 @@ class Compaction(OpenedCatalog):
 def as_served(place: TableLocation, opened: Callable[[], TableContext], policies: Policies | None) -> ServedTable:
     """A table as the service takes it, with what the policies say about it, and how often it is read."""
     from paimon_cli.jobs.goal_merges import counted_reads
-    from paimon_cli.jobs.service.compaction_service import ServedTable
+    from paimon_cli.jobs.service.served_table import ServedTable
 
     if policies is None:
         return ServedTable(place.name, opened)

@@ -19,8 +19,8 @@ from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.service.compaction_service import ServedTable
     from paimon_cli.jobs.service.maintenance import MaintainedTable
+    from paimon_cli.jobs.service.served_table import ServedTable
 
 
 class MaintainingCatalog(MaintainingTables):
@@ -65,7 +65,7 @@ class Maintaining(Compaction):
 
     def _to_maintain(self, chosen: MaintainTables, *, commits: bool) -> tuple[list[ServedTable], list[PaimonError]]:
         """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits."""
-        from paimon_cli.jobs.service.compaction_service import ServedTable
+        from paimon_cli.jobs.service.served_table import ServedTable
 
         policies, seconds = self._policies(), look_seconds(chosen, self._metastore)
         damaged, checked = list[PaimonError](), set[TableLocation]()

@@ -14,8 +14,9 @@ from paimon_cli.requests.upkeep import Budgeted, MaintainTables
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.findings.finding import Finding
-    from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher
     from paimon_cli.jobs.service.maintenance import MaintainedTable
+    from paimon_cli.jobs.service.served_table import ServedTable
+    from paimon_cli.jobs.service.table_round import ServiceWatcher
 
 COMPACTION = "compaction"
 """The name of the leases of services that compact."""
@@ -47,9 +48,9 @@ def run_maintenance(
     """
     from paimon_cli.jobs.goal_merges import merges_of
     from paimon_cli.jobs.service.budget import Budget
-    from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.jobs.service.leases import Leases
     from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, maintain
+    from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.storage.injected import SystemClock, SystemRandom
 
     clock, rounds, rows = SystemClock(), list[TableRound](), list[MaintainedTable]()
@@ -86,8 +87,8 @@ def planned_maintenance(
     """What `run_maintenance` would do. Failures are raised at the end, too."""
     from paimon_cli.jobs.goal_merges import merges_of
     from paimon_cli.jobs.service.budget import Budget
-    from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.jobs.service.maintenance import MaintainedTable, RunLimits, plan_maintenance
+    from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.storage.injected import SystemClock
 
     if asked.budget is not None and asked.budget.millis is not None:

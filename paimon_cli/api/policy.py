@@ -120,8 +120,8 @@ class PolicyBook:
         """What the next round of `maintain` decides about a table, the tables of a database, or all tables, and why."""
         from paimon_cli.api.catalog_compaction import look_seconds
         from paimon_cli.jobs.service.budget import Budget
-        from paimon_cli.jobs.service.compaction_service import rounds_of_damage
         from paimon_cli.jobs.service.next_round import RoundDecision, decisions_of
+        from paimon_cli.jobs.service.table_round import rounds_of_damage
         from paimon_cli.requests.upkeep import MaintainTables
         from paimon_cli.storage.injected import SystemClock
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
     from paimon_cli.cli.command import Call
     from paimon_cli.jobs.engine import Progress
-    from paimon_cli.jobs.service.compaction_service import ServiceRound, ServiceWatcher, TableRound
     from paimon_cli.jobs.service.service_turn import Findings
+    from paimon_cli.jobs.service.table_round import ServiceRound, ServiceWatcher, TableRound
     from paimon_cli.jobs.service.upkeep import UpkeepDone
     from paimon_cli.jobs.table_change import Shield
 
@@ -163,7 +163,7 @@ def table_text(done: TableRound) -> str | None:
 
 def left_tables(done: ServiceRound) -> dict[str, int]:
     """How many tables were left, by their state. A table of which a line tells in this round is not counted."""
-    from paimon_cli.jobs.service.compaction_service import RoundState
+    from paimon_cli.jobs.service.table_round import RoundState
 
     settled = (RoundState.COMPACTED, RoundState.CLEANED, RoundState.NOTHING, RoundState.GONE)
     left = (table for table in done.tables if table.state not in settled and not _has_line(table))
@@ -398,7 +398,7 @@ def run_once(
     show: Callable[[Callable[..., list[TableRound]]], None],
 ) -> None:
     """Call `Catalog.compact` as a single round with log and metrics; `show` makes the call and prints the results."""
-    from paimon_cli.jobs.service.compaction_service import ServiceRound
+    from paimon_cli.jobs.service.table_round import ServiceRound
 
     began = _now()
     done: list[TableRound] = []

@@ -11,7 +11,7 @@ from paimon_cli.cli.parameters import Given
 from paimon_cli.cli.results import counted, human_size
 from paimon_cli.requests.policy import PolicyOf, SetPolicy
 
-policy = group("How the tables of a warehouse are maintained: windows, caps, retention, hooks.")
+policy = group("How the tables of a warehouse are maintained: goals, budgets, windows, caps, retention, hooks.")
 
 
 @command(policy, "show")
@@ -39,8 +39,8 @@ def show(call: Call, *, options: Annotated[Given, PolicyOf]) -> None:
 def replace_policy(call: Call, *, options: Annotated[Given, SetPolicy]) -> None:
     """Replace the policy of the warehouse by a file. If the policy has changed meanwhile, nothing is replaced: exit code 5.
 
-    Unknown keys are errors. It may set windows and caps, and lengthen retention; shorter retention and hooks are settings of your
-    own configuration.
+    Unknown keys are errors. It may set goals, budgets, windows and caps, and lengthen retention; shorter retention and hooks are
+    settings of your own configuration.
 
     paimon-cli policy set policy.yaml --warehouse ./wh
 

@@ -24,9 +24,9 @@ from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.goal_merges import merges_of
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.compaction_service import ServedTable
 from paimon_cli.jobs.service.maintenance import REQUEST, Quiet, RunLimits, maintain
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.injected import BelatedClock, SystemClock

@@ -25,8 +25,8 @@ from paimon_cli.jobs.service.commit_hook import (
     HookTarget,
     events_of,
 )
-from paimon_cli.jobs.service.compaction_service import RoundState, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.service_metrics import ServiceMetrics
+from paimon_cli.jobs.service.table_round import RoundState, ServiceWatcher, TableRound
 from tests.jobs.test_leases import HandClock
 
 EVENT = {"event": "commit", "id": "t@1", "table": "t", "snapshot": 1}

@@ -14,10 +14,12 @@ from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.compaction_service import CompactionService, RoundState, ServedTable
+from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.maintenance import RunLimits, plan_maintenance
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of
+from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.lsm.rent_or_buy import UNKNOWN_READS
 from paimon_cli.maintain.policy import Policy, TablePolicy
 from paimon_cli.requests.compaction import Upkeep

@@ -20,17 +20,12 @@ from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.goal_merges import GoalMerges
 from paimon_cli.jobs.reclaim_job import PARTITIONS
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.compaction_service import (
-    CompactionService,
-    RoundState,
-    ServedTable,
-    ServiceRound,
-    ServiceWatcher,
-    TableRound,
-)
+from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look
 from paimon_cli.jobs.service.shared_budgets import SharedBudgets
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
     UpkeepDone,

@@ -9,11 +9,12 @@ from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.compact_request import CompactionPlan, apply_limits
 from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.service.compaction_service import RoundState, ServedTable
 from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_turn import Turn, left_of, look
 from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
+from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.jobs.service.upkeep import due_expiry, kinds_that_expire
 from paimon_cli.maintain.policy_effect import Effect, judged_settings
 from paimon_cli.options.table_options import TableOptions

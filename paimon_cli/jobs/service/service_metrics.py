@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.service_turn import Findings
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 from paimon_cli.storage.injected import Clock
