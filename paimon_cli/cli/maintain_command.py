@@ -193,7 +193,7 @@ def _say_row(row: MaintainedTable, is_plan: bool) -> None:
 def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     """What was done with a table, or would be, in words."""
     from paimon_cli.cli.compact_view import dropped_rows_text
-    from paimon_cli.cli.compact_watch import upkeep_texts
+    from paimon_cli.cli.service_log import upkeep_texts
 
     parts = []
     if row.buckets and is_plan:
@@ -242,7 +242,7 @@ def _overdue_text(overdue: Sequence[TrashRow]) -> str:
 def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -> str:
     """What the run would delete in all tables and in the trash, as far as it is known before."""
     from paimon_cli.cli.compact_view import old_rows_text
-    from paimon_cli.cli.compact_watch import upkeep_texts
+    from paimon_cli.cli.service_log import upkeep_texts
     from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)

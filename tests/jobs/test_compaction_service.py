@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from paimon_cli.cli.compact_watch import LiveDisplay, RoundLines
+from paimon_cli.cli.live_display import LiveDisplay
 from paimon_cli.cli.output import OutputFormat
+from paimon_cli.cli.service_log import RoundLines
 from paimon_cli.errors import (
     BadOption,
     FilesConflict,
