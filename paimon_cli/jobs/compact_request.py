@@ -209,6 +209,11 @@ class CompactionPlan(ShownAsTable):
         return regrouped_in(self.decisions)
 
     @property
+    def picked(self) -> int:
+        """How many buckets are compacted, and partitions distributed, split or merged."""
+        return sum(not isinstance(decision, SkippedBucket) for decision in self.decisions)
+
+    @property
     def has_work(self) -> bool:
         return bool(self.tasks or self.postponed or self.regrouped or self.mixed)
 

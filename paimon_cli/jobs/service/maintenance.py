@@ -327,7 +327,7 @@ def _planned(table: ServedTable, request: CompactRequest, progress: Progress) ->
     upkeep += UpkeepDone(orphans=len(orphans.files), orphan_bytes=orphans.size)
     findings = health_of(ExaminedTable(context, context.layout.argument), table.name).problems
     summary = CompactSummary(
-        buckets=len(fitting.tasks) + len(fitting.postponed) + len(fitting.regrouped),
+        buckets=fitting.picked,
         files_before=fitting.work.files,
         bytes_read=fitting.work.size,
         plan=fitting,

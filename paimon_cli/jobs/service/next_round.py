@@ -110,14 +110,13 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
         _, expiry = due_expiry(context, what, NoProgress(), table.policy)
         expiring += [f"{len(expiry.names)} {what}"] if expiry.names else []
-    buckets = len(plan.tasks) + len(plan.postponed) + len(plan.regrouped)
     why = [partition.reason for partition in plan.regrouped[:SHOWN_REASONS]]
     why += [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []
     return RoundDecision(
         table.name,
-        NextStep.COMPACT if buckets else NextStep.EXPIRE if expiring else RoundState.NOTHING,
+        NextStep.COMPACT if plan.picked else NextStep.EXPIRE if expiring else RoundState.NOTHING,
         None,
-        buckets,
+        plan.picked,
         plan.work.size,
         left.buckets,
         left.size,
