@@ -117,7 +117,10 @@ class PolicyBook:
 
     @takes(PolicyOf)
     def explain(self, of: PolicyOf) -> list[RoundDecision]:
-        """What the next round of `maintain` decides about a table, the tables of a database, or all tables, and why."""
+        """What the next round of `maintain` decides about a table, the tables of a database, or all tables, and why.
+
+        The error of a table that cannot be planned stands in its row; that of an only table is raised.
+        """
         from paimon_cli.api.catalog_compaction import look_seconds
         from paimon_cli.jobs.service.budget import Budget
         from paimon_cli.jobs.service.next_round import RoundDecision, decisions_of

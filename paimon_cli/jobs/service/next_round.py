@@ -66,6 +66,7 @@ def decisions_of(
     """The decisions of the next round, as `maintain` makes them. Changes nothing. `table_seconds`: the time of each look.
 
     `new_budget`: makes the budget of a line of a policy, given the names of the tables that share it; by default a whole one.
+    A table that cannot be planned has its error in its row; the error of an only table is raised.
     """
     moment, budgets = clock.now_millis(), SharedBudgets(clock, make=new_budget)
     budgets.give({table.name: table.policy for table in tables})
@@ -87,6 +88,8 @@ def decisions_of(
 
     for table, decision in zip(tables, look_at_each(decide, tables, table_seconds, 1, _name), strict=True):
         if isinstance(decision, PaimonError):
+            if len(tables) == 1:
+                raise decision
             yield RoundDecision(table.name, RoundState.FAILED, error=decision.message)
         else:
             yield decision
