@@ -128,7 +128,7 @@ CUTS_NOTHING = {
         "jobs/backup_records": "_MAX_SHOWN",
         "jobs/erasure/certificate": "_SECRET_BYTES",
         "jobs/erasure/erase_job": "MOST_KEYS _ROUNDS _SHORT_TRIES",
-        "jobs/service/compaction_service": "MAX_SHOWN_TABLES",
+        "jobs/service/table_round": "MAX_SHOWN_TABLES",
         "jobs/service/commit_hook": "MOST_ANSWER_BYTES MOST_EVENT_BYTES MOST_QUEUED",
         "jobs/service/service_metrics": "MOST_CONNECTIONS MOST_REQUEST_BYTES",
         "jobs/spark/failures": "MAX_CAUSES",

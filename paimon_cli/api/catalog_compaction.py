@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.service.budget import Budget
-    from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
+    from paimon_cli.jobs.service.served_table import ServedTable
+    from paimon_cli.jobs.service.table_round import ServiceWatcher, TableRound
     from paimon_cli.storage.injected import Clock
 
 _TRASH_EVERY_MILLIS = 3_600_000
@@ -86,7 +87,7 @@ class Compaction(OpenedCatalog):
     def plan_compaction(self, chosen: PlanOfTables) -> Iterator[tuple[Table, CompactionPlan]]:
         """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
         from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
+        from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
 
         request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)
         metastore = self._metastore
@@ -123,7 +124,7 @@ class Compaction(OpenedCatalog):
         failed table, as soon as it is known. `shield`: holds signals back during a commit. Of several tables, one whose
         metadata gives no answer in time (`table-timeout`, an option of the catalog) has failed.
         """
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
+        from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
 
         metastore = self._metastore
         seconds, finished, damaged = look_seconds(chosen, metastore), list[TableRound](), list[PaimonError]()
@@ -144,7 +145,7 @@ class Compaction(OpenedCatalog):
         """Compact one table. `seconds`: the time to open it, and that of each plan."""
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compact_request import CompactRequest
-        from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
+        from paimon_cli.jobs.service.table_round import RoundState, TableRound
 
         def opened() -> TableContext:
             found = self._open(self._to_commit(table.locate()))
@@ -171,7 +172,7 @@ class Compaction(OpenedCatalog):
         options let expire, not only snapshots. `goal`, `budget`: as of `maintain`, but the budget is by day, such as `50GB/day`.
         """
         from paimon_cli.jobs.compact_request import CompactRequest
-        from paimon_cli.jobs.merge_policy import policy_of
+        from paimon_cli.jobs.goal_merges import merges_of
         from paimon_cli.jobs.service.budget import Budget
         from paimon_cli.jobs.service.compaction_service import CompactionService
         from paimon_cli.jobs.service.leases import Leases
@@ -194,7 +195,7 @@ class Compaction(OpenedCatalog):
                     chosen,
                     unknown_buckets_allowed=chosen.is_listed,
                     regroups=True,
-                    policy=policy_of(chosen.goal),
+                    merges=merges_of(chosen.goal),
                 ),
                 engine,
                 clock,
@@ -226,12 +227,11 @@ class Compaction(OpenedCatalog):
         return LedgerWatcher(watcher, ledger, SystemRandom().uuid(), clock, self.runtime.warn, seconds, requests)
 
     def _spent(self, allowance: Allowance, clock: Clock, tables: Collection[str] | None = None) -> list[tuple[int, float]]:
-        """What services have taken in the last day by the ledger of the warehouse, as moments and bytes or millis.
+        """What services have taken in the last day by the ledger of the warehouse, as moments and bytes or millis, so that a
+        restarted service does not start with a full budget. Without a ledger, it does.
 
-        Of some `tables` by name, or of all. Of a round that has not ended, whether its service is at work or was killed, all that
-        it was granted.
-
-        So that a service which is restarted does not begin with a new budget. Without a ledger, it does.
+        Of some `tables` by name, or of all. A round that has not ended, because it goes on or was killed, counts with all that it
+        was granted.
         """
         from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
         from paimon_cli.jobs.service.budget import DAY_MILLIS
@@ -243,7 +243,7 @@ class Compaction(OpenedCatalog):
         except NotSupported:
             return []
         except PaimonError as error:
-            self.runtime.warn(f"the budget begins anew: {error}")
+            self.runtime.warn(f"the budget starts full, since what was spent in the last day is not known: {error}")
             return []
         return [
             (each.started, step.bytes_read if allowance.size is not None else step.seconds * 1000)
@@ -293,7 +293,7 @@ class Compaction(OpenedCatalog):
             if policies is not None:
                 policies.renew()
             places = (place for part in choice.one_by_one() for place in lists.of(part))
-            return [_as_served(place, partial(context_at, place), policies) for place in places]
+            return [as_served(place, partial(context_at, place), policies) for place in places]
 
         return served
 
@@ -301,10 +301,10 @@ class Compaction(OpenedCatalog):
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
 
 
-def _as_served(place: TableLocation, opened: Callable[[], TableContext], policies: Policies | None) -> ServedTable:
+def as_served(place: TableLocation, opened: Callable[[], TableContext], policies: Policies | None) -> ServedTable:
     """A table as the service takes it, with what the policies say about it, and how often it is read."""
-    from paimon_cli.jobs.merge_policy import counted_reads
-    from paimon_cli.jobs.service.compaction_service import ServedTable
+    from paimon_cli.jobs.goal_merges import counted_reads
+    from paimon_cli.jobs.service.served_table import ServedTable
 
     if policies is None:
         return ServedTable(place.name, opened)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments, takes
-from paimon_cli.api.catalog_compaction import Compaction, look_seconds
+from paimon_cli.api.catalog_compaction import Compaction, as_served, look_seconds
 from paimon_cli.api.maintenance_runs import MaintainingTables, planned_maintenance, run_maintenance
 from paimon_cli.api.table_choice import ChosenTable, chosen_tables
 from paimon_cli.api.trash import EmptiedTrash, empty_expired
@@ -19,8 +19,8 @@ from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.service.compaction_service import ServedTable
     from paimon_cli.jobs.service.maintenance import MaintainedTable
+    from paimon_cli.jobs.service.served_table import ServedTable
 
 
 class MaintainingCatalog(MaintainingTables):
@@ -65,8 +65,7 @@ class Maintaining(Compaction):
 
     def _to_maintain(self, chosen: MaintainTables, *, commits: bool) -> tuple[list[ServedTable], list[PaimonError]]:
         """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits."""
-        from paimon_cli.jobs.merge_policy import counted_reads
-        from paimon_cli.jobs.service.compaction_service import ServedTable
+        from paimon_cli.jobs.service.served_table import ServedTable
 
         policies, seconds = self._policies(), look_seconds(chosen, self._metastore)
         damaged, checked = list[PaimonError](), set[TableLocation]()
@@ -84,8 +83,7 @@ class Maintaining(Compaction):
                 location = within(seconds, table.locate, table.name)
             except PaimonError as error:
                 return ServedTable(table.name, partial(_raised, error))
-            reads = counted_reads(partial(policies.proportion_read, location))
-            return ServedTable(table.name, partial(opened, location), policies.of(location), reads)
+            return replace(as_served(location, partial(opened, location), policies), name=table.name)
 
         found = chosen_tables(chosen, self._locate, self._metastore, self.branch, damaged.append)
         return [served(table) for table in found], damaged

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
-    from paimon_cli.jobs.service.compaction_service import ServedTable
     from paimon_cli.jobs.service.maintenance import MaintainedTable
+    from paimon_cli.jobs.service.served_table import ServedTable
     from paimon_cli.maintain.mark_done import MarkedPartition
     from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
@@ -234,8 +234,8 @@ class Maintenance(OpenedTable):
     def _as_served(self) -> list[ServedTable]:
         """This table alone, as the compaction service takes it."""
         from paimon_cli.catalog.warehouse_policy import Policies, own_rules
-        from paimon_cli.jobs.merge_policy import counted_reads
-        from paimon_cli.jobs.service.compaction_service import ServedTable
+        from paimon_cli.jobs.goal_merges import counted_reads
+        from paimon_cli.jobs.service.served_table import ServedTable
 
         policies, place = Policies(own_rules(self.runtime.profile), self.runtime.warn), self.context.place
         reads = counted_reads(partial(policies.proportion_read, place))

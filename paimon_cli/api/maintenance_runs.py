@@ -14,8 +14,9 @@ from paimon_cli.requests.upkeep import Budgeted, MaintainTables
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.findings.finding import Finding
-    from paimon_cli.jobs.service.compaction_service import ServedTable, ServiceWatcher
     from paimon_cli.jobs.service.maintenance import MaintainedTable
+    from paimon_cli.jobs.service.served_table import ServedTable
+    from paimon_cli.jobs.service.table_round import ServiceWatcher
 
 COMPACTION = "compaction"
 """The name of the leases of services that compact."""
@@ -45,11 +46,11 @@ def run_maintenance(
     """Maintain tables, and raise the failures at the end. `given`: the functions of the caller. A table that was listed may be
     dropped meanwhile.
     """
-    from paimon_cli.jobs.merge_policy import policy_of
+    from paimon_cli.jobs.goal_merges import merges_of
     from paimon_cli.jobs.service.budget import Budget
-    from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.jobs.service.leases import Leases
     from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, maintain
+    from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.storage.injected import SystemClock, SystemRandom
 
     clock, rounds, rows = SystemClock(), list[TableRound](), list[MaintainedTable]()
@@ -66,7 +67,7 @@ def run_maintenance(
 
     with runtime.engine_running() as engine:
         budget = Budget.of(asked.budget, clock, charges_upkeep=asked.goal is not None)
-        limits = RunLimits(budget, seconds, policy_of(asked.goal))
+        limits = RunLimits(budget, seconds, merges_of(asked.goal))
         for done, findings in maintain(tables, engine, watcher, shield, leases, limits):
             note(done, findings)
     for of_damage in rounds_of_damage(damaged):
@@ -84,10 +85,10 @@ def planned_maintenance(
     given: MaintainingTables | None = None,
 ) -> list[MaintainedTable]:
     """What `run_maintenance` would do. Failures are raised at the end, too."""
-    from paimon_cli.jobs.merge_policy import policy_of
+    from paimon_cli.jobs.goal_merges import merges_of
     from paimon_cli.jobs.service.budget import Budget
-    from paimon_cli.jobs.service.compaction_service import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.jobs.service.maintenance import MaintainedTable, RunLimits, plan_maintenance
+    from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
     from paimon_cli.storage.injected import SystemClock
 
     if asked.budget is not None and asked.budget.millis is not None:
@@ -95,7 +96,7 @@ def planned_maintenance(
         raise UsageError("a dry run cannot divide a --budget of time", why, "use a size such as --budget 20GB, or leave it out")
     rounds, rows = list[TableRound](), list[MaintainedTable]()
     budget = Budget.of(asked.budget, SystemClock(), charges_upkeep=asked.goal is not None)
-    planned = plan_maintenance(tables, runtime.new_progress(), RunLimits(budget, seconds, policy_of(asked.goal)))
+    planned = plan_maintenance(tables, runtime.new_progress(), RunLimits(budget, seconds, merges_of(asked.goal)))
     of_damage = ((MaintainedTable.of(one, None), one.error) for one in rounds_of_damage(damaged))
     for row, error in chain(planned, of_damage):
         rows.append(row)

@@ -117,12 +117,14 @@ class PolicyBook:
 
     @takes(PolicyOf)
     def explain(self, of: PolicyOf) -> list[RoundDecision]:
-        """What the next round of `maintain` decides about a table, the tables of a database, or all tables, and why."""
+        """What the next round of `maintain` decides about a table, the tables of a database, or all tables, and why.
+
+        The error of a table that cannot be planned stands in its row; that of an only table is raised.
+        """
         from paimon_cli.api.catalog_compaction import look_seconds
-        from paimon_cli.errors import PaimonError
         from paimon_cli.jobs.service.budget import Budget
-        from paimon_cli.jobs.service.compaction_service import rounds_of_damage
         from paimon_cli.jobs.service.next_round import RoundDecision, decisions_of
+        from paimon_cli.jobs.service.table_round import rounds_of_damage
         from paimon_cli.requests.upkeep import MaintainTables
         from paimon_cli.storage.injected import SystemClock
 
@@ -138,9 +140,9 @@ class PolicyBook:
         def new_budget(allowance: Allowance, names: Collection[str]) -> Budget:
             return Budget.of(allowance, clock, catalog._spent(allowance, clock, names))
 
-        found = [*decisions_of(tables, clock, seconds, new_budget)]
-        errors: list[PaimonError] = [round_.error for round_ in rounds_of_damage(damaged) if round_.error is not None]
-        return [*found, *(RoundDecision(error.what, "failed", error=error.message) for error in errors)]
+        named = zip(rounds_of_damage(damaged), damaged, strict=True)
+        of_damage = (RoundDecision(each.table, each.state, error=error.message) for each, error in named)
+        return [*decisions_of(tables, clock, seconds, new_budget), *of_damage]
 
     def _is_database(self, name: str) -> bool:
         return is_name(name) and self._catalog._metastore.has_names

@@ -46,7 +46,7 @@ class PolicyFile:
         return f"{self.root.rstrip('/')}/{KEPT_DIRECTORY}/{POLICY_FILE}"
 
     def content(self) -> bytes | None:
-        """What the file holds; None if there is none. Raises `DamagedFile` for a link, and for a file that is too large."""
+        """What the file holds; None if there is none. Raises `DamagedFile` for a link."""
         for path in (self.path.rpartition("/")[0], self.path):
             if link_target(self.storage, path) is not None:
                 raise DamagedFile(f"{path} is a link", "a policy is a file of its own", "delete the link", path=path)
@@ -66,7 +66,7 @@ class PolicyFile:
             return _NO_COUNTS
 
     def policy(self) -> Policy:
-        """The rules; none without a file. Raises `UsageError` for mistakes, `DamagedFile` for what nobody writes."""
+        """The rules; none without a file. Raises `UsageError` for mistakes, `DamagedFile` for a link."""
         content = self.content()
         return _NO_RULES if content is None else Policy.read(content, self.path)
 
@@ -188,9 +188,8 @@ class Policies:
     _kept: dict[str, Policy] = field(default_factory=dict)
     _fresh: set[str] = field(default_factory=set)
     _tables: dict[tuple[str, str, str], TablePolicy] = field(default_factory=dict)
-    _warned: str = ""
     _counts: dict[str, ReadCounts] = field(default_factory=dict)
-    _warned_of_counts: str = ""
+    _warned: dict[str, str] = field(default_factory=dict)
     _renewals: int = 0
 
     @property
@@ -229,28 +228,33 @@ class Policies:
             return _NO_COUNTS
         if warehouse not in self._counts:
             try:
-                file = self._files.setdefault(warehouse, _file_at(warehouse, location.storage_options))
+                file = self._file(warehouse, location.storage_options)
                 self._counts[warehouse] = within(self.seconds, file.reads, READS_FILE)
             except PaimonError as error:
                 self._counts[warehouse] = _NO_COUNTS
-                if error.message not in self._warned_of_counts:
-                    self._warned_of_counts = error.message
-                    self.warn(f"nothing is known about reads: {error.message}")
+                self._warn(f"{warehouse}/{READS_FILE}", f"nothing is known about reads: {error.message}")
         return self._counts[warehouse]
+
+    def _file(self, warehouse: str, options: Mapping[str, str]) -> PolicyFile:
+        if warehouse not in self._files:
+            self._files[warehouse] = _file_at(warehouse, options)
+        return self._files[warehouse]
+
+    def _warn(self, path: str, text: str) -> None:
+        """Warn about a file, unless that was the last thing said about it."""
+        if self._warned.get(path) != text:
+            self._warned[path] = text
+            self.warn(text)
 
     def _policy(self, warehouse: str, options: Mapping[str, str]) -> Policy:
         if warehouse in self._fresh:
             return self._kept[warehouse]
         try:
-            if warehouse not in self._files:
-                self._files[warehouse] = _file_at(warehouse, options)
-            policy = within(self.seconds, self._files[warehouse].policy, POLICY_FILE)
+            policy = within(self.seconds, self._file(warehouse, options).policy, POLICY_FILE)
         except PaimonError as error:
             if warehouse not in self._kept:
                 raise
-            if error.message != self._warned:
-                self._warned = error.message
-                self.warn(f"the policy cannot be read, so the last one counts: {error.message}")
+            self._warn(f"{warehouse}/{POLICY_FILE}", f"the policy cannot be read, so the last one counts: {error.message}")
             policy = self._kept[warehouse]
         if self._kept.get(warehouse) != policy:
             self._tables.clear()

@@ -19,7 +19,7 @@ from paimon_cli.requests.fields import flag
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
-    from paimon_cli.jobs.service.compaction_service import TableRound
+    from paimon_cli.jobs.service.table_round import TableRound
 
 commands = top_level()
 NO_TABLES = "0 tables: nothing to do"

@@ -106,7 +106,7 @@ def _rates(options: Given) -> list[str]:
 
     says = []
     if options.get("goal") is not None:
-        unknown = f"nothing is known about reads, so that each bucket counts {UNKNOWN_READS:g} in an hour"
+        unknown = f"where nothing is known about reads, a bucket counts {UNKNOWN_READS:g} in an hour"
         says.append(f"{Goal.of(options['goal'])}; {unknown}")
     if options.get("budget") is not None:
         says.append(f"budget {Allowance.parse(options['budget'])}")
@@ -193,7 +193,7 @@ def _say_row(row: MaintainedTable, is_plan: bool) -> None:
 def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     """What was done with a table, or would be, in words."""
     from paimon_cli.cli.compact_view import dropped_rows_text
-    from paimon_cli.cli.compact_watch import upkeep_texts
+    from paimon_cli.cli.service_log import upkeep_texts
 
     parts = []
     if row.buckets and is_plan:
@@ -242,7 +242,7 @@ def _overdue_text(overdue: Sequence[TrashRow]) -> str:
 def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -> str:
     """What the run would delete in all tables and in the trash, as far as it is known before."""
     from paimon_cli.cli.compact_view import old_rows_text
-    from paimon_cli.cli.compact_watch import upkeep_texts
+    from paimon_cli.cli.service_log import upkeep_texts
     from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)

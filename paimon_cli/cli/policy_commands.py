@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import Given
 from paimon_cli.cli.results import counted, human_size
+from paimon_cli.errors import PartialSuccess
 from paimon_cli.requests.policy import PolicyOf, SetPolicy
 
-policy = group("How the tables of a warehouse are maintained: windows, caps, retention, hooks.")
+policy = group("How the tables of a warehouse are maintained: goals, budgets, windows, caps, retention, hooks.")
 
 
 @command(policy, "show")
@@ -37,10 +40,10 @@ def show(call: Call, *, options: Annotated[Given, PolicyOf]) -> None:
 
 @command(policy, "set")
 def replace_policy(call: Call, *, options: Annotated[Given, SetPolicy]) -> None:
-    """Replace the policy of the warehouse by a file, unless somebody else has changed it: then exit with 5.
+    """Replace the policy of the warehouse by a file. If the policy has changed meanwhile, nothing is replaced: exit code 5.
 
-    Unknown keys are errors. It may set windows and caps, and lengthen retention; shorter retention and hooks are settings of your
-    own configuration.
+    Unknown keys are errors. It may set goals, budgets, windows and caps, and lengthen retention; shorter retention and hooks are
+    settings of your own configuration.
 
     paimon-cli policy set policy.yaml --warehouse ./wh
 
@@ -55,15 +58,18 @@ def replace_policy(call: Call, *, options: Annotated[Given, SetPolicy]) -> None:
 def explain(call: Call, *, options: Annotated[Given, PolicyOf]) -> None:
     """Show what the next round of `maintain` decides about each table, with the arithmetic, and which lines of the policy count.
 
-    Nothing is changed.
+    Nothing is changed. Exits with 9 if some of several tables cannot be planned; their rows say why.
 
     paimon-cli policy explain ./wh/shop.db/orders
 
     paimon-cli policy explain shop --warehouse ./wh -o json
     """
     from paimon_cli.jobs.service.next_round import RoundDecision
+    from paimon_cli.jobs.service.table_round import RoundState
 
     rows = call.catalog().policy.explain(**options)
     buckets, size = sum(row.buckets for row in rows), sum(row.bytes_read for row in rows)
     footer = f"{counted(len(rows), 'table')}, {counted(buckets, 'bucket')} of {human_size(size)} to compact"
     call.show(Listing("PolicyDecisions", None, columns_of(RoundDecision), rows, footer=footer))
+    if any(row.decision == RoundState.FAILED for row in rows):
+        raise typer.Exit(PartialSuccess.exit_code)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_scenarios import history_workload
 from paimon_cli.lsm.compaction_simulation import simulate
-from paimon_cli.metadata.data_file import BucketId, EntryKind
+from paimon_cli.lsm.sorted_runs import count_runs
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.storage.injected import local_hour
 
@@ -48,28 +48,23 @@ def against_triggers(context: TableContext, since_millis: int) -> AgainstTrigger
 
 def _as_it_was(context: TableContext, snapshots: list[Snapshot]) -> tuple[int, float]:
     """The bytes that compactions wrote, and the mean number of runs, as in `SimulationResult`."""
-    levels: dict[BucketId, dict[str, int]] = {}
+    live: dict[BucketId, dict[str, DataFileMeta]] = {}
     for entry in context.manifests.live_entries(snapshots[0]):
-        levels.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file.level
+        live.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file
     written, depths = 0, list[int]()
     for snapshot in snapshots[1:]:
         entries = context.manifests.delta_entries(snapshot)
         removed = {entry.file.file_name for entry in entries if entry.kind == EntryKind.DELETE}
         for entry in entries:
             if entry.kind == EntryKind.DELETE:
-                levels.get(entry.bucket_id, {}).pop(entry.file.file_name, None)
+                live.get(entry.bucket_id, {}).pop(entry.file.file_name, None)
         flushed = set[BucketId]()
         for entry in entries:
             if entry.kind == EntryKind.ADD:
-                levels.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file.level
+                live.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file
                 flushed.add(entry.bucket_id)
                 is_rewritten = snapshot.commit_kind == COMPACT and entry.file.file_name not in removed
                 written += entry.file.file_size if is_rewritten else 0
         if snapshot.commit_kind != COMPACT:
-            depths += [_runs(levels[bucket_id].values()) for bucket_id in flushed]
+            depths += [count_runs(live[bucket_id].values()) for bucket_id in flushed]
     return written, round(sum(depths) / len(depths), 2) if depths else 0.0
-
-
-def _runs(levels: Iterable[int]) -> int:
-    found = [*levels]
-    return found.count(0) + len(set(found) - {0})

@@ -24,7 +24,7 @@ from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
-from paimon_cli.jobs.merge_policy import NO_CHOICES, GoalChoices, MergePolicy
+from paimon_cli.jobs.goal_merges import NO_CHOICES, GoalChoices, GoalMerges
 from paimon_cli.jobs.sort_job import check_sortable
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState
 from paimon_cli.lsm.rent_or_buy import MergeChoice
@@ -55,7 +55,7 @@ class CompactRequest(CompactOptions):
     left of the budget of a run; `budget_says`: why it is not more, if that is known better. `unknown_buckets_allowed`: ignore
     bucket numbers that a table lacks, for requests to several tables. `forces_level_0`: as for `plan_bucket`. `regroups`:
     partitions with postponed buckets may get another bucket count, unless partitions or buckets are chosen; `regrouped_bytes`:
-    what this round has read for that, towards its limits. `policy`: chooses merges in place of the triggers, where it may.
+    what this round has read for that, towards its limits. `merges`: how a goal chooses them, where it may.
     """
 
     _: KW_ONLY
@@ -67,7 +67,7 @@ class CompactRequest(CompactOptions):
     forces_level_0: bool = True
     regroups: bool = False
     regrouped_bytes: int = 0
-    policy: MergePolicy | None = None
+    merges: GoalMerges | None = None
 
     @property
     def may_regroup(self) -> bool:
@@ -75,8 +75,8 @@ class CompactRequest(CompactOptions):
         return self.regroups and not (self.partition or self.bucket or self.order_by or self.if_snapshot is not None)
 
     def choices(self, context: TableContext, buckets: Sequence[BucketFiles]) -> GoalChoices:
-        """What the policy chooses to merge in these buckets; nothing without one, or where another strategy is asked for."""
-        return NO_CHOICES if self.policy is None or self.strategy != MINOR_STRATEGY else self.policy.choices(context, buckets)
+        """What the goal chooses to merge in these buckets; nothing without one, or where another strategy is asked for."""
+        return NO_CHOICES if self.merges is None or self.strategy != MINOR_STRATEGY else self.merges.choices(context, buckets)
 
     @property
     def order(self) -> SortOrder | None:
@@ -207,6 +207,11 @@ class CompactionPlan(ShownAsTable):
     def regrouped(self) -> list[RegroupedPartition]:
         """Partitions whose buckets are split or merged, before postponed rows are distributed."""
         return regrouped_in(self.decisions)
+
+    @property
+    def picked(self) -> int:
+        """How many buckets are compacted, and partitions distributed, split or merged."""
+        return sum(not isinstance(decision, SkippedBucket) for decision in self.decisions)
 
     @property
     def has_work(self) -> bool:

@@ -167,8 +167,9 @@ def merge_options(
                     del merged[file.file_name]
         after += [range_of((file,)) for file in merged.values()]
         more = max(0.0, before - runs_of_a_read(after) - gain)
-        gain, weighted = gain + more, weighted + more * _paid_since(runs, count, new, created)
-        options.append(MergeOption(count, level, cost, charged, gain, weighted / gain if gain else 0.0))
+        since = _paid_since(runs, count, new, created)
+        gain, weighted = gain + more, weighted + more * since
+        options.append(MergeOption(count, level, cost, charged, gain, weighted / gain if gain else since))
     return tuple(options)
 
 

@@ -150,7 +150,7 @@ class Ledger:
         """The rounds, as of `rounds`, and those that began and are not among them: their services are at work or were killed."""
         begun = [
             each
-            for file in self._files(lambda damage: None)  # named below
+            for file in self._newest(lambda damage: None)  # named below
             if file.kind == _BEGUN and file.millis >= since_millis
             for each in self._read(file, on_damage)
         ]
@@ -164,7 +164,7 @@ class Ledger:
         cannot be read.
         """
         found: dict[tuple[int, str, int], LedgerRound] = {}
-        for file in self._files(on_damage):
+        for file in self._newest(on_damage):
             if file.kind == _BEGUN or (file.kind == _ROUND and file.millis < since_millis):
                 continue
             for each in self._read(file, on_damage):
@@ -205,8 +205,12 @@ class Ledger:
         for file, _ in packed:
             self.storage.delete(file.status.path)
 
+    def _newest(self, on_damage: Callable[[DamagedFile], object]) -> list[LedgerFile]:
+        """The objects that are read, newest first."""
+        return self._files(on_damage)[:MAX_OBJECTS]
+
     def _files(self, on_damage: Callable[[DamagedFile], object]) -> list[LedgerFile]:
-        """The objects by their names, newest first; others are damage."""
+        """All objects by their names, newest first; others are damage."""
         self._refuse_links()
         found: list[LedgerFile] = []
         for status in self.storage.list_directory(self.directory):
@@ -215,7 +219,7 @@ class Ledger:
                 continue  # the local file system's name of an object that is being written
             if file is None:
                 on_damage(_damage(status.path, "no service names an object like that"))
-            elif len(found) < MAX_OBJECTS:
+            else:
                 found.append(file)
         return sorted(found, key=lambda file: -file.millis)
 

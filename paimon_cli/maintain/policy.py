@@ -96,9 +96,13 @@ def _goal(text: str) -> str:
 
 
 def _budget(text: str) -> Allowance:
-    allowance = Allowance.parse(text)
+    such_as = "such as 2h/day or 50GB/day"
+    try:
+        allowance = Allowance.parse(text)
+    except UsageError as error:
+        raise UsageError(f"'{text}' is no budget", error.why, such_as) from None
     if not allowance.is_daily:
-        raise UsageError(f"'{text}' is no budget of a day", "a policy holds for every day", "such as 2h/day or 50GB/day")
+        raise UsageError(f"'{text}' is no budget of a day", "a policy holds for every day", such_as)
     return allowance
 
 

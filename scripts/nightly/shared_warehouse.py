@@ -32,8 +32,9 @@ from paimon_cli.jobs.compact_request import NO_BUCKETS, CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service import compaction_service
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.compaction_service import SMALL_BYTES, CompactionService, ServedTable
+from paimon_cli.jobs.service.compaction_service import SMALL_BYTES, CompactionService
 from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_turn import Need, Turn, TurnDone
 from paimon_cli.storage.memory_storage import MemoryStorage
 

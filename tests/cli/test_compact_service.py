@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.cli.compact_watch import round_text
+from paimon_cli.cli.service_log import round_text
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, TableRound
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from tests.cli.calling import Run
 from tests.tables import make_table, write
 

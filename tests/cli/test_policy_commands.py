@@ -181,6 +181,16 @@ def test_what_a_warehouse_may_not_ask_is_a_finding(warehouse: Path) -> None:
     assert "compacted" in run("maintain", "--all-tables", "--warehouse", warehouse, "--yes")[0]
 
 
+def test_explain_fails_with_its_only_table_and_names_one_of_several(warehouse: Path) -> None:
+    run("policy", "explain", "shop.none", "--warehouse", warehouse, code=3)
+    broken = warehouse / "shop.db/broken/schema/schema-0"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    told = json.loads(run("policy", "explain", "--warehouse", warehouse, "-o", "json", code=9)[0])["items"]
+    assert [(row["table"], row["decision"]) for row in told] == [("shop.broken", "failed"), ("shop.orders", "compact")]
+    assert "cannot read schema file" in told[0]["error"]
+
+
 def test_explain_shows_the_decision_with_its_arithmetic(warehouse: Path) -> None:
     policy(warehouse, "databases:\n  shop:\n    caps: {bytes: 5 b}\n")
     (row,) = items("policy", "explain", "shop", "--warehouse", warehouse)

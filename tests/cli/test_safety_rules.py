@@ -160,7 +160,7 @@ def test_commands_print_through_one_module() -> None:
         "results.py",
         "text_view.py",
         "output.py",
-        "compact_watch.py",
+        "service_log.py",
         "browse_commands.py",  # `watch` prints each look as it comes
         "stage_watch.py",  # a line for each checkpoint as it comes
         "first_word.py",  # completes words for the shell, before anything else is imported

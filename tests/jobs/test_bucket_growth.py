@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -21,10 +22,14 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.service.maintenance import REQUEST
+from paimon_cli.jobs.goal_merges import merges_of
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.maintenance import REQUEST, Quiet, RunLimits, maintain
+from paimon_cli.jobs.service.next_round import NextStep, decisions_of
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.storage.injected import BelatedClock
+from paimon_cli.storage.injected import BelatedClock, SystemClock
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
 from tests.nightly import at_night
@@ -244,3 +249,27 @@ def test_commands(tmp_path: Path, run: Run) -> None:  # noqa: F811
     (after,) = run("buckets", "plan", context.url, "-o", "json").json["items"]
     assert (after["action"], after["buckets"], after["when"]) == ("keep", 8, "")
     assert not find_orphans(context, context.clock.now_millis() + 1000, True).files
+
+
+def test_a_goal_without_a_budget_does_not_keep_buckets_from_being_split(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    put(context, range(8))
+    round_of(context)
+    put(context, range(800))
+    round_of(context, replace(REQUEST, regroups=False))
+    before, _ = largest(context)["p=a/"]
+    served = [ServedTable("t", lambda: TableContext.open(context.url))]
+    limits = RunLimits(Budget(SystemClock()), 60.0, merges_of("latency"))
+    list(maintain(served, LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, None, limits))
+    assert largest(context)["p=a/"][0] > before
+
+
+def test_the_explanation_of_a_round_names_splits(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    put(context, range(8))
+    round_of(context)
+    put(context, range(800))
+    round_of(context, replace(REQUEST, regroups=False))
+    served = [ServedTable("t", lambda: TableContext.open(context.url))]
+    (explained,) = decisions_of(served, SystemClock(), 60.0)
+    assert (explained.decision, explained.buckets) == (NextStep.COMPACT, 1) and "1 -> 16 buckets" in explained.why

@@ -25,8 +25,8 @@ from paimon_cli.jobs.service.commit_hook import (
     HookTarget,
     events_of,
 )
-from paimon_cli.jobs.service.compaction_service import RoundState, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.service_metrics import ServiceMetrics
+from paimon_cli.jobs.service.table_round import RoundState, ServiceWatcher, TableRound
 from tests.jobs.test_leases import HandClock
 
 EVENT = {"event": "commit", "id": "t@1", "table": "t", "snapshot": 1}
@@ -76,9 +76,12 @@ def test_a_failure_is_tried_again_a_few_times_and_then_said() -> None:
 def test_the_metrics_count_what_was_delivered_and_what_was_not() -> None:
     clock = HandClock()
     _, hook = told(Target(HookFailed("no", may_pass=False)), EVENT, {**EVENT, "snapshot": 2}, {**EVENT, "snapshot": 3})
-    families = {family.name: family for family in ServiceMetrics(cast(ServiceWatcher, None), clock, hook=hook).collect()}
+    families = {family.name: family for family in ServiceMetrics(cast(ServiceWatcher, None), clock, hooks=[hook]).collect()}
     samples = families["paimon_cli_hook_events"].samples
     assert {sample.labels["outcome"]: sample.value for sample in samples} == {"delivered": 2, "dropped": 1}
+    both = ServiceMetrics(cast(ServiceWatcher, None), clock, hooks=[hook, hook]).collect()
+    (of_both,) = (family for family in both if family.name == "paimon_cli_hook_events")
+    assert [sample.value for sample in of_both.samples] == [4, 2]
     without = [family.name for family in ServiceMetrics(cast(ServiceWatcher, None), clock).collect()]
     assert "paimon_cli_hook_events" not in without
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from paimon_cli.cli.compact_watch import LiveDisplay, RoundLines
+from paimon_cli.cli.live_display import LiveDisplay
 from paimon_cli.cli.output import OutputFormat
+from paimon_cli.cli.service_log import RoundLines
 from paimon_cli.errors import (
     BadOption,
     FilesConflict,
@@ -29,15 +30,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, TasksFailed
 from paimon_cli.jobs.process import StopSignals, Terminated
-from paimon_cli.jobs.service.compaction_service import (
-    CompactionService,
-    RoundState,
-    ServedTable,
-    ServiceRound,
-    TableRound,
-    raise_failures,
-)
+from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound, raise_failures
 from paimon_cli.requests.compaction import ConflictChoice
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.storage import Storage

@@ -15,8 +15,9 @@ from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
 from paimon_cli.jobs.service import budget
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
-from paimon_cli.jobs.service.compaction_service import RoundState, TableRound
-from paimon_cli.jobs.service.service_turn import Need, SavedFor, Turn, share_out
+from paimon_cli.jobs.service.service_turn import Need, Turn
+from paimon_cli.jobs.service.shared_budgets import SavedFor, share_out
+from paimon_cli.jobs.service.table_round import RoundState, TableRound
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.injected import SystemClock
 from tests.jobs.test_leases import HandClock

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Catalog, Table
-from paimon_cli.jobs.service.compaction_service import ServiceRound, TableRound
 from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
 from paimon_cli.jobs.service.shared_budgets import Grant
+from paimon_cli.jobs.service.table_round import ServiceRound, TableRound
 from paimon_cli.maintain.ledger import Ledger
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome

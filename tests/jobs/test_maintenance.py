@@ -15,9 +15,10 @@ from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service import service_turn
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.compaction_service import RoundState, ServedTable, TableRound
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, maintain, plan_maintenance
+from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.table_round import RoundState, TableRound
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.local_storage import LocalStorage

@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.engine import LocalEngine
-from paimon_cli.jobs.service.compaction_service import CompactionService, RoundState, ServedTable
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.maintenance import RunLimits, plan_maintenance
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of
+from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.lsm.rent_or_buy import UNKNOWN_READS
 from paimon_cli.maintain.policy import Policy, TablePolicy
 from paimon_cli.requests.compaction import Upkeep
@@ -143,8 +148,8 @@ def test_reads_of_the_policy_count_before_the_file_and_the_file_before_nothing(c
         Path(str(catalog.url), ".paimon-cli/reads.ndjson").write_text(counts)
         (table,), _ = catalog._to_maintain(MaintainTables(database=["shop"]), commits=False)
         limited = table.limited(CompactRequest("minor"))
-        assert limited.policy is not None
-        return limited.policy.reads("shop.orders", "")
+        assert limited.merges is not None
+        return limited.merges.reads("shop.orders", "")
 
     goal = "catalog:\n  goal: cost\n"
     counted = '{"table": "shop.orders", "reads": 900}\n{"table": "shop.items", "reads": 1}\n{"table": "shop.x", "reads": 2}\n'
@@ -206,6 +211,15 @@ def test_the_explanation_shares_the_budget_too(tmp_path: Path) -> None:
     assert "of the budget are" in waiting.why_not and waiting.budget_left is not None and waiting.budget_left < size
 
 
+def test_a_dry_run_shares_the_budget_too(tmp_path: Path) -> None:
+    tables = {name: orders(tmp_path / name) for name in ("a", "b")}
+    size = sum(file.size for file in tables["a"].files())
+    rules = policy(f"catalog:\n  budget: {size + size // 2} b/day")
+    served = [ServedTable(name, lambda name=name: tables[name].supported, rules) for name in tables]  # type: ignore[misc]
+    planned = [row for row, _ in plan_maintenance(served, NoProgress(), RunLimits(Budget(SystemClock()), 60.0))]
+    assert sorted((row.buckets, row.left_buckets) for row in planned) == [(0, 1), (1, 0)]
+
+
 def expire(table: Table, rules: TablePolicy) -> None:
     """A round with the clock of the storage, which no policy goes ahead of."""
     service = Service(table, rules, expire=True, whole=True)
@@ -252,6 +266,26 @@ def test_a_service_goes_on_with_the_last_policy_that_could_be_read(catalog: Cata
     seen.then[1] = lambda: rule(catalog, "catalog: {caps: *a}")
     catalog.watch(database="shop", watcher=seen, max_rounds=3, interval=0, expire=True, whole=True)
     assert len(seen.rounds) == 3 and len([text for text in warnings if "the last one counts" in text]) == 1
+
+
+def test_damage_is_said_once_for_each_warehouse(tmp_path: Path) -> None:
+    places = [orders(tmp_path / name).context.place for name in ("one", "two")]
+    warnings: list[str] = []
+    policies = Policies(Policy(), warnings.append)
+    for _ in range(2 * COUNTS_EVERY):
+        policies.renew()
+        for place in places:
+            policies.of(place)
+            policies.reads(place)
+        for name in ("one", "two"):
+            kept = tmp_path / name / "wh/.paimon-cli"
+            kept.mkdir(exist_ok=True)
+            (kept / "policy.yaml").write_text("catalog: {caps: *a}")
+            (kept / "reads.ndjson").write_text("[]")
+    assert sorted(text.split(":")[0] for text in warnings) == [
+        *["nothing is known about reads"] * 2,
+        *["the policy cannot be read, so the last one counts"] * 2,
+    ]
 
 
 def test_the_next_round_is_explained(tmp_path: Path) -> None:

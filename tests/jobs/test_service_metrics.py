@@ -18,7 +18,6 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import BucketFigures
 from paimon_cli.jobs.service import service_metrics
-from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, TableRound
 from paimon_cli.jobs.service.service_metrics import (
     MOST_CONNECTIONS,
     STALE_SECONDS,
@@ -27,6 +26,7 @@ from paimon_cli.jobs.service.service_metrics import (
     listening,
     parse_address,
 )
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.jobs.service.upkeep import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds

@@ -24,15 +24,11 @@ from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.service import compaction_service, service_turn
-from paimon_cli.jobs.service.compaction_service import (
-    EXAMINED_EVERY_MILLIS,
-    CompactionService,
-    ServedTable,
-    ServiceRound,
-    TableRound,
-)
+from paimon_cli.jobs.service.compaction_service import EXAMINED_EVERY_MILLIS, CompactionService
 from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_metrics import ServiceMetrics
+from paimon_cli.jobs.service.table_round import ServiceRound, TableRound
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import StrategyName, Upkeep

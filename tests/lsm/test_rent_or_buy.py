@@ -85,6 +85,7 @@ def test_every_paimon_can_go_on_from_a_merge(seed: int) -> None:
 def test_files_that_overlap_nothing_cost_nothing_and_bring_nothing() -> None:
     (found,) = options(file(0, 50, 1, 60, 69), file(5, 100, 9, 0, 49))
     assert (found.cost, found.gain) == (0, 0.0)
+    assert 0 <= NOW - found.since <= 1000 * HOUR_MILLIS, "what gains nothing has an age all the same"
     (found,) = options(file(0, 50, 1, 40, 69), file(5, 100, 9, 0, 49))
     assert (found.cost, found.gain) == (150, 1.0)
     (found,) = options(file(0, 50, 1, 40, 49), file(5, 100, 9, 0, 9), file(5, 100, 9, 30, 49))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile
+from paimon_cli.maintain import ledger as ledgers
 from paimon_cli.maintain.ledger import DAY_MILLIS, KEPT_MILLIS, MAX_OBJECT, Ledger, LedgerRound, LedgerStep, decode, encode
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
@@ -49,6 +50,15 @@ def test_rounds_are_read_as_they_were_written(ledger: Ledger) -> None:
     assert [each.number for each in read(ledger, NOW + 2)[0]] == [2, 3]
     ledger.add(done(1, NOW + 1))  # a repetition
     assert len(files(ledger)) == 3
+
+
+def test_of_too_many_objects_the_newest_are_read_and_all_are_tidied(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledgers, "MAX_OBJECTS", 2)
+    for number in range(4):
+        ledger.add(done(number, NOW + number))
+    assert [each.number for each in read(ledger)[0]] == [2, 3]
+    replace(ledger, clock=HandClock(NOW + KEPT_MILLIS + 2)).tidy(ONE, unexpected)
+    assert [each.number for each in read(ledger)[0]] == [2, 3] and len(files(ledger)) == 1
 
 
 def test_a_round_that_began_counts_until_it_is_written(ledger: Ledger) -> None:

@@ -87,7 +87,7 @@ def test_a_warehouse_starts_no_program_and_names_no_host() -> None:
         ("catalog: {caps: {bytes: many}}", "caps.bytes: cannot parse the size 'many'"),
         ("catalog: {goal: latncy}", "goal: 'latncy' is no goal"),
         ("catalog: {budget: 10GB}", "budget: '10GB' is no budget of a day"),
-        ("catalog: {budget: lots/day}", "it is neither a time nor a size with a unit"),
+        ("catalog: {budget: lots/day}", "budget: 'lots/day' is no budget: it is neither a time nor a size with a unit"),
         ("catalog: {windows: night}", "windows: 'night' is no window of time"),
         ("catalog: {windows: []}", "windows: there is no window"),
         ("catalog: {timezone: Nowhere}", "timezone: 'Nowhere' is no time zone"),

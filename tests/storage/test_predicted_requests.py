@@ -13,7 +13,8 @@ from paimon_cli import Table
 from paimon_cli.inspect.operation_cost import OperationCost
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine
-from paimon_cli.jobs.service.compaction_service import CompactionService, ServedTable
+from paimon_cli.jobs.service.compaction_service import CompactionService
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.requests.compaction import Upkeep
 from paimon_cli.storage import guarded_storage
 from tests.jobs.test_leases import HandClock

@@ -229,7 +229,7 @@ def compaction_answer(visit: Visit, table: Table, plan: CompactionPlan, note: st
     decisions = visit.shown(records(decision_rows(table.context, plan.decisions)))
     data = {
         "snapshot_id": plan.snapshot_id,
-        "buckets": len(plan.tasks) + len(plan.postponed),
+        "buckets": plan.picked,
         "files": plan.work.files,
         "bytes": plan.work.size,
         "rows_dropped_after": rows_dropped_after(table.context, plan),

@@ -14,7 +14,7 @@ SHOWN_LINES = 3
 
 
 def unreadable_policy(error: PaimonError, command: str) -> Finding:
-    """The finding about a policy that nobody can obey. `command`: shows it."""
+    """The finding about a policy that cannot be read. `command`: shows it."""
     message = f"{error.message}; maintain changes nothing while it cannot be read"
     return Finding(Code.POLICY, ERROR, "policy", message, command, Topic.OPTIONS)
 

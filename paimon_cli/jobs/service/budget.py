@@ -70,6 +70,11 @@ class Budget:
         return self.ends_millis is not None
 
     @property
+    def bounds_bytes(self) -> bool:
+        """Whether it bounds what compactions read: a single run with a time, or without a budget, reads what it needs."""
+        return self.left_bytes is not None or self.daily is not None
+
+    @property
     def most_bytes(self) -> float:
         """More than that can never be read at once."""
         with self._lock:

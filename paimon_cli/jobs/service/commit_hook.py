@@ -28,7 +28,7 @@ from paimon_cli import __version__
 from paimon_cli.errors import UsageError, importing
 from paimon_cli.history.points_in_time import time_text
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.service.compaction_service import ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.service.table_round import ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.options.option_text import counted, json_text
 from paimon_cli.storage.injected import Clock

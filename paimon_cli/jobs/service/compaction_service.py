@@ -8,51 +8,28 @@ waiting for long compacts only part of the table, and the next round starts at o
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
-from typing import Protocol
 
-from paimon_cli.errors import (
-    CommitUnknown,
-    Conflict,
-    NotFound,
-    PaimonError,
-    PartialSuccess,
-    StorageUnavailable,
-    TookTooLong,
-    class_of_code,
-)
+from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, TookTooLong
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures, CompactionPlan, CompactRequest, States
+from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
-from paimon_cli.jobs.merge_policy import ReadRates, policy_of, unknown_reads
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.service_turn import (
-    EXAMINED_PART,
-    NO_UPKEEP,
-    NOTHING_LEFT,
-    Findings,
-    Left,
-    Turn,
-    findings_about,
-    look,
-    take,
-)
+from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findings, Turn, findings_about, look, take
 from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets
-from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
+from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 from paimon_cli.jobs.table_change import Shield
-from paimon_cli.maintain.policy import NO_POLICY, PolicyKey, TablePolicy
-from paimon_cli.maintain.policy_effect import under_policy
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import MIN_MEMORY, Upkeep
@@ -60,24 +37,6 @@ from paimon_cli.storage.catalog_options import table_seconds
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.time_bounds import look_at_each, within
 
-
-class RoundState:
-    """What became of a table in a round."""
-
-    COMPACTED = "compacted"
-    CLEANED = "cleaned up"
-    NOTHING = "nothing to do"
-    TRY_AGAIN = "try again"
-    GONE = "gone"
-    FAILED = "failed"
-    HELD = "held by another service"
-    LEFT = "out of time"
-    CLOSED = "outside its windows"
-    OVER_BUDGET = "out of budget"
-
-
-PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
-"""Errors that the next round may resolve."""
 EXAMINED_EVERY_MILLIS = 300_000
 """How often the findings of a table are counted, at most."""
 RECHECK_MILLIS = 300_000
@@ -87,94 +46,6 @@ PROBES_AT_ONCE, LOOKS_AT_ONCE = 32, 8
 SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
 """Turns that read at most SMALL_BYTES run SMALL_AT_ONCE at a time, each with SMALL_MEMORY for its merges."""
 MAX_DOUBLINGS = 20
-MAX_SHOWN_TABLES = 100
-"""The most tables whose causes an error shows; the table of results and `-o json` have all."""
-
-
-@dataclass(frozen=True)
-class ServedTable:
-    """A table that the service compacts; `open` returns it with its current schema and options."""
-
-    name: str
-    open: Callable[[], TableContext]
-    policy: TablePolicy = NO_POLICY
-    reads: ReadRates = unknown_reads
-    """How often it is read, unless its policy says that."""
-
-    def opened(self) -> TableContext:
-        """The table with the retention and the trigger of its policy."""
-        return under_policy(self.open(), self.policy)
-
-    def limited(self, request: CompactRequest, budget: Budget | None = None) -> CompactRequest:
-        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `budget`: what its
-        merges are paid from, which says at which rate, and how large one may be.
-        """
-        size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
-        limited = replace(
-            request, max_bytes=_smaller(request.max_bytes, size), max_buckets=_smaller(request.max_buckets, buckets)
-        )
-        merges = request.policy or policy_of(self.policy.value(PolicyKey.GOAL))
-        if merges is None:
-            return limited
-        most_runs, goal = self.policy.value(PolicyKey.RUNS), merges.goal
-        if most_runs is not None:
-            goal = replace(goal, most_runs=min(most_runs, goal.most_runs))
-        most = math.inf if limited.max_bytes is None else limited.max_bytes
-        if budget is not None:
-            goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
-        said = self.policy.value(PolicyKey.READS)
-        reads = self.reads if said is None else lambda table, partition: said
-        return replace(limited, policy=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))
-
-
-def _smaller(asked: int | None, cap: int | None) -> int | None:
-    return asked if cap is None else cap if asked is None else min(asked, cap)
-
-
-@dataclass(frozen=True)
-class TableRound:
-    """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
-
-    `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
-    examined. `left`: what its turn did not do; `is_unfinished`: the next round does. `expired_by`: the snapshots that dropped
-    partitions. `budget_left`: bytes that the budget afterwards suffices for; None without one.
-    """
-
-    table: str
-    state: str
-    summary: CompactSummary = field(default_factory=CompactSummary)
-    error: PaimonError | None = None
-    figures: BucketFigures = NO_BUCKETS
-    upkeep: UpkeepDone = NOT_KEPT_UP
-    is_new: bool = True
-    findings: Findings | None = None
-    left: Left = NOTHING_LEFT
-    is_unfinished: bool = False
-    expired_by: tuple[int, ...] = ()
-    budget_left: int | None = None
-
-
-@dataclass(frozen=True)
-class ServiceRound:
-    """One round over all tables. `waiting`: the number of tables with work left over."""
-
-    number: int
-    started_millis: int
-    seconds: float
-    tables: tuple[TableRound, ...]
-    waiting: int = 0
-
-
-class ServiceWatcher(Protocol):
-    """Receives the events of the service, in its thread."""
-
-    def table_begins(self, number: int, table: str) -> Progress: ...
-
-    def table_done(self, done: TableRound) -> None: ...
-
-    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
-        """`pause_seconds`: until the next round; None after the last."""
-        ...
 
 
 @dataclass
@@ -182,8 +53,8 @@ class _Known:
     """What the service remembers about a table between rounds. `history` is None until the table was opened.
 
     A quiet table is planned again when a snapshot follows `seen`, any table when it is due; from `examine_millis` on its findings
-    are counted with the next plan. `is_looked_at`: also by a look that
-    was given up and has not ended; there is no other one meanwhile, or a table that hangs would cost a thread in each round.
+    are counted with the next plan. `is_looked_at`: also by a look that was given up and has not ended; there is no other one
+    meanwhile, or a table that hangs would cost a thread in each round.
     """
 
     last: TableRound
@@ -287,7 +158,7 @@ class CompactionService:
                 if self.examines:
                     self._known[table.name].findings = findings_about(table.name, found)
                     self._known[table.name].examine_millis = 0
-                self._note(_failed(table.name, found), interval)
+                self._note(failed_round(table.name, found), interval)
                 continue
             self._looked(found)
             if found.steps:
@@ -415,7 +286,7 @@ class CompactionService:
                 turn.turn_bytes, turn.is_shared = limit, self.leases is not None
                 done = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
         except PaimonError as error:
-            return _failed(turn.table, error, turn.figures)
+            return failed_round(turn.table, error, turn.figures)
         finally:
             turn.budget.settle(turn.granted, turn.used, self.clock.now_millis() - began)
         if turn.findings is not None:
@@ -423,7 +294,7 @@ class CompactionService:
         if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:
-            failed = _failed(turn.table, done.error, turn.figures)
+            failed = failed_round(turn.table, done.error, turn.figures)
             done_before = replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
             return replace(done_before, budget_left=turn.budget.left_size)
         waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
@@ -481,47 +352,5 @@ def _nothing(turn: Turn) -> TableRound:
     return TableRound(turn.table, RoundState.NOTHING, CompactSummary(plan=CompactionPlan(turn.snapshot_id)), figures=turn.figures)
 
 
-def _failed(table: str, error: PaimonError, figures: BucketFigures = NO_BUCKETS) -> TableRound:
-    state = (
-        RoundState.GONE
-        if isinstance(error, NotFound)
-        else RoundState.TRY_AGAIN
-        if isinstance(error, PASSING)
-        else RoundState.FAILED
-    )
-    return TableRound(table, state, error=error, figures=figures)
-
-
 def _is_conflict(error: PaimonError) -> bool:
     return isinstance(error, (Conflict, PartialSuccess))
-
-
-def rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
-    """What one round did to damaged entries of the catalog, which name no tables."""
-    return [TableRound(f"damaged entry {number}", RoundState.FAILED, error=error) for number, error in enumerate(damaged, 1)]
-
-
-def raise_failures(
-    tables: Sequence[TableRound], when: str = "", done: str = "compacted", partly: type[PaimonError] | None = PartialSuccess
-) -> None:
-    """Raise the error of the only table, or one error for several failed tables, with a line for each; a dropped table has not
-    failed.
-
-    `partly`: the class of that error if other tables have not failed; None for that of the failures, if they all have one code.
-    """
-    failed = {table.table: table.error for table in tables if table.error is not None and table.state != RoundState.GONE}
-    errors = [*failed.values()]
-    if len(errors) == 1 == len(tables):
-        raise errors[0]
-    if errors:
-        what = f"{len(errors)} of {len(tables)} tables could not be {done}{when}"
-        lines = [f"  {name}: {error.message}" for name, error in islice(failed.items(), MAX_SHOWN_TABLES)]
-        if len(failed) > len(lines):
-            lines.append(f"  and {len(failed) - len(lines):,} more")
-        error_class = class_of_code(errors[0])
-        if len(errors) < len(tables):
-            has_one_code = len({error.exit_code for error in errors}) == 1
-            error_class = partly or (error_class if has_one_code else PartialSuccess)
-        causes = {name: {"code": e.code, "message": e.message, "hint": e.hint or None} for name, e in failed.items()}
-        why = errors[0].message if len(errors) == 1 else "\n".join(["these have failed", *lines])
-        raise error_class(what, why, errors[0].hint, failed=causes)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.merge_policy import TOO_MANY_RUNS
-from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.goal_merges import TOO_MANY_RUNS
 from paimon_cli.jobs.service.shared_budgets import Grant
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 from paimon_cli.maintain.ledger import LEDGER_DIRECTORY, LONGEST_REASON, MOST_STEPS, Ledger, LedgerRound, LedgerStep
 from paimon_cli.storage.injected import Clock

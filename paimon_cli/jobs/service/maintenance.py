@@ -1,7 +1,7 @@
 """`maintain`: compacts what is due, expires what is past its retention, deletes orphans, and examines what is left.
 
-A run consists of rounds of the compaction service (`jobs/compaction_service`) until no table has work left, or the budget is
-spent. Tables that another service holds are waited for as long as a lease lives without renewal. Then all are examined.
+A run consists of rounds of the compaction service (`jobs/service/compaction_service`) until no table has work left, or the budget
+is spent. Tables that another service holds are waited for as long as a lease lives without renewal. Then all are examined.
 """
 
 from __future__ import annotations
@@ -17,19 +17,15 @@ from paimon_cli.inspect.health_report import health_of
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits, rows_dropped_after
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.merge_policy import MergePolicy
+from paimon_cli.jobs.goal_merges import GoalMerges
 from paimon_cli.jobs.reclaim_job import PARTITIONS
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.compaction_service import (
-    CompactionService,
-    RoundState,
-    ServedTable,
-    ServiceRound,
-    ServiceWatcher,
-    TableRound,
-)
+from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look, share_out
+from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look
+from paimon_cli.jobs.service.shared_budgets import SharedBudgets
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
     UpkeepDone,
@@ -198,13 +194,13 @@ class _Run:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """What one run may take, and what it aims at. `table_seconds`: the time of each look at a table. `policy`: chooses merges in
-    place of the triggers.
+    """What one run may take, and what it aims at. `table_seconds`: the time of each look at a table. `merges`: how a goal
+    chooses them in place of the triggers.
     """
 
     budget: Budget
     table_seconds: float
-    policy: MergePolicy | None = None
+    merges: GoalMerges | None = None
 
 
 def maintain(
@@ -224,7 +220,7 @@ def maintain(
     patience = 0 if leases is None else leases.lives_millis + int(2 * _ASKS_EVERY_SECONDS * 1000)
     run = _Run({table.name: table for table in tables}, watcher.table_begins, budget, began + patience, {})
     if tables:
-        request = replace(REQUEST, policy=limits.policy)
+        request = replace(REQUEST, merges=limits.merges)
         service = CompactionService(
             lambda: list(run.pending.values()), request, engine, clock, run, shield, leases, AT_ONCE, table_seconds, budget=budget
         )
@@ -282,24 +278,27 @@ def plan_maintenance(
 ) -> Iterator[tuple[MaintainedTable, PaimonError | None]]:
     """What `maintain` would do to each table. Changes nothing.
 
-    The bytes of the budget go to the tables in the order of a run, the most urgent first.
+    The bytes of the budget, and of those in policies, go to the tables in the order of a run, the most urgent first.
     """
+    clock, table_seconds, request = limits.budget.clock, limits.table_seconds, replace(REQUEST, merges=limits.merges)
+    budgets = SharedBudgets(clock, limits.budget)
+    budgets.give({table.name: table.policy for table in tables})
+    requests = {table.name: table.limited(request, budgets.of(table.name)) for table in tables}
 
-    budget, table_seconds = limits.budget, limits.table_seconds
-    requests = {table.name: table.limited(replace(REQUEST, policy=limits.policy), budget) for table in tables}
+    def is_bounded(table: ServedTable) -> bool:
+        budget = budgets.of(table.name)
+        return budget is not None and budget.bounds_bytes and not table.policy.is_closed(clock.now_millis())
 
     def needed(table: ServedTable) -> Turn:
         return look(table.name, table.opened, requests[table.name], {}, AT_ONCE, True).without_plan()
 
-    shares: dict[str, tuple[int | None, str]] = {}
-    if budget.left_bytes is not None:
-        open_ones = [table for table in tables if not table.policy.is_closed(budget.clock.now_millis())]
-        turns = [turn for turn in look_at_each(needed, open_ones, table_seconds, 1, _name) if isinstance(turn, Turn)]
-        share_out(sorted(turns, key=lambda turn: turn.need), budget, is_by_goal=any(turn.is_by_goal for turn in turns))
-        shares = {turn.table: (turn.granted, turn.budget_says) for turn in turns}
+    looks = look_at_each(needed, [table for table in tables if is_bounded(table)], table_seconds, 1, _name)
+    turns = sorted((turn for turn in looks if isinstance(turn, Turn)), key=lambda turn: turn.need)
+    budgets.share_out(turns)
+    shares = {turn.table: (turn.granted, turn.budget_says) for turn in turns}
 
     def planned(table: ServedTable) -> tuple[MaintainedTable, PaimonError | None]:
-        if table.policy.is_closed(budget.clock.now_millis()):
+        if table.policy.is_closed(clock.now_millis()):
             return MaintainedTable(table.name, RoundState.CLOSED), None
         size, says = shares.get(table.name, (None, ""))
         return _planned(table, replace(requests[table.name], budget_bytes=size, budget_says=says), progress)
@@ -328,7 +327,7 @@ def _planned(table: ServedTable, request: CompactRequest, progress: Progress) ->
     upkeep += UpkeepDone(orphans=len(orphans.files), orphan_bytes=orphans.size)
     findings = health_of(ExaminedTable(context, context.layout.argument), table.name).problems
     summary = CompactSummary(
-        buckets=len(fitting.tasks) + len(fitting.postponed) + len(fitting.regrouped),
+        buckets=fitting.picked,
         files_before=fitting.work.files,
         bytes_read=fitting.work.size,
         plan=fitting,

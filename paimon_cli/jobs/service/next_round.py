@@ -9,11 +9,12 @@ from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.compact_request import CompactionPlan, apply_limits
 from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.service.compaction_service import RoundState, ServedTable
-from paimon_cli.jobs.service.ledger_watcher import best_score, reasons_of, skipped_reasons
+from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
+from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_turn import Turn, left_of, look
 from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
+from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.jobs.service.upkeep import due_expiry, kinds_that_expire
 from paimon_cli.maintain.policy_effect import Effect, judged_settings
 from paimon_cli.options.table_options import TableOptions
@@ -65,6 +66,7 @@ def decisions_of(
     """The decisions of the next round, as `maintain` makes them. Changes nothing. `table_seconds`: the time of each look.
 
     `new_budget`: makes the budget of a line of a policy, given the names of the tables that share it; by default a whole one.
+    A table that cannot be planned has its error in its row; the error of an only table is raised.
     """
     moment, budgets = clock.now_millis(), SharedBudgets(clock, make=new_budget)
     budgets.give({table.name: table.policy for table in tables})
@@ -86,6 +88,8 @@ def decisions_of(
 
     for table, decision in zip(tables, look_at_each(decide, tables, table_seconds, 1, _name), strict=True):
         if isinstance(decision, PaimonError):
+            if len(tables) == 1:
+                raise decision
             yield RoundDecision(table.name, RoundState.FAILED, error=decision.message)
         else:
             yield decision
@@ -109,13 +113,13 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
         _, expiry = due_expiry(context, what, NoProgress(), table.policy)
         expiring += [f"{len(expiry.names)} {what}"] if expiry.names else []
-    buckets = len(plan.tasks) + len(plan.postponed)
-    why = [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []
+    why = [partition.reason for partition in plan.regrouped[:SHOWN_REASONS]]
+    why += [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []
     return RoundDecision(
         table.name,
-        NextStep.COMPACT if buckets else NextStep.EXPIRE if expiring else RoundState.NOTHING,
+        NextStep.COMPACT if plan.picked else NextStep.EXPIRE if expiring else RoundState.NOTHING,
         None,
-        buckets,
+        plan.picked,
         plan.work.size,
         left.buckets,
         left.size,

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.service.compaction_service import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.service_turn import Findings
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 from paimon_cli.storage.injected import Clock
@@ -93,13 +93,13 @@ class _TableFigures:
 class ServiceMetrics:
     """A service watcher that collects metrics and passes each event on to `inner`. Other threads may read it.
 
-    `requests`: to storages, by kind, counted elsewhere; `hook`: what is told about commits, if anything is.
+    `requests`: to storages, by kind, counted elsewhere; `hooks`: what is told about commits.
     """
 
     inner: ServiceWatcher
     clock: Clock
     requests: Mapping[str, int] = field(default_factory=dict)
-    hook: CommitHook | None = None
+    hooks: Sequence[CommitHook] = ()
     _tables: dict[str, _TableFigures] = field(default_factory=dict)
     _rounds: int = 0
     _round_seconds: float = 0.0
@@ -180,11 +180,11 @@ class ServiceMetrics:
         for request, count in self.requests.items():
             asked.add_metric([request], count)
         yield asked
-        if self.hook is not None:
-            meaning = "Commits of which `--hook` was told, and those that it was not told of."
+        if self.hooks:
+            meaning = "Commits of which the hooks were told, and those of which they were not."
             told = CounterMetricFamily("paimon_cli_hook_events_total", meaning, labels=["outcome"])
-            told.add_metric(["delivered"], self.hook.delivered)
-            told.add_metric(["dropped"], self.hook.dropped)
+            told.add_metric(["delivered"], sum(hook.delivered for hook in self.hooks))
+            told.add_metric(["dropped"], sum(hook.dropped for hook in self.hooks))
             yield told
         yield CounterMetricFamily("paimon_cli_rounds_total", "Rounds of the service.", value=service[0])
         yield GaugeMetricFamily("paimon_cli_round_seconds", "Duration of the last round.", value=service[1])

@@ -6,8 +6,7 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
@@ -28,7 +27,7 @@ from paimon_cli.jobs.compact_request import (
     plan_compaction,
 )
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.merge_policy import ReadRates, unknown_reads
+from paimon_cli.jobs.goal_merges import ReadRates, unknown_reads
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
@@ -43,7 +42,6 @@ from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import What
 from paimon_cli.storage.time_bounds import within
@@ -89,7 +87,7 @@ class Turn:
     `budget_says`: why they are not more.
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
     `is_shared`: other services may have had the table since it was planned.
-    `wanted`: the score and the bytes of each compaction; `is_by_goal`: whether a goal gave these scores.
+    `wanted`: score and bytes of each compaction, split and merge of buckets; `is_by_goal`: whether a goal gave the scores.
     `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
@@ -229,64 +227,16 @@ def look(
         must_look_again=counts or options.optimization_interval is not None,
         idle_at=plan.idle_at,
         planned_files=sum(len(task.files) for task in plan.tasks),
-        wanted=tuple((task.score or 0.0, task.read_size) for part in (plan.tasks, plan.postponed) for task in part),
+        wanted=tuple(
+            (task.score or 0.0, task.read_size) for part in (plan.regrouped, plan.tasks, plan.postponed) for task in part
+        ),
         plan=plan,
         budget=Budget(context.clock),
         opened=context,
         findings=None if examine_seconds is None else _findings_of(examined, examine_seconds),
         problem=problem,
-        is_by_goal=request.policy is not None,
+        is_by_goal=request.merges is not None,
     )
-
-
-@dataclass(frozen=True)
-class SavedFor:
-    """The budget is saved for a merge of this score until it suffices (epoch millis), so that less urgent ones do not take it."""
-
-    score: float
-    size: int
-    table: str
-    until_millis: int
-
-
-def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = None, *, is_by_goal: bool) -> SavedFor | None:
-    """Reserve the budget for all turns: without a goal each takes what it needs, or what is left, in this order. With one, the
-    most urgent compactions of all turns come first.
-
-    Merges that must be made, above all those of buckets above the cap on runs, take what fits, the cheapest first. If one of them
-    does not fit, or a small other one, those behind it wait, in later rounds, too, unless they must be made: otherwise it would
-    never be made. A single run does not come again, so that it takes what fits. Returns what the budget is saved for.
-    """
-    if not is_by_goal:
-        for turn in turns:
-            turn.reserve(budget)
-        return None
-    wanted = [(-score, size, turn) for turn in turns for score, size in turn.wanted]
-    now, saves = budget.clock.now_millis(), saving
-    if saving is not None and (now >= saving.until_millis or any(turn.table == saving.table for turn in turns)):
-        saves = None
-    for turn in turns:
-        turn.budget, turn.granted = budget, 0
-    for minus_score, size, turn in sorted(wanted, key=lambda item: item[:2]):
-        left, must_be = budget.left_text or "nothing", minus_score == -math.inf
-        if size > budget.most_bytes:
-            said = f"{size} bytes are more than the whole budget"
-        elif saves is not None and -minus_score <= saves.score and not must_be:
-            said = f"{human_size(saves.size)} of the budget are saved for {saves.table}, score {saves.score:.2f}; {left} are left"
-        elif not must_be and budget.is_kept_from(size):
-            said = f"it reads {human_size(size)}, and {left} of the budget are left, kept for merges that must be made"
-        elif budget.reserve_all(size):
-            turn.granted = (turn.granted or 0) + size
-            continue
-        else:
-            said = f"it reads {human_size(size)}, and {left} of the budget are left"
-        if must_be:
-            said += "; the budget comes before the cap on runs"
-        turn.budget_says = turn.budget_says or said
-        is_first = saves is None or -minus_score > saves.score
-        if budget.daily is not None and is_first and size <= budget.most_bytes and (must_be or budget.saves_for(size)):
-            saves = SavedFor(-minus_score, size, turn.table, budget.ready_millis(size))
-    return saves
 
 
 def _findings_of(table: ExaminedTable, seconds: float) -> Findings:

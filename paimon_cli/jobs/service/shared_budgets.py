@@ -1,13 +1,19 @@
-"""The budgets of tables: that of the call, or one for each line of a policy, which the tables that it is about share."""
+"""The budgets of tables: that of the call, or one for each line of a policy, which the tables that it is about share.
+
+Without a goal, each table takes what it needs, or what is left, the most urgent first. With one, the compactions of all tables
+ask one by one, the most urgent first.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.service_turn import SavedFor, Turn, share_out
+from paimon_cli.jobs.service.service_turn import Turn
 from paimon_cli.maintain.policy import PolicyKey, TablePolicy
+from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.injected import Clock
 
@@ -81,3 +87,67 @@ class SharedBudgets:
         if setting is None or (self.own is not None and self.own.is_limited):
             return _OF_CALL
         return f"{setting.source}:{setting.line} {setting.text}"
+
+
+@dataclass(frozen=True)
+class SavedFor:
+    """The budget is saved for a merge of this score until it suffices (epoch millis), so that less urgent ones do not take it."""
+
+    score: float
+    size: int
+    table: str
+    until_millis: int
+
+
+@dataclass
+class DividedBudget:
+    """A budget that is divided among merges, which ask one by one, the most urgent first. `saving`: what the budget is saved for.
+
+    Merges that must be made, above all those of buckets above the cap on runs, take what fits, the cheapest first. If one of them
+    does not fit, or a small other one, less urgent ones wait, in later rounds, too, unless they must be made: otherwise it would
+    never be made. A single run does not come again, so that it takes what fits.
+    """
+
+    budget: Budget
+    saving: SavedFor | None = None
+
+    def refuses(self, table: str, score: float, size: int) -> str:
+        """Reserve the bytes of a merge; returns why not, or nothing. Its score is infinite if it must be made."""
+        budget, saving, must_be, left = self.budget, self.saving, score == math.inf, self.budget.left_text or "nothing"
+        if size > budget.most_bytes:
+            said = f"{size} bytes are more than the whole budget"
+        elif saving is not None and score <= saving.score and not must_be:
+            saved = f"{human_size(saving.size)} of the budget are saved for {saving.table}"
+            said = f"{saved}, score {saving.score:.2f}; {left} are left"
+        elif not must_be and budget.is_kept_from(size):
+            said = f"it reads {human_size(size)}, and {left} of the budget are left, kept for merges that must be made"
+        elif budget.reserve_all(size):
+            return ""
+        else:
+            said = f"it reads {human_size(size)}, and {left} of the budget are left"
+        is_first = saving is None or score > saving.score
+        if budget.daily is not None and is_first and size <= budget.most_bytes and (must_be or budget.saves_for(size)):
+            self.saving = SavedFor(score, size, table, budget.ready_millis(size))
+        return f"{said}; the budget comes before the cap on runs" if must_be else said
+
+
+def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = None, *, is_by_goal: bool) -> SavedFor | None:
+    """Reserve the budget for all turns, given in the order of their need. Returns what the budget is saved for."""
+    if not is_by_goal or not budget.bounds_bytes:
+        for turn in turns:
+            turn.reserve(budget)
+        return None
+    if saving is not None and (
+        budget.clock.now_millis() >= saving.until_millis or any(turn.table == saving.table for turn in turns)
+    ):
+        saving = None
+    divided = DividedBudget(budget, saving)
+    for turn in turns:
+        turn.budget, turn.granted = budget, 0
+    wanted = [(-score, size, turn) for turn in turns for score, size in turn.wanted]
+    for minus_score, size, turn in sorted(wanted, key=lambda item: item[:2]):
+        refusal = divided.refuses(turn.table, -minus_score, size)
+        turn.budget_says = turn.budget_says or refusal
+        if not refusal:
+            turn.granted = (turn.granted or 0) + size
+    return divided.saving

@@ -66,10 +66,8 @@ NO_CHOICES = GoalChoices()
 
 
 @dataclass(frozen=True)
-class MergePolicy:
-    """How the merges of a table are chosen. `most_bytes`: what a single merge may read at most, because no budget would ever
-    suffice for more.
-    """
+class GoalMerges:
+    """How a goal chooses the merges of a table. `most_bytes`: what one merge may read at most, since no budget allows more."""
 
     goal: Goal
     table: str = ""
@@ -134,9 +132,9 @@ class MergePolicy:
         return MergeChoice(None, score, why=why)
 
 
-def policy_of(goal: GoalName | None, reads: ReadRates = unknown_reads) -> MergePolicy | None:
-    """The policy for the goal of this name; None without one, for the triggers of the tables."""
-    return None if goal is None else MergePolicy(Goal.of(goal), reads=reads)
+def merges_of(goal: GoalName | None) -> GoalMerges | None:
+    """How the goal of this name chooses merges; None without one, for the triggers of the tables."""
+    return None if goal is None else GoalMerges(Goal.of(goal))
 
 
 def _picked(option: MergeOption, merges: BucketMerges, score: float, is_forced: bool, now: int, goal: Goal) -> MergeChoice:

@@ -13,7 +13,7 @@ from paimon_cli.compact.compaction_task import CompactionTask, Decision, Skipped
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
-from paimon_cli.jobs.merge_policy import MergePolicy, left_alone
+from paimon_cli.jobs.goal_merges import GoalMerges, left_alone
 from paimon_cli.lsm.rent_or_buy import HOUR_MILLIS, Goal
 from paimon_cli.maintain.expire_partitions import partition_ends
 from paimon_cli.maintain.retention import write_consumer
@@ -42,8 +42,8 @@ def later(context: TableContext, hours: float = 1.0) -> TableContext:
 
 
 def decide(context: TableContext, goal: Goal | None, hours: float = 1.0, most_bytes: float = float("inf")) -> Decision:
-    policy = None if goal is None else MergePolicy(goal, most_bytes=most_bytes)
-    (decision,) = plan_compaction(later(context, hours), CompactRequest("minor", policy=policy)).decisions
+    merges = None if goal is None else GoalMerges(goal, most_bytes=most_bytes)
+    (decision,) = plan_compaction(later(context, hours), CompactRequest("minor", merges=merges)).decisions
     return decision
 
 
@@ -62,11 +62,11 @@ def test_a_goal_merges_when_reads_have_paid_and_the_triggers_play_no_part(tmp_pa
 def test_the_plan_says_when_the_next_merge_will_have_been_paid(tmp_path: Path) -> None:
     context = table(tmp_path / "t", 2)
     goal = Goal("slow", 1e4)
-    plan = plan_compaction(later(context, 0.01), CompactRequest("minor", policy=MergePolicy(goal)))
+    plan = plan_compaction(later(context, 0.01), CompactRequest("minor", merges=GoalMerges(goal)))
     assert not plan.tasks and plan.idle_at is not None
     clock = HandClock(plan.idle_at - 60_000)
     reopened = TableContext.open(context.url, clock=clock)
-    request = CompactRequest("minor", policy=MergePolicy(goal))
+    request = CompactRequest("minor", merges=GoalMerges(goal))
     assert not plan_compaction(reopened, request).tasks
     clock.millis = plan.idle_at + 60_000
     assert plan_compaction(reopened, request).tasks
@@ -77,7 +77,7 @@ def test_the_rows_are_the_same_after_merges_by_a_goal(tmp_path: Path) -> None:
     for number in range(12):
         write(context, [{"id": key, "n": number} for key in range(number, number + 5)])
         if number % 3 == 2:
-            done = compact(later(context), strategy="minor", policy=MergePolicy(EAGER))
+            done = compact(later(context), strategy="minor", merges=GoalMerges(EAGER))
             assert done.buckets == 1
     assert sorted((row["id"], row["n"]) for row in rows(context)) == [(key, min(key, 11)) for key in range(16)]
 
@@ -111,9 +111,9 @@ def test_level_0_is_forced_as_before_where_readers_wait_for_it(tmp_path: Path, o
     write(context, [{"id": key, "n": 0} for key in range(5000)])
     forced = decide(context, LAZY)
     assert isinstance(forced, CompactionTask) and forced.reason == "force-up-level-0" and forced.score == float("inf")
-    compact(context, strategy="minor", policy=MergePolicy(LAZY))
+    compact(context, strategy="minor", merges=GoalMerges(LAZY))
     write(context, [{"id": 1, "n": 9}])
-    compact(context, strategy="minor", policy=MergePolicy(LAZY))
+    compact(context, strategy="minor", merges=GoalMerges(LAZY))
     assert isinstance(decide(context, LAZY), SkippedBucket), "nothing waits"
     deeper = decide(context, EAGER)
     assert isinstance(deeper, CompactionTask) and deeper.reason == "reads-pay", "reads pay for merges below level 0, too"
@@ -165,7 +165,7 @@ def test_a_partition_that_is_about_to_expire_is_not_merged(tmp_path: Path) -> No
 
     def decided(hours_before: float) -> Decision:
         seen = TableContext.open(context.url, clock=HandClock(end - int(hours_before * HOUR_MILLIS)))
-        request = CompactRequest("minor", policy=MergePolicy(Goal("an hour", 4e3, storage_hours=1e9)))
+        request = CompactRequest("minor", merges=GoalMerges(Goal("an hour", 4e3, storage_hours=1e9)))
         (found,) = plan_compaction(seen, request).decisions
         return found
 

@@ -1,0 +1,54 @@
+"""A table of a service, with what its policy makes of its options and of the requests to compact it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.goal_merges import ReadRates, merges_of, unknown_reads
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.maintain.policy import NO_POLICY, PolicyKey, TablePolicy
+from paimon_cli.maintain.policy_effect import under_policy
+
+
+@dataclass(frozen=True)
+class ServedTable:
+    """A table that the service compacts; `open` returns it with its current schema and options."""
+
+    name: str
+    open: Callable[[], TableContext]
+    policy: TablePolicy = NO_POLICY
+    reads: ReadRates = unknown_reads
+    """How often it is read, unless its policy says that."""
+
+    def opened(self) -> TableContext:
+        """The table with the retention and the trigger of its policy."""
+        return under_policy(self.open(), self.policy)
+
+    def limited(self, request: CompactRequest, budget: Budget | None = None) -> CompactRequest:
+        """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `budget`: what its
+        merges are paid from, which says at which rate, and how large one may be.
+        """
+        size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
+        limited = replace(
+            request, max_bytes=_smaller(request.max_bytes, size), max_buckets=_smaller(request.max_buckets, buckets)
+        )
+        merges = request.merges or merges_of(self.policy.value(PolicyKey.GOAL))
+        if merges is None:
+            return limited
+        most_runs, goal = self.policy.value(PolicyKey.RUNS), merges.goal
+        if most_runs is not None:
+            goal = replace(goal, most_runs=min(most_runs, goal.most_runs))
+        most = math.inf if limited.max_bytes is None else limited.max_bytes
+        if budget is not None:
+            goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
+        said = self.policy.value(PolicyKey.READS)
+        reads = self.reads if said is None else lambda table, partition: said
+        return replace(limited, merges=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))
+
+
+def _smaller(asked: int | None, cap: int | None) -> int | None:
+    return asked if cap is None else cap if asked is None else min(asked, cap)
