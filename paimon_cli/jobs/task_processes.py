@@ -81,7 +81,7 @@ class _Process:
             connection.send(task)
             is_result, outcome = connection.recv()
         except (EOFError, OSError) as error:
-            raise self._ended() from error
+            raise self._ended(error) from error
         if is_result:
             return outcome
         raise outcome
@@ -105,9 +105,11 @@ class _Process:
         own.send(function)
         return own
 
-    def _ended(self) -> PaimonError:
-        """The error about a process that has ended, or is about to."""
-        code = self._running.wait() if self._running is not None else 0
+    def _ended(self, error: EOFError | OSError) -> PaimonError:
+        """The error about a process that has ended, is about to, or was never started."""
+        if self._running is None:
+            return StorageUnavailable("a process for this job cannot be started", str(error), "use fewer cores")
+        code = self._running.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         why = f"it ended with {how}; a process that is killed has usually run out of memory"
         return StorageUnavailable(
