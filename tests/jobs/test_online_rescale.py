@@ -94,6 +94,16 @@ def test_a_writer_that_planned_before_moves_its_rows(buckets: int, new: int, tmp
     assert values(context) == expected | {("a", 1): "after"}
 
 
+def test_a_writer_that_planned_before_begins_a_partition(tmp_path: Path) -> None:
+    """No file of the partition shows that the bucket count has changed, only the option."""
+    context = made(tmp_path / "t")
+    with before_commit(lambda: online(context, 4)):
+        put(context, range(10), "new", "c")
+    assert counts(context) == {4} and sound(context)
+    put(TableContext.open(context.url), [1], "after", "c")
+    assert values(context)["c", 1] == "after" and len(values(context)) == 90
+
+
 def test_a_count_that_changes_twice(tmp_path: Path) -> None:
     context = made(tmp_path / "t")
     changes = iter([8])
