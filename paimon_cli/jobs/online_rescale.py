@@ -53,7 +53,7 @@ def check_online(context: TableContext, present: int, total: int, counts: Mappin
         if not can_regroup(context, count, total):
             where = "" if partition is None else partition_text(context, partition)
             what = f"--online from {count} to {total} buckets{f' in {where}' if where else ''}"
-            why = f"{total} is neither a multiple nor a part of {count}, so that all rows would be routed anew"
+            why = f"{total} is neither a multiple nor a part of {count}, so that each row would have to be routed again"
             both = math.lcm(present, count)
             raise UsageError(what, why, f"choose {2 * present if both == present else both}, or stop the writers")
     refuse_foreign(context, 0)

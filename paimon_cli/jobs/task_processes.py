@@ -1,7 +1,7 @@
 """Runs tasks in processes of their own beside this one: threads of one process take a sixth more CPU time for merges.
 
-Such a process imports the package anew, inherits neither signals nor the main module, and ends as soon as this process does, even
-if it is killed. The function, its tasks and their results go through a socket that nobody else can open.
+Such a process imports the package itself, inherits neither signals nor the main module, and ends as soon as this process does,
+even if it is killed. The function, its tasks and their results go through a socket without a name, which no other process can open.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _receive(connection: Connection, received: SimpleQueue[bytes]) -> None:
         try:
             received.put(connection.recv_bytes())
         except (EOFError, OSError):
-            os._exit(0)  # also in the middle of a task: nobody waits for it
+            os._exit(0)  # also in the middle of a task: its result is not wanted any more
 
 
 def _outcome(function: Callable[[Any], Any], task: Any) -> bytes:
