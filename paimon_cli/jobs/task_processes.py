@@ -1,7 +1,7 @@
 """Runs tasks in processes of their own beside this one: threads of one process take a sixth more CPU time for merges.
 
 Such a process imports the package itself, inherits neither signals nor the main module, and ends as soon as this process does,
-even if it is killed. The function, its tasks and their results go through a socket without a name, which no other process can open.
+even if it is killed. The function, its tasks and their results go through a socket without a name, which no others can open.
 """
 
 from __future__ import annotations
