@@ -132,11 +132,9 @@ class Inspection(OpenedTable):
         """
         from paimon_cli.inspect.bucket_plan import bucket_plan
         from paimon_cli.inspect.findings.examined_table import ExaminedTable
-        from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
 
-        spec = _partitions(self.context, partition)
-        wanted = ALL_FILES if spec is None else FileFilter(spec.matches)
-        return bucket_plan(ExaminedTable(self.supported, argument or self.context.layout.argument, wanted))
+        chosen = _partitions(self.context, partition)
+        return bucket_plan(ExaminedTable(self.supported, argument or self.context.layout.argument), chosen)
 
     def lsm(
         self, *, snapshot: Point | None = None, partition: Partitions | None = None, bucket: Buckets | None = None

@@ -46,7 +46,7 @@ def stored_keys(context: TableContext, keys: Iterable[bytes]) -> SortedKeys:
 class RangeReader:
     """The parts of data files that hold keys of a range. Statistics of a footer decide which row groups may.
 
-    `counts`: the rows of each file, by name, that were in the range. If those of all ranges are not as many as the file has, its
+    `counts`: the rows of each file, by name, that were in the range. If all ranges together do not count every row of a file, its
     statistics are wrong.
     """
 

@@ -206,7 +206,7 @@ def list_buckets(
 def plan_buckets(call: Call, table: TableName, partition: Partitions = None) -> None:
     """Show which bucket count each partition should have, why, and the bytes and the time that the change would take.
 
-    With postponed buckets each partition has its own count, and one whose largest bucket is above twice the target
+    With postponed buckets each partition has its own count, and one in which a sorted run of a bucket is above twice the target
     (postpone.target-size-per-bucket, or postpone.target-row-num-per-bucket) is split, by powers of two, in the next round of
     maintain or compact --watch, while writers go on. With fixed buckets one count holds for all partitions, and only rescale
     changes it. This command changes nothing.

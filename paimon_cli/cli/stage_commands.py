@@ -238,7 +238,8 @@ def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
 
 def _headline(plan: RescalePlan) -> str:
     if not plan.partitions:
-        return f"all files are already in {counted(plan.buckets, 'bucket')}"
+        option = f", but the table's option is not: it becomes bucket={plan.buckets}" if plan.changes_option else ""
+        return f"all files are already in {counted(plan.buckets, 'bucket')}{option}"
     files = sum(partition.files for partition in plan.partitions)
     rows = sum(partition.rows for partition in plan.partitions)
     held = f"{counted(rows, 'row')} in {counted(files, 'file')}, {human_size(plan.size)}"

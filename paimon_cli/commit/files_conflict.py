@@ -74,7 +74,8 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
     """Check the bucket counts of new files, which is the only possible files conflict of an append.
 
     From the newest manifest backwards, the first entry of a partition determines its count, so that few manifests are read. All
-    live files of a partition are read only if that count differs from the one of the new files.
+    live files of a partition are read only if that count differs from the one of the new files. For a partition without files
+    the newest option tells, if a rescale has changed it since the writer began.
     """
     check_bucket_counts(context, _counts_of(added))
     counts = {entry.partition: entry.total_buckets for entry in added if entry.total_buckets > 0}
@@ -90,6 +91,13 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
                 live = context.manifests.live_files(latest, FileFilter(doubtful.__contains__)).bucket_counts()
                 check_bucket_counts(context, [*sorted(_pairs(live)), *_counts_of(added)])
             values = {p: values[p] for p in values if newest[p] <= 0}
+    if values and (option := newest_bucket_option(context)) != context.schema.typed_options.bucket:
+        check_bucket_counts(context, [(partition, count) for partition in values for count in (option, counts[partition])])
+
+
+def newest_bucket_option(context: TableContext) -> int:
+    """The option `bucket` of the newest schema."""
+    return context.schemas.get(context.schemas.newest_id(context.schema.id)).typed_options.bucket
 
 
 def _holds_any(context: TableContext, values: Collection[tuple[Any, ...]]) -> KeepManifest:

@@ -1,4 +1,4 @@
-"""Regroups a partition: moves its rows into a multiple of its buckets, or into a part of them, without routing them anew.
+"""Regroups a partition: moves its rows into a multiple of its buckets, or into a part of them, without routing each again.
 
 A bucket function is a remainder by the number of buckets, so that a row of bucket b of N belongs to b, b + N, b + 2N, ... of a
 multiple of N, and a row of bucket b of a multiple of N to b modulo N. Hence each task reads its buckets once and alone writes the
@@ -169,7 +169,7 @@ class _Regrouping:
             self._move(runs, -level if others else max(ages[file.file_name] for file in run.files))
 
     def _merge_what_is_due(self, bucket: BucketFiles) -> Sequence[DataFileMeta]:
-        """Merge the runs that a minor compaction would merge now, if nobody is told; returns the files that are left."""
+        """Merge what a minor compaction would merge now, unless it would report changes; returns the files that are left."""
         due = self._due(bucket)
         if due is None:
             return bucket.files

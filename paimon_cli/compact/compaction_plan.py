@@ -83,7 +83,7 @@ def _decide(
     if isinstance(strategy, str) and strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
         raise UsageError(f"unknown compaction strategy {strategy}", f"choose {MINOR_STRATEGY} or {FULL_STRATEGY}")
     if bucket.bucket == POSTPONE_BUCKET:
-        return PostponedRows(bucket.partition, bucket.files, state)
+        return PostponedRows(*bucket.bucket_id, bucket.files, state)
     if not context.mode.has_keys:
         return _decide_append(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp)
     return _decide_levels(context, bucket, strategy, snapshot_id, file_stamp, state, forces_level_0)

@@ -13,7 +13,6 @@ from paimon_cli.lsm.append_compaction import Pack
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState, Rewrite, Step, compaction_steps, steps_one_by_one
 from paimon_cli.lsm.sorted_runs import SortedRun, count_runs, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 
 @dataclass(frozen=True)
@@ -140,22 +139,19 @@ def left_to_expiry(bucket: BucketFiles) -> SkippedBucket:
 
 
 @dataclass(frozen=True)
-class PostponedRows:
-    """The rows that wait in `bucket-postpone` of one partition, to be written into its buckets."""
+class _WholePartition:
+    """Work on a partition that comes before any merge in it: readers wait for it, or it replaces what a merge would write.
+
+    `bucket`: the first one with files; `files`: all that are read.
+    """
 
     partition: bytes
+    bucket: int
     files: tuple[DataFileMeta, ...]
-    state: PickState = NEVER_PICKED
-    bucket: int = POSTPONE_BUCKET
-    reason: str = "postponed rows get their buckets"
 
     @property
     def bucket_id(self) -> BucketId:
         return BucketId(self.partition, self.bucket)
-
-    @property
-    def runs_before(self) -> int:
-        return len(self.files)
 
     @property
     def size(self) -> int:
@@ -168,20 +164,29 @@ class PostponedRows:
 
     @property
     def score(self) -> float:
-        """Readers wait for these rows, so that no goal can find anything more urgent."""
+        """No goal can find anything more urgent."""
         return math.inf
 
 
 @dataclass(frozen=True)
-class RegroupedPartition:
+class PostponedRows(_WholePartition):
+    """The rows that wait in `bucket-postpone` of one partition, to be written into its buckets."""
+
+    state: PickState = NEVER_PICKED
+    reason: str = "postponed rows get their buckets"
+
+    @property
+    def runs_before(self) -> int:
+        return len(self.files)
+
+
+@dataclass(frozen=True)
+class RegroupedPartition(_WholePartition):
     """A partition whose buckets are split or merged, in the place of the decisions about each of them.
 
-    `bucket`: the first one with files; `files`: of all; `runs_before`: the most of one bucket.
+    `runs_before`: the most of one bucket.
     """
 
-    partition: bytes
-    bucket: int
-    files: tuple[DataFileMeta, ...]
     buckets: int
     new_buckets: int
     runs_before: int
@@ -199,24 +204,6 @@ class RegroupedPartition:
             max(count_runs(bucket.files) for bucket in buckets),
             f"{first.total_buckets} -> {new_buckets} buckets: {why}",
         )
-
-    @property
-    def bucket_id(self) -> BucketId:
-        return BucketId(self.partition, self.bucket)
-
-    @property
-    def size(self) -> int:
-        """Bytes to read."""
-        return sum(file.file_size for file in self.files)
-
-    @property
-    def read_size(self) -> int:
-        return self.size
-
-    @property
-    def score(self) -> float:
-        """Regrouping comes before any merge: what is merged first would be rewritten again."""
-        return math.inf
 
 
 Decision = CompactionTask | PostponedRows | RegroupedPartition | SkippedBucket

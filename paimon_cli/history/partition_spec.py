@@ -9,7 +9,7 @@ from typing import Any
 from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 
 PartitionValues = Mapping[str, str | None]
@@ -55,6 +55,14 @@ class PartitionSpec:
             return cls.everything()
         specs = [cls.parse(context, one) for one in partitions]
         return cls(lambda partition: any(spec.matches(partition) for spec in specs))
+
+
+def expect_partitions(context: TableContext, partitions: Sequence[PartitionValues], live: Collection[bytes]) -> None:
+    """Raise `NotFound` for a specification that selects none of the live partitions."""
+    for values in partitions:
+        if not any(map(PartitionSpec.parse(context, values).matches, live)):
+            pairs = ",".join(pairs_of(context, values))
+            raise NotFound(f"no partition {pairs}", hint=f"paimon-cli partitions ls {context.layout.argument}")
 
 
 def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.history.live_files import BucketFiles
-from paimon_cli.history.partition_spec import partition_text
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import skews
 from paimon_cli.inspect.compaction_history import DATA_FILES, compaction_rows
@@ -57,10 +57,17 @@ class BucketPlanRow:
     command: str | None
 
 
-def bucket_plan(table: ExaminedTable) -> list[BucketPlanRow]:
-    """A row for each partition with buckets, in natural order; none for tables whose buckets are dynamic, or absent."""
-    mode = table.context.mode.bucket_mode
-    rows = _postponed(table) if mode.postpones else _fixed(table) if table.context.options.bucket > 0 else iter(())
+def bucket_plan(table: ExaminedTable, chosen: PartitionSpec | None = None) -> list[BucketPlanRow]:
+    """A row for each partition with buckets, in natural order; none for tables whose buckets are dynamic, or absent.
+
+    `table`: the whole table, all of whose partitions decide about a fixed bucket count; `chosen`: only rows of these partitions.
+    """
+    mode, chosen = table.context.mode.bucket_mode, chosen or PartitionSpec.everything()
+    held: dict[bytes, list[BucketFiles]] = {}
+    for bucket in table.buckets:
+        if chosen.matches(bucket.partition):
+            held.setdefault(bucket.partition, []).append(bucket)
+    rows = _postponed(table, held) if mode.postpones else _fixed(table, held) if table.context.options.bucket > 0 else iter(())
     speed: float | None = None
     planned: list[BucketPlanRow] = []
     for row in rows:
@@ -71,15 +78,16 @@ def bucket_plan(table: ExaminedTable) -> list[BucketPlanRow]:
     return sorted(planned, key=lambda row: natural_order(row.partition))
 
 
-def _postponed(table: ExaminedTable) -> Iterator[BucketPlanRow]:
-    held = _by_partition(table.buckets)
-    options = table.context.options
+def _postponed(table: ExaminedTable, held: Mapping[bytes, Sequence[BucketFiles]]) -> Iterator[BucketPlanRow]:
+    options, decisions = table.context.options, {decision.partition: decision for decision in table.count_decisions}
     by_rows = options.postpone_target_rows
-    for decision in table.count_decisions:
-        kept = _kept(table, held.pop(decision.partition))
+    for partition, buckets in held.items():
+        decision = decisions.get(partition)
+        if decision is None:
+            yield _kept(table, buckets, table.why_not_compactable or "")
+            continue
         kept = replace(
-            kept,
-            reason=decision.reason,
+            _kept(table, buckets, decision.reason),
             target_bytes=options.postpone_target_size if by_rows is None else None,
             target_rows=by_rows,
         )
@@ -95,39 +103,30 @@ def _postponed(table: ExaminedTable) -> Iterator[BucketPlanRow]:
             when=BY_SERVICE,
             command=rescaled(table, new, decision.partition),
         )
-    for partition in held.values():
-        yield _kept(table, partition)
 
 
-def _fixed(table: ExaminedTable) -> Iterator[BucketPlanRow]:
+def _fixed(table: ExaminedTable, held: Mapping[bytes, Sequence[BucketFiles]]) -> Iterator[BucketPlanRow]:
     """All partitions have one count, which only the owner of the table changes."""
     total = table.context.options.bucket
     better = better_bucket_count(total, list(table.partition_sizes.values()))
-    for held in _by_partition(table.buckets).values():
-        kept = replace(_kept(table, held), target_bytes=GOOD_BUCKET)
-        if better is None or held[0].partition in table.mixed_partitions:
+    for partition, buckets in held.items():
+        kept = replace(_kept(table, buckets, "the largest partition needs no other count"), target_bytes=GOOD_BUCKET)
+        if better in (None, kept.buckets) or partition in table.mixed_partitions:
             yield kept
             continue
         yield replace(
             kept,
-            action=RESCALE if held[0].total_buckets != better else KEEP,
+            action=RESCALE,
             new_buckets=better,
             reason="the largest partition decides, because one count holds for all",
-            bucket_size_after=kept.biggest_bucket_bytes * held[0].total_buckets // better,
+            bucket_size_after=kept.biggest_bucket_bytes * kept.buckets // better,
             when=BY_OWNER,
             command=rescaled(table, better),
         )
 
 
-def _by_partition(buckets: Sequence[BucketFiles]) -> dict[bytes, list[BucketFiles]]:
-    found: dict[bytes, list[BucketFiles]] = {}
-    for bucket in buckets:
-        found.setdefault(bucket.partition, []).append(bucket)
-    return found
-
-
-def _kept(table: ExaminedTable, held: Sequence[BucketFiles]) -> BucketPlanRow:
-    """The row of a partition whose buckets stay as they are."""
+def _kept(table: ExaminedTable, held: Sequence[BucketFiles], reason: str) -> BucketPlanRow:
+    """The row of a partition whose buckets stay as they are: for this reason, unless its files have several counts."""
     mixed = table.mixed_partitions.get(held[0].partition)
     sizes = [sum(file.file_size for file in bucket.files) for bucket in held]
     rows = [sum(file.row_count for file in bucket.files) for bucket in held]
@@ -136,9 +135,7 @@ def _kept(table: ExaminedTable, held: Sequence[BucketFiles]) -> BucketPlanRow:
         buckets=held[0].total_buckets,
         new_buckets=held[0].total_buckets,
         action=KEEP,
-        reason=f"it holds files for {' and '.join(map(str, mixed))} buckets; see health"
-        if mixed
-        else "its buckets have a good size",
+        reason=f"it holds files for {' and '.join(map(str, mixed))} buckets; see health" if mixed else reason,
         rows=sum(rows),
         size=sum(sizes),
         biggest_bucket_bytes=max(sizes),

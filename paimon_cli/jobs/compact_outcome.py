@@ -40,12 +40,8 @@ class Outcome:
 
     def add_round(self, later: Outcome) -> None:
         """Add a repeated run of the same stage. Its conflicts replace the earlier ones, whose buckets were planned again."""
-        self.committed += later.committed
-        self.regrouped += later.regrouped
-        self.stale_files += later.stale_files
-        self.snapshots += later.snapshots
-        self.failures.update(later.failures)
-        self.conflicts = later.conflicts
+        self.conflicts.clear()
+        self.add_stage(later)
 
     def add_stage(self, later: Outcome) -> None:
         """Add the outcome of another stage."""

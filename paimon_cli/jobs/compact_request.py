@@ -205,7 +205,7 @@ class CompactionPlan(ShownAsTable):
 
     @property
     def regrouped(self) -> list[RegroupedPartition]:
-        """Partitions whose buckets are split or merged, before postponed rows are distributed."""
+        """Partitions whose buckets are split or merged, after postponed rows are distributed."""
         return regrouped_in(self.decisions)
 
     @property

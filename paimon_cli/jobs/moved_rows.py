@@ -1,8 +1,9 @@
 """Moves the rows of a writer that are not committed yet to other buckets, if the bucket count of their partition has changed.
 
-A writer plans with the bucket counts of the snapshot that it reads. If a partition has been split or merged since, the check of
-its commit finds two counts (`CountConflict`). Its rows need not be written again: each of its level-0 files is divided by the
-hash of its keys, or copied, and these files are committed instead. Compactions that the writer made are dropped; others follow.
+A writer plans with the bucket counts of the snapshot that it reads. If a partition has been split or merged since, or is new and
+the table's option has changed, the check of its commit finds two counts (`CountConflict`). Its rows need not be written again:
+each of its level-0 files is divided by the hash of its keys, or copied, and these files are committed instead. Compactions that
+the writer made are dropped; others follow.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.files_conflict import newest_bucket_option
 from paimon_cli.compact.bucket_regrouper import regroup_buckets, regroup_tasks
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -42,7 +44,7 @@ def moved(context: TableContext, messages: Sequence[CommitMessage]) -> list[Comm
     if why_not_moved(context) is not None:
         return None
     counts = _present_counts(context, {message.partition for message in messages})
-    option = context.schemas.get(context.schemas.newest_id(context.schema.id)).typed_options.bucket
+    option = newest_bucket_option(context)
     wanted = {m.partition: counts.get(m.partition, option if option > 0 else m.total_buckets) for m in messages}
     if not all(can_regroup(context, message.total_buckets, wanted[message.partition]) for message in messages):
         return None

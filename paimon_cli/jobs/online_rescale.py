@@ -10,7 +10,8 @@ next run.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
@@ -19,6 +20,7 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_regrouper import RegroupTask, regroup_buckets, regroup_tasks
 from paimon_cli.errors import FilesConflict, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.bucket_regroup import can_regroup
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
@@ -32,8 +34,11 @@ MOST_ROUNDS = 50
 """How often what was written meanwhile is split, before the command gives up."""
 
 
-def check_online(context: TableContext, present: int, total: int) -> None:
-    """Raise the error for a table that cannot be rescaled from `present` to `total` buckets while writers go on."""
+def check_online(context: TableContext, present: int, total: int, counts: Mapping[bytes, int]) -> None:
+    """Raise the error for a table that cannot be rescaled from `present` to `total` buckets while writers go on.
+
+    `counts`: the bucket count of each partition that is to be rescaled.
+    """
     name = context.layout.argument
     if present < 1:
         what = f"{context.address} has no fixed bucket count"
@@ -44,9 +49,13 @@ def check_online(context: TableContext, present: int, total: int) -> None:
     if (limit := why_not_moved(context)) is not None:
         hint = f"stop the writers, and run: paimon-cli rescale {name} --buckets {total} --yes"
         raise NotSupported(f"rescale --online of {context.address}", limit, hint)
-    if not can_regroup(context, present, total):
-        why = f"{total} is neither a multiple nor a part of {present}, so that all rows would be routed anew"
-        raise UsageError(f"--online from {present} to {total} buckets", why, f"choose {2 * present}, or stop the writers")
+    for partition, count in ((None, present), *counts.items()):
+        if not can_regroup(context, count, total):
+            where = "" if partition is None else partition_text(context, partition)
+            what = f"--online from {count} to {total} buckets{f' in {where}' if where else ''}"
+            why = f"{total} is neither a multiple nor a part of {count}, so that each row would have to be routed again"
+            both = math.lcm(present, count)
+            raise UsageError(what, why, f"choose {2 * present if both == present else both}, or stop the writers")
     refuse_foreign(context, 0)
 
 

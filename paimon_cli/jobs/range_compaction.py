@@ -44,7 +44,7 @@ class _Part:
         for file in self.tasks[0].files if self.tasks[0].within is not None else ():
             if counts[file.file_name] != file.row_count:
                 path = self.new_files.context.data_file_path(*self.tasks[0].bucket_id, file)
-                why = f"{counts[file.file_name]} of its {file.row_count} rows are in the ranges that its statistics tell"
+                why = f"its statistics place only {counts[file.file_name]} of its {file.row_count} rows"
                 hint = "compact the bucket as a whole, without --ranges-over"
                 return FailedBucket(self.tasks[0], DamagedFile(f"data file {path} is damaged", why, hint, path=path))
         added = tuple(file for message in messages for file in message.compact.added)

@@ -20,7 +20,7 @@ from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, Refused, SnapshotExpired, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
-from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.partition_spec import PartitionSpec, expect_partitions, partition_text
 from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.bucket_regroup import can_regroup, regroup
@@ -118,7 +118,8 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
 
     In a table with dynamic buckets only the whole table can be rescaled, because writers look keys up in an index. In a
     table with postponed buckets each partition has its own count: the option stays as it is, and waiting rows keep waiting.
-    Raises `NotSupported` if the table has no buckets to rescale, `UsageError` if the request does not fit its bucket mode.
+    Raises `NotSupported` if the table has no buckets to rescale, `UsageError` if the request does not fit its bucket mode,
+    `NotFound` for a partition that does not exist.
     """
     context.check(RESCALE)
     buckets, partitions = options.buckets, options.partition or ()
@@ -132,10 +133,10 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
     total = present if buckets is None else buckets
     check_writable_table(context.with_buckets(total))
     snapshot = context.snapshots.latest()
-    if options.online:
-        check_online(context, present, total)
     chosen = PartitionSpec.parse_any(context, partitions)
-    if mixed := [partition for partition in _mixed(context, snapshot) if chosen.matches(partition)]:
+    counts = _counts(context, snapshot)
+    expect_partitions(context, partitions, counts)
+    if mixed := [partition for partition in mixed_partitions(counts) if chosen.matches(partition)]:
         where = partition_text(context, mixed[0]) or context.address
         raise Refused(
             f"{where} holds files of several bucket counts",
@@ -144,6 +145,8 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
             f"paimon-cli repair {context.layout.argument} --only stale-buckets --apply --yes",
         )
     found = _partitions_to_move(context, snapshot, total, chosen)
+    if options.online:
+        check_online(context, present, total, {partition: held[0].total_buckets for partition, held in found.items()})
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))
     differs = total != present and not postpones
     return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions), options.online)
@@ -292,7 +295,8 @@ def _compaction(context: TableContext, read_snapshot_id: int, stamp: str) -> Com
 def _expect_nothing_left(context: TableContext, buckets: int) -> None:
     """Raise `Conflict` if another job has added a partition since the plan: it must be rescaled before the option changes."""
     latest = context.snapshots.latest()
-    left = _partitions_to_move(context, latest, buckets, PartitionSpec.everything()).keys() - _mixed(context, latest).keys()
+    mixed = mixed_partitions(_counts(context, latest))
+    left = _partitions_to_move(context, latest, buckets, PartitionSpec.everything()).keys() - mixed.keys()
     if left:
         where = partition_text(context, min(left)) or "the table"
         raise Conflict(
@@ -302,15 +306,15 @@ def _expect_nothing_left(context: TableContext, buckets: int) -> None:
         )
 
 
-def _mixed(context: TableContext, snapshot: Snapshot | None) -> dict[bytes, tuple[int, ...]]:
-    """The partitions with files of several bucket counts."""
-    return {} if snapshot is None else mixed_partitions(context.manifests.live_files(snapshot).bucket_counts())
+def _counts(context: TableContext, snapshot: Snapshot | None) -> dict[bytes, set[int]]:
+    """The bucket counts in the files of each partition."""
+    return {} if snapshot is None else context.manifests.live_files(snapshot).bucket_counts()
 
 
 def _stale_files(context: TableContext, made: Sequence[Snapshot]) -> int:
     """How many files with an older bucket count were committed after the rescale. Java's writers do not look at the count."""
     latest = context.snapshots.latest()
-    if latest is None or not made or latest.id == made[-1].id or not _mixed(context, latest):
+    if latest is None or not made or latest.id == made[-1].id or not mixed_partitions(_counts(context, latest)):
         return 0
     return sum(len(partition.stale) for partition in stale_partitions(context, latest))
 

@@ -1,7 +1,7 @@
 """Runs tasks in processes of their own beside this one: threads of one process take a sixth more CPU time for merges.
 
-Such a process imports the package anew, inherits neither signals nor the main module, and ends as soon as this process does, even
-if it is killed. The function, its tasks and their results go through a socket that nobody else can open.
+Such a process imports the package itself, inherits neither signals nor the main module, and ends as soon as this process does,
+even if it is killed. The function, its tasks and their results go through a socket without a name, which no others can open.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Process:
             connection.send(task)
             is_result, outcome = connection.recv()
         except (EOFError, OSError) as error:
-            raise self._ended() from error
+            raise self._ended(error) from error
         if is_result:
             return outcome
         raise outcome
@@ -105,9 +105,11 @@ class _Process:
         own.send(function)
         return own
 
-    def _ended(self) -> PaimonError:
-        """The error about a process that has ended, or is about to."""
-        code = self._running.wait() if self._running is not None else 0
+    def _ended(self, error: EOFError | OSError) -> PaimonError:
+        """The error about a process that has ended, is about to, or was never started."""
+        if self._running is None:
+            return StorageUnavailable("a process for this job cannot be started", str(error), "use fewer cores")
+        code = self._running.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         why = f"it ended with {how}; a process that is killed has usually run out of memory"
         return StorageUnavailable(
@@ -145,7 +147,7 @@ def _receive(connection: Connection, received: SimpleQueue[bytes]) -> None:
         try:
             received.put(connection.recv_bytes())
         except (EOFError, OSError):
-            os._exit(0)  # also in the middle of a task: nobody waits for it
+            os._exit(0)  # also in the middle of a task: its result is not wanted any more
 
 
 def _outcome(function: Callable[[Any], Any], task: Any) -> bytes:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from paimon_cli.errors import (
-    NotFound,
     NotSupported,
     PaimonError,
     PartialSuccess,
@@ -26,7 +25,7 @@ from paimon_cli.errors import (
     UsageError,
     importing,
 )
-from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, pairs_of, partition_text
+from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, expect_partitions, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_partitions
 from paimon_cli.metadata.data_file import FileFilter
@@ -95,10 +94,9 @@ def plan_marks(
     for values in partitions:
         spec = PartitionSpec.parse(context, values)
         live = [] if snapshot is None else context.manifests.live_entries(snapshot, FileFilter(spec.matches))
-        if not live:
-            pairs = ",".join(pairs_of(context, values))
-            raise NotFound(f"no partition {pairs}", hint=f"paimon-cli partitions ls {context.layout.argument}")
-        selected.update(dict.fromkeys(entry.partition for entry in live))
+        found = dict.fromkeys(entry.partition for entry in live)
+        expect_partitions(context, [values], found)
+        selected |= found
     return sorted(selected, key=lambda partition: partition_text(context, partition))
 
 

@@ -86,6 +86,21 @@ def test_a_fixed_table_has_one_count_for_all_partitions(tmp_path: Path, monkeypa
     assert (row.command or "").endswith("t --buckets 4 --yes")
 
 
+def test_the_largest_partition_decides_even_if_another_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["p", "k"], ["p"], bucket=2)
+    write(context, [{"p": p, "k": key, "v": f"{key * 997 % 10007}"} for p in "ab" for key in range(10 if p == "a" else 9000)])
+    rescale(context, 4, partition=[{"p": "a"}])
+    table = Table.open(context.url)
+    small, large = table.bucket_plan()
+    monkeypatch.setattr(bucket_rules, "BIGGEST_BUCKET", large.size // 3)
+    monkeypatch.setattr(bucket_rules, "GOOD_BUCKET", large.size // 3.5)
+    assert small.size < large.size // 4 and "largest partition" in small.reason
+    kept, split = table.bucket_plan()
+    assert (split.action, split.new_buckets, split.command) == (RESCALE, 4, f"paimon-cli rescale {context.url} --buckets 4 --yes")
+    assert (kept.action, kept.command, kept.when) == (KEEP, None, "")
+    assert table.bucket_plan(partition={"p": "a"}) == [kept] and table.bucket_plan(partition={"p": "b"}) == [split]
+
+
 def test_several_counts_in_a_partition(tmp_path: Path) -> None:
     context = made(tmp_path)
     commit = prepared(context, [row_of(1, "late")])

@@ -19,7 +19,7 @@ from paimon_cli.compact.bucket_regrouper import regroup_buckets
 from paimon_cli.errors import Conflict, CountConflict, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs import moved_rows, online_rescale, write_job
+from paimon_cli.jobs import moved_rows, online_rescale, rescale_job, write_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
 from paimon_cli.requests.maintenance import RescaleOptions
@@ -92,6 +92,16 @@ def test_a_writer_that_planned_before_moves_its_rows(buckets: int, new: int, tmp
     assert values(context) == expected
     put(TableContext.open(context.url), [1], "after")
     assert values(context) == expected | {("a", 1): "after"}
+
+
+def test_a_writer_that_planned_before_begins_a_partition(tmp_path: Path) -> None:
+    """No file of the partition shows that the bucket count has changed, only the option."""
+    context = made(tmp_path / "t")
+    with before_commit(lambda: online(context, 4)):
+        put(context, range(10), "new", "c")
+    assert counts(context) == {4} and sound(context)
+    put(TableContext.open(context.url), [1], "after", "c")
+    assert values(context)["c", 1] == "after" and len(values(context)) == 90
 
 
 def test_a_count_that_changes_twice(tmp_path: Path) -> None:
@@ -182,6 +192,18 @@ def test_a_count_that_is_no_multiple_refuses_the_writer(tmp_path: Path) -> None:
     assert set(values(context).values()) == {"old"} and data_files(context) == named_files(context)
 
 
+def test_a_partition_with_another_count_than_the_option(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    table = open_table(locate_table(context.url))
+    run_rescale(table, plan_rescale(table, RescaleOptions(3, partition=[{"p": "a"}])), LocalEngine(), NoProgress())
+    before = values(context)
+    with pytest.raises(UsageError, match="from 3 to 4 buckets in p=a") as refused:
+        online(context, 4)
+    assert "choose 6" in str(refused.value.hint)
+    online(context, 6)
+    assert counts(context) == {6} and values(context) == before and sound(context)
+
+
 def test_tables_of_other_engines_are_refused(tmp_path: Path, run: Run) -> None:  # noqa: F811
     context = TableContext.open(str(golden_table("java-0.9", "dedup_partitioned", tmp_path)))
     count = context.options.bucket
@@ -249,7 +271,10 @@ def test_commands(tmp_path: Path, run: Run) -> None:  # noqa: F811
     refusal = run("rescale", context.url, "--buckets", 4, "--online", code=7).err
     assert "keys are read twice until maintain or compact --watch" in refusal
     assert "--partition" in run("rescale", context.url, "--buckets", 4, "--online", "--partition", "p=a", code=2).err
-    run("rescale", context.url, "--buckets", 4, "--online", "--yes")
+    with patch.object(rescale_job, "alter_table", side_effect=Killed), pytest.raises(Killed):
+        online(context)
+    assert "it becomes bucket=4" in run("rescale", context.url, "--buckets", 4, "--online", "--dry-run").out
+    assert "option is now bucket=4" in run("rescale", context.url, "--buckets", 4, "--online", "--yes").out
     assert counts(context) == {4} and sound(context)
     postponed = make_table(tmp_path / "u", COLUMNS, ["p", "k"], ["p"], -2)
     assert "no fixed bucket count" in run("rescale", postponed.url, "--buckets", 4, "--online", "--yes", code=2).err

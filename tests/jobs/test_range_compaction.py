@@ -343,7 +343,7 @@ def test_ranges_that_leave_rows_out_are_refused(tmp_path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         patch.setattr(RangeReader, "_may_hold", wrong)
-        with pytest.raises(DamagedFile, match=r"of its \d+ rows are in the ranges"):
+        with pytest.raises(DamagedFile, match=r"place only \d+ of its \d+ rows"):
             compact(context, ranges_over=1)
     assert newest(context) == before and rows(context) == expected
     assert list(check_table(context, rows=True)) == []

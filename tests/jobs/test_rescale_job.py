@@ -13,7 +13,7 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
-from paimon_cli.errors import Conflict, DataConflict, UsageError
+from paimon_cli.errors import Conflict, DataConflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import write_job
@@ -124,6 +124,8 @@ def test_partitions_one_by_one_after_the_option(context: TableContext) -> None:
     before = rows_of(context)
     alter_table(table, [SetOption("bucket", "3")])
     table = table_of(context)
+    with pytest.raises(NotFound, match="no partition p=z"):
+        plan_rescale(table, RescaleOptions(3, partition=[{"p": "a"}, {"p": "z"}]))
     plan = plan_rescale(table, RescaleOptions(3, partition=[{"p": "a"}]))
     assert [partition.partition for partition in plan.partitions] == ["p=a"]
     run_rescale(table, plan, LocalEngine(), NoProgress())

@@ -124,6 +124,15 @@ def test_a_process_that_dies_is_an_error_with_a_hint() -> None:
     assert "SIGKILL" in error.why and "--memory" in error.hint
 
 
+def test_a_process_that_cannot_be_started_is_no_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(TasksFailed) as raised:
+        run(Of(dies, os.getpid()), [1, 2, 3])
+    error = raised.value.error
+    assert isinstance(error, StorageUnavailable)
+    assert "cannot be started" in error.what and "/no/such/python" in error.why
+
+
 def test_a_bug_is_told_with_its_traceback() -> None:
     with TaskProcesses(Of(has_a_bug, os.getpid()), 2) as processes:
         assert processes(1) == 1
