@@ -190,6 +190,8 @@ class IngestRun:
                 continue
             touched[target.name] = target
             bad = list(events.bad)
+            if events.truncates:  # commits at once
+                self.letters.flush()
             try:
                 target.apply(events, marks, bad)
                 if bad and self.stops:

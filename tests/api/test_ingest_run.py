@@ -238,6 +238,24 @@ def test_bad_events_stop_a_table_or_go_to_a_file(tmp_path: Path) -> None:
     assert sorted(rows_of(tmp_path, "a")) == [1, 2, 3]
 
 
+def test_events_set_apart_are_kept_when_files_are_replaced_and_processes_die(tmp_path: Path) -> None:
+    catalog, letters = Catalog(str(tmp_path)), tmp_path / "letters.json"
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "on_error": str(letters)}
+    for text in (b"one", b"two"):
+        catalog.ingest(written(tmp_path / "e.json", text, debezium("t", "c", None, {"id": 1})), **given)
+    assert [json.loads(line)["event"] for line in letters.read_text().splitlines()] == ["one", "two"]
+    whole = letters.read_bytes()
+    for torn in (whole[:-9], whole + b'{"dead', whole[:-1]):
+        letters.write_bytes(torn)
+        catalog.ingest(str(tmp_path / "e.json"), **given, commit_user=str(len(torn)))
+        assert letters.read_bytes() == whole
+    for other in (b"some notes\n", b"some notes", b"[]\n", b'{"dead_letter":{}}\n'):
+        letters.write_bytes(other)
+        with pytest.raises(UsageError, match="something else than events set apart"):
+            catalog.ingest(str(tmp_path / "e.json"), **given)
+        assert letters.read_bytes() == other
+
+
 HOSTILE = [
     b"not json",
     b'{"op":"c"',
