@@ -58,7 +58,7 @@ class DeadLetters:
             self._read_known(self._file)
         except OSError as error:
             raise of_system(error) from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"--on-error {self._path}", "it holds something else than events set apart", "name a new file"
             ) from error

@@ -23,7 +23,17 @@ from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents, Wa
 from paimon_cli.ingest.changes.event_lines import BadEvent, Positions
 from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.key_images import KeyImages
-from paimon_cli.ingest.changes.read_marks import MARKS_PROPERTY, BlockMarks, Mark, Marks, marks_of_text, marks_text
+from paimon_cli.ingest.changes.read_marks import (
+    MARKS_PROPERTY,
+    TABLES_PROPERTY,
+    BlockMarks,
+    Mark,
+    Marks,
+    marks_of_text,
+    marks_text,
+    tables_of_text,
+    tables_text,
+)
 from paimon_cli.ingest.faults import WrongType, shown
 from paimon_cli.ingest.row_sources import ArrowRows
 from paimon_cli.ingest.typed_columns import cast_column
@@ -123,14 +133,15 @@ class IngestTarget:
         last = last_commit(table.context, self.user)
         if last is None:
             return
-        marks = marks_of_text((last.properties or {}).get(MARKS_PROPERTY))
-        if marks is None:
+        properties = last.properties or {}
+        marks, tables = marks_of_text(properties.get(MARKS_PROPERTY)), tables_of_text(properties.get(TABLES_PROPERTY, "[]"))
+        if marks is None or tables is None:
             raise Refused(
                 f"cannot determine how far user {self.user} has read its sources for {self.name}",
                 "the snapshot of its last commit has expired, and its record does not say it",
                 "look which events are there, and go on with another --commit-user and sources that begin after them",
             )
-        self.marks, self._next_id = marks, last.identifier + 1
+        self.marks, self.sources, self._next_id = marks, tables, last.identifier + 1
 
     @property
     def schema(self) -> TableSchema | None:
@@ -195,24 +206,26 @@ class IngestTarget:
 
     def _expect_one_schema(self, table: SourceTable) -> None:
         """Raise `UsageError` if tables of several schemas have one name: only those of several databases are shards."""
-        self.sources.add(table)
-        if len({source.schema for source in self.sources}) > 1:
-            names = ", ".join(sorted(f"{source.schema}.{source.table}" for source in self.sources))
+        sources = self.sources | {table}
+        if len({source.schema for source in sources}) > 1:
+            names = ", ".join(sorted(f"{source.schema}.{source.table}" for source in sources))
             raise UsageError(
                 f"{names} would be merged in {self.name}", "they are different tables", "name one with --table-mapping"
             )
+        self.sources = sources
 
     def _truncate(self, events: TableEvents, marks: BlockMarks) -> None:
         """Commit what is held, and then empty the table, in a commit that says that it is done."""
-        self.sources.add(events.table)
         position = int(events.read.lines.positions[0])
         self._mark(marks, position)
-        if len(self.sources) > 1:
-            names = ", ".join(sorted(source.name for source in self.sources))
+        sources = self.sources | {events.table}
+        if len(sources) > 1:
+            names = ", ".join(sorted(source.name for source in sources))
             what = f"{self.name}: {events.table.name} was emptied by a truncation"
             raise NotSupported(
                 what, f"the table has the rows of {names}, which cannot be told apart", "map them to tables of their own"
             )
+        self.sources = sources
         self.truncations += 1
         if self.table is None or self.is_dry:
             return
@@ -232,7 +245,7 @@ class IngestTarget:
             self.marks, self._next_id = after, self._next_id + 1
 
     def _properties(self, marks: Marks) -> tuple[tuple[str, str], ...]:
-        return ((MARKS_PROPERTY, marks_text(marks, self.user)),)
+        return (MARKS_PROPERTY, marks_text(marks, self.user)), (TABLES_PROPERTY, tables_text(self.sources))
 
     def _mark(self, marks: BlockMarks, position: int | None) -> None:
         """Remember that events are held up to a position within a block."""

@@ -420,6 +420,24 @@ def test_truncations_are_applied_in_their_place(tmp_path: Path, seed: int, monke
         catalog.ingest(written(tmp_path / "m.json", *shards), format="debezium", into="shop", primary_key="id", commit_user="m")
 
 
+def test_the_truncation_of_a_shard_spares_the_rows_of_earlier_runs(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+
+    def event(database: str, op: str, number: int) -> Row:
+        after = None if op == "t" else {"id": number}
+        return {**debezium("m", op, None, after), "source": {"db": database, "table": "m"}}
+
+    def apply(name: str, *events: Row) -> None:
+        catalog.ingest(written(tmp_path / name, *events), format="debezium", into="shop", primary_key="id")
+
+    apply("1.json", event("a", "c", 1))
+    apply("2.json", event("a", "t", 0), event("a", "c", 2))
+    apply("3.json", event("b", "c", 3))
+    with pytest.warns(UserWarning), pytest.raises(NotSupported, match=r"the rows of a\.m, b\.m"):
+        apply("4.json", event("a", "c", 4), event("a", "t", 0))
+    assert sorted(rows_of(tmp_path, "m")) == ["2", "3", "4"]
+
+
 def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(8, tables=2).add(400)
     text, waits = stream.text(), list[float]()

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from paimon_cli.errors import Refused
+from paimon_cli.ingest.changes.event_decoder import SourceTable
 from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.options.option_text import counted
 
 MARKS_PROPERTY = "paimon-cli.ingest"
+TABLES_PROPERTY = "paimon-cli.ingest-tables"
 MAX_SOURCES = 10_000
 """The record of a table is in each of its snapshots. More sources than this take another commit user."""
 _DIGEST_CHARACTERS = 16
@@ -62,6 +64,19 @@ def marks_of_text(text: str | None) -> dict[str, Mark] | None:
         found = json.loads(text or "")
         return {str(key): Mark(int(position), str(last)) for key, (position, last) in found.items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def tables_text(tables: Set[SourceTable]) -> str:
+    """The tables of the source whose rows a table has, as the text of a property."""
+    return json.dumps(sorted(tables), ensure_ascii=False, separators=(",", ":"))
+
+
+def tables_of_text(text: str) -> set[SourceTable] | None:
+    """The tables of such a property; None if it is none."""
+    try:
+        return {SourceTable(str(database), str(table), str(schema)) for database, table, schema in json.loads(text)}
+    except (ValueError, TypeError, RecursionError):
         return None
 
 
