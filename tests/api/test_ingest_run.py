@@ -465,6 +465,28 @@ def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.Mon
         catalog.ingest("-", **given)
 
 
+@pytest.mark.parametrize("replaced", ["longer", "shorter", "cut"])
+def test_a_followed_file_that_is_replaced_is_noticed(tmp_path: Path, replaced: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with the same event, so that only the last one that was read shows it."""
+    lines = [json.dumps(debezium("t", "c", None, {"id": n})).encode() + b"\n" for n in range(6)]
+    texts = {"longer": lines[0] + b"".join(lines[2:]), "shorter": lines[0] + lines[5], "cut": lines[0]}
+    file = tmp_path / "e.json"
+    file.write_bytes(b"".join(lines[:3]))
+    monkeypatch.setattr("paimon_cli.api.ingest_run.SystemClock.sleep", lambda *_: file.write_bytes(texts[replaced]))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    with pytest.raises(Refused, match="is not what was read before"):
+        Catalog(str(tmp_path)).ingest(str(file), **given, follow=True, max_rounds=3)
+    assert sorted(rows_of(tmp_path, "t")) == ["0", "1", "2"]
+
+
+def test_a_damaged_archive_is_named_and_the_files_before_it_are_committed(tmp_path: Path) -> None:
+    files = [written(tmp_path / "1.json", debezium("t", "c", None, {"id": 1})), str(tmp_path / "2.json.gz")]
+    Path(files[1]).write_bytes(gzip.compress(Path(files[0]).read_bytes() * 9)[:30])
+    with pytest.raises(BadInput, match=r"cannot read .*2\.json\.gz"):
+        Catalog(str(tmp_path)).ingest(files, format="debezium", into="shop", primary_key="id")
+    assert sorted(rows_of(tmp_path, "t")) == ["1"]
+
+
 def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     """The events of the second file are older, although they arrive later."""
     catalog = Catalog(str(tmp_path))

@@ -77,13 +77,12 @@ class TableEvents:
 @dataclass
 class Decoded:
     """What a block of events holds. `bad`: events whose table cannot be told. `others`: how many events of each kind change no
-    rows; `schema_changes`: their statements.
+    rows.
     """
 
     events: list[TableEvents] = field(default_factory=list)
     bad: list[BadEvent] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
-    schema_changes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,13 @@ class Wanted:
 
 @dataclass
 class EventDecoder:
-    """Decodes the blocks of a stream. `wanted`: None for a table whose events are left out; `skips`: of a table and source, up to
-    which position its events are left out, because they were applied before.
+    """Decodes the blocks of a stream. `wanted`: None for a table whose events are left out; `skips`: up to which position of the
+    source the events of a table are left out, because they were applied before.
     """
 
     format: EventFormat
     wanted: Callable[[SourceTable], Wanted | None] = lambda table: Wanted()
-    skips: Callable[[SourceTable, str], int] = lambda table, source: 0
-    left_out: Counter[SourceTable] = field(default_factory=Counter)
+    skips: Callable[[SourceTable], int] = lambda table: 0
     _readers: dict[SourceTable, ImageReader] = field(default_factory=dict)
 
     def decode(self, lines: EventLines) -> Decoded:
@@ -144,9 +142,8 @@ class EventDecoder:
         """Add the events of one table, cut where a truncation or another schema begins."""
         wanted = self.wanted(table)
         if wanted is None:
-            self.left_out[table] += len(places)
             return
-        places = places[lines.positions[places] >= self.skips(table, lines.source)]
+        places = places[lines.positions[places] >= self.skips(table)]
         if not len(places):
             return
         texts, schema_of = schemas
@@ -263,8 +260,6 @@ class EventDecoder:
             found.bad.append(lines.bad(index, f"{why}, so that it is no change that {self.format.name} knows"))
             return
         found.others[kind] += 1
-        if kind == Unchanging.SCHEMA_CHANGE:
-            found.schema_changes.append(lines.texts[index].as_py()[:4096].decode(errors="replace"))
 
     def _names(self, texts: Mapping[Path, pa.Array], count: int) -> pa.Array:
         """Database, schema and table of each event, in one text."""

@@ -107,6 +107,19 @@ class BlockMarks:
         return Mark(following, digest(self.lines.texts[index].as_py()))
 
 
+class LastEvent(NamedTuple):
+    """The last event that this run has read of a source. `begin`: where it begins; `mark`: the one after it."""
+
+    begin: int
+    mark: Mark
+
+    def following(self, lines: EventLines) -> EventLines:
+        """The events after it, of a block that begins with it. Raises `Refused` if they begin with another one."""
+        if not len(lines) or digest(lines.texts[0].as_py()) != self.mark.last:
+            raise has_changed(lines.source, self.mark)
+        return lines.take(np.arange(1, len(lines)))
+
+
 def check_mark(mark: Mark, lines: EventLines, begin: int, source: str) -> None:
     """Raise `Refused` if the block has another event before the mark. `begin`: where the block begins."""
     if not begin < mark.position <= lines.end:
