@@ -211,6 +211,18 @@ def test_schema_changes_and_what_cannot_be_done(tmp_path: Path) -> None:
     assert {key: row["n"] for key, row in rows_of(tmp_path, "bad").items()} == {1: "7", 2: "seven", 3: "8"}
 
 
+def test_a_key_keeps_its_type_and_takes_what_fits(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    types = {"id": {"type": "int32"}}, {"id": {"type": "int64"}}
+    events = [
+        with_schema(debezium("t", "c", None, {"id": n}), types[wide]) for n, wide in ((1, False), (2, True), (1 << 40, True))
+    ]
+    file = written(tmp_path / "e.json", *events)
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="column 'id' cannot take 1099511627776"):
+        catalog.ingest(file, format="debezium", into="shop", primary_key="id")
+    assert sorted(rows_of(tmp_path, "t")) == [1, 2]
+
+
 def test_bad_events_stop_a_table_or_go_to_a_file(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     for name in "ab":
