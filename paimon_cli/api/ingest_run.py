@@ -21,8 +21,9 @@ import numpy as np
 from paimon_cli.api.dead_letters import MOST_SHOWN, DeadLetters, bad_event
 from paimon_cli.api.definition import create_defined
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
+from paimon_cli.api.ingest_schema import sequence_column
 from paimon_cli.api.ingest_sources import EventSource, EventSources
-from paimon_cli.api.ingest_target import IngestedTable, IngestTarget, sequence_column
+from paimon_cli.api.ingest_target import IngestedTable, IngestTarget
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.definition_check import check_definition
