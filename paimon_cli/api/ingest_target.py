@@ -213,12 +213,13 @@ class IngestTarget(FollowingTable):
             )
         self.incomplete += rows.incomplete
         if self.sequence is not None:
-            rows = self._sequenced(rows, events, self.sequence)
+            rows = self._sequenced(rows, events, self.sequence, bad)
         return self._typed(rows, events, schema, bad)
 
-    def _sequenced(self, rows: ChangeRows, events: TableEvents, path: str) -> ChangeRows:
-        """The rows with the number that orders them. Raises `UsageError` if the table ignores it, `BadInput` for events without
-        it.
+    def _sequenced(self, rows: ChangeRows, events: TableEvents, path: str, bad: list[BadEvent]) -> ChangeRows:
+        """The rows with the number that orders them. Events without it are added to `bad`, and left out.
+
+        Raises `UsageError` if the table ignores the number, `BadInput` if no event has it.
         """
         column = sequence_column(path)
         schema = self.schema
@@ -229,9 +230,15 @@ class IngestTarget(FollowingTable):
                 f"{self.name} is not ordered by {column}", why, f"set {SEQUENCE_FIELD}={column}, or leave --sequence out"
             )
         numbers = events.read.part(path)
-        if numbers is None or not pa.types.is_integer(numbers.type) or numbers.null_count:
-            raise BadInput(f"{self.name}: an event has no number '{path}'", "--sequence orders rows by it", "name another one")
-        return replace(rows, cells={**rows.cells, column: numbers.take(pa.array(rows.event))})
+        if numbers is None or not pa.types.is_integer(numbers.type):
+            is_column = path in events.read.after.columns
+            hint = f"a column orders new tables with --option {SEQUENCE_FIELD}={path}" if is_column else "name another one"
+            raise BadInput(f"{self.name}: an event has no number '{path}'", "--sequence orders rows by it", hint)
+        lacks = numbers.is_null().to_numpy(zero_copy_only=False)[rows.event]
+        for index in np.unique(rows.event[lacks]):
+            bad.append(events.read.lines.bad(int(index), f"it has no number '{path}', which orders rows", events.table.name))
+        numbered = replace(rows, cells={**rows.cells, column: numbers.take(pa.array(rows.event))})
+        return numbered.without(lacks) if lacks.any() else numbered
 
     def _typed(
         self, rows: ChangeRows, events: TableEvents, schema: TableSchema, bad: list[BadEvent]

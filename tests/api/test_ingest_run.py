@@ -515,6 +515,16 @@ def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     assert rows_of(tmp_path, "t") == {"1": {"id": "1", "n": "new", "source_lsn": 20}}
     with pytest.warns(UserWarning), pytest.raises(BadInput, match=r"no number 'source\.none'"):
         catalog.ingest(files[0], format="debezium", into="other", primary_key="id", sequence="source.none")
+    without = debezium("t", "c", None, rows[2])
+    file, letters = written(tmp_path / "some.json", newer[0], without, at(30, "c", None, {"id": 3})), tmp_path / "letters.json"
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "sequence": "source.lsn", "on_error": str(letters)}
+    catalog.ingest(file, **given)
+    assert [json.loads(json.loads(line)["event"]) for line in letters.read_text().splitlines()] == [without]
+    assert sorted(rows_of(tmp_path, "t")) == ["1", "3"]
+    with pytest.warns(UserWarning), pytest.raises(BadInput) as caught:
+        plain = written(tmp_path / "plain.json", {"id": 1, "ts": 5})
+        catalog.ingest(plain, format="json", into="plain.t", primary_key="id", sequence="ts")
+    assert "--option sequence.field=ts" in str(caught.value.hint)
     catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
     with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):
         catalog.ingest(files[0], format="debezium", into="third", sequence="source.lsn")

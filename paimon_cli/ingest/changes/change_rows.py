@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -40,6 +40,11 @@ class ChangeRows:
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    def without(self, flags: npt.NDArray[np.bool_]) -> ChangeRows:
+        """The rows without those that are flagged."""
+        cells = {name: one.filter(pa.array(~flags)) for name, one in self.cells.items()}
+        return replace(self, cells=cells, kinds=self.kinds[~flags], event=self.event[~flags])
 
 
 def rows_of(
