@@ -10,6 +10,7 @@ from typing import BinaryIO
 from paimon_cli.errors import BadInput, UsageError, of_system
 from paimon_cli.ingest.changes.event_decoder import DEAD_LETTER
 from paimon_cli.ingest.changes.event_lines import BadEvent
+from paimon_cli.ingest.changes.read_marks import digest
 from paimon_cli.options.option_text import printable
 
 MOST_SHOWN = 200
@@ -34,14 +35,14 @@ def bad_event(event: BadEvent) -> BadInput:
 class DeadLetters:
     """The file of events that could not be applied, one JSON object a line, which `ingest` reads like the events themselves.
 
-    It is added to. An event is in it once, however often its source is read.
+    It is added to. An event is in it once, however often its source is read; another one at the same place, in a file that has
+    replaced the first, is another event.
     """
 
     def __init__(self, path: str | None, sources: Sequence[str]) -> None:
         self._path, self._sources = path, sources
         self._file: BinaryIO | None = None
-        self._known = set[tuple[str, int]]()
-        self.count = 0
+        self._known = set[tuple[str, int, str]]()
 
     def __enter__(self) -> DeadLetters:
         if self._path is None:
@@ -54,24 +55,42 @@ class DeadLetters:
             )
         try:
             self._file = open(self._path, "a+b")
-            self._file.seek(0)
-            for line in self._file:
-                if line.startswith(DEAD_LETTER):
-                    letter = json.loads(line)["dead_letter"]
-                    self._known.add((letter["source"], letter["position"]))
+            self._read_known(self._file)
         except OSError as error:
             raise of_system(error) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"--on-error {self._path}", "it holds something else than events set apart", "name a new file"
             ) from error
         return self
 
+    def _read_known(self, file: BinaryIO) -> None:
+        """Read which events the file has. The beginning of one at its end is cut off: a process died while it wrote it, before
+        any table remembered to be past its event.
+        """
+        file.seek(0)
+        end = 0
+        for line in file:
+            try:
+                letter = json.loads(line)
+            except ValueError:
+                if line.endswith(b"\n") or not DEAD_LETTER.startswith(line[: len(DEAD_LETTER)]):
+                    raise
+                file.truncate(end)
+                return
+            facts = letter["dead_letter"]
+            self._known.add((facts["source"], facts["position"], _digest(letter["event"])))
+            end += len(line)
+            if not line.endswith(b"\n"):
+                file.write(b"\n")
+
     def add(self, event: BadEvent, format: str) -> None:
-        if self._file is None or (event.source, event.position) in self._known:
+        if self._file is None:
             return
-        self._known.add((event.source, event.position))
-        self.count += 1
+        text = event.text.decode(errors="surrogateescape")
+        if (known := (event.source, event.position, _digest(text))) in self._known:
+            return
+        self._known.add(known)
         facts = {
             "source": event.source,
             "position": event.position,
@@ -79,7 +98,6 @@ class DeadLetters:
             "reason": event.reason,
             "format": format,
         }
-        text = event.text.decode(errors="surrogateescape")
         letter = json.dumps({"dead_letter": facts, "event": text}, separators=(",", ":"))
         self._file.write(letter.encode() + b"\n")
 
@@ -92,3 +110,7 @@ class DeadLetters:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _digest(text: str) -> str:
+    return digest(text.encode(errors="surrogatepass"))

@@ -12,7 +12,6 @@ what comes after its own marks.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -22,8 +21,9 @@ import numpy as np
 from paimon_cli.api.dead_letters import MOST_SHOWN, DeadLetters, bad_event
 from paimon_cli.api.definition import create_defined
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
+from paimon_cli.api.ingest_schema import sequence_column
 from paimon_cli.api.ingest_sources import EventSource, EventSources
-from paimon_cli.api.ingest_target import IngestedTable, IngestTarget, sequence_column
+from paimon_cli.api.ingest_target import IngestedTable, IngestTarget
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.definition_check import check_definition
@@ -32,11 +32,11 @@ from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import BadInput, NotFound, PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import NotFound, PaimonError, PartialSuccess, UsageError
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
 from paimon_cli.ingest.changes.event_lines import EventLines
-from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
+from paimon_cli.ingest.changes.read_marks import BlockMarks, LastEvent, check_mark, has_changed
 from paimon_cli.ingest.input_files import SourceFile
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.choices import OnError
@@ -70,18 +70,18 @@ class IngestSite:
 
 @dataclass
 class IngestRun:
-    """One call: the tables that it has met. `targets`: by name; `by_source`: None for tables that are left out."""
+    """One call: the tables that it has met. `targets`: by name; `by_source`: None for tables that are left out. `_sizes`: of the
+    files when they were last read, by path; `_last`: the last event that was read of each source.
+    """
 
     site: IngestSite
     call: IngestCall
     is_dry: bool = False
     targets: dict[str, IngestTarget] = field(default_factory=dict)
     by_source: dict[SourceTable, IngestTarget | None] = field(default_factory=dict)
-    others: Counter[str] = field(default_factory=Counter)
     _key: str = ""
-    _seen: set[tuple[str, int]] = field(default_factory=set)
-    _ends: dict[str, int] = field(default_factory=dict)
-    _last: dict[str, Mark] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, LastEvent] = field(default_factory=dict)
     _block: tuple[EventLines, int, str] | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class IngestRun:
             what = "rows of plain JSON name no table"
             raise UsageError(what, "the events go into the tables of a database", "name a table: --into DB.TABLE")
         self.stops = call.on_error == OnError.FAIL
-        self.decoder = EventDecoder(self.format, self._wanted, lambda table, _: self._position(table))
+        self.decoder = EventDecoder(self.format, self._wanted, self._position)
 
     def run(self) -> list[IngestedTable]:
         """Read all sources to their ends."""
@@ -112,8 +112,8 @@ class IngestRun:
                 try:
                     for file in files:
                         self._read_file(sources, file, follows)
-                except BadInput as error:
-                    failure = error  # what comes before the bad event is committed
+                except PaimonError as error:
+                    failure = error  # what comes before is committed
                 self._commit()
                 rounds += 1
                 is_over = not follows or rounds == self.call.max_rounds
@@ -124,34 +124,37 @@ class IngestRun:
 
     def _read_file(self, sources: EventSources, file: SourceFile | None, follows: bool) -> None:
         """Read a file from where this run has read it to. One of the same size has nothing new."""
-        known = (file.path, file.size) if file is not None else None
-        if follows and known in self._seen:
+        if follows and file is not None and self._sizes.get(file.path) == file.size:
             return
         with sources.opened(file) as source:
             if follows and not source.is_begun:
                 return
             self._read(source, follows)
-        if follows and known is not None:
-            self._seen.add(known)
+        if file is not None:
+            self._sizes[file.path] = file.size
 
     def _read(self, source: EventSource, is_growing: bool) -> None:
         self._key = source.key
-        begin = self._ends.get(source.key, 0)
-        marks: BlockMarks | None = None
+        last = self._last.get(source.key)
+        begin = 0 if last is None else last.begin
+        previous = None if last is None else last.mark
         size = min(PIECES.event_block_bytes, max(1, self.memory // BLOCK_SHARE))
         for lines in source.blocks(size, begin, is_growing=is_growing):
+            if last is not None:
+                lines, last = last.following(lines), None
             self._block = lines, begin, source.name
             for target in self._resumed(source.key):
                 self._check_mark(target)
-            marks = BlockMarks(source.key, lines, self._last.get(source.key) if marks is None else marks.end())
+            marks = BlockMarks(source.key, lines, previous)
             self._apply(lines, marks)
-            begin = lines.end
+            begin, previous = lines.end, marks.end()
+            if len(lines) and previous is not None:
+                self._last[source.key] = LastEvent(int(lines.positions[-1]), previous)
             if sum(target.held_bytes for target in self.targets.values()) >= self.memory // HELD_SHARE:
                 self._commit()
         self._block = None
-        self._ends[source.key] = begin
-        if marks is not None and (last := marks.end()) is not None:
-            self._last[source.key] = last
+        if last is not None:
+            raise has_changed(source.name, last.mark)
         for target in self._resumed(source.key):
             if not is_growing and target.marks[source.key].position > begin:
                 self._stop(target, has_changed(source.name, target.marks[source.key]))
@@ -180,7 +183,6 @@ class IngestRun:
         self._apply_decoded(found, marks)
 
     def _apply_decoded(self, found: Decoded, marks: BlockMarks) -> None:
-        self.others += found.others
         for event in found.bad:
             self.letters.add(event, self.format.name)
         touched = dict[str, IngestTarget]()
@@ -190,6 +192,8 @@ class IngestRun:
                 continue
             touched[target.name] = target
             bad = list(events.bad)
+            if events.truncates:  # commits at once
+                self.letters.flush()
             try:
                 target.apply(events, marks, bad)
                 if bad and self.stops:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from paimon_cli.errors import NotSupported, Refused, UsageError
-from paimon_cli.ingest.changes.event_lines import MAX_EVENT_BYTES, EventLines, event_blocks
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.ingest.changes.event_lines import MAX_EVENT_BYTES, EventLines, event_blocks, reading
 from paimon_cli.ingest.changes.read_marks import source_key
 from paimon_cli.ingest.input_files import STDIN, SourceFile, source_files
 from paimon_cli.ingest.text_blocks import text_stream
@@ -33,9 +33,9 @@ class EventSource:
 
     def blocks(self, size: int, begin: int = 0, *, is_growing: bool = False) -> Iterator[EventLines]:
         """Its events from a position on, in blocks of about so many bytes. `is_growing`: its last line may not be complete."""
-        if begin and self.stream.seek(begin) < begin:
-            what = f"{self.name} is shorter than what was read of it"
-            raise Refused(what, "it cannot be told where to go on", "let files grow only at their ends", source=self.name)
+        if begin:
+            with reading(self.name):
+                self.stream.seek(begin)
         return event_blocks(self.stream, self.name, size, begin, is_growing=is_growing)
 
 
@@ -75,7 +75,8 @@ class EventSources:
 
 def _source(name: str, path: str, stream: BinaryIO) -> EventSource:
     """The source of a stream, of which the first line is read to recognise it."""
-    first = stream.readline(MAX_EVENT_BYTES)
+    with reading(name):
+        first = stream.readline(MAX_EVENT_BYTES)
     return EventSource(name, source_key(path, first.strip()), cast(BinaryIO, _Rejoined(first, stream)), first.endswith(b"\n"))
 
 
@@ -96,8 +97,11 @@ class _Rejoined(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Stand at a position from the beginning. In an archive, what is before it is read and dropped."""
+        """Stand at a position from the beginning, or at the end. In an archive, what is before it is read and dropped."""
         assert whence == io.SEEK_SET
+        if self._rest.seekable():
+            self._first = b""
+            return self._rest.seek(offset)
         left = offset
         while left and (dropped := len(self.read(min(left, PIECES.text_read_bytes)))):
             left -= dropped

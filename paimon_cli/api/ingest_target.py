@@ -1,34 +1,39 @@
-"""A table that gets events: it is created or follows the columns of its source, and its rows are committed with the marks."""
+"""A table that gets events: they become rows in its types, which are committed with the marks of their sources."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.catalog.alter_table import alter_table, altered_schema
-from paimon_cli.catalog.column_changes import AddColumn
-from paimon_cli.catalog.schema_drift import changes_to_follow
+from paimon_cli.api.ingest_schema import FollowingTable, refused_kinds, sequence_column
 from paimon_cli.commit.deduplication import last_commit
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import AlreadyExists, BadInput, Conflict, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
-from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents
 from paimon_cli.ingest.changes.event_lines import BadEvent, Positions
 from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.key_images import KeyImages
-from paimon_cli.ingest.changes.read_marks import MARKS_PROPERTY, BlockMarks, Mark, Marks, marks_of_text, marks_text
+from paimon_cli.ingest.changes.read_marks import (
+    MARKS_PROPERTY,
+    TABLES_PROPERTY,
+    BlockMarks,
+    Mark,
+    Marks,
+    marks_of_text,
+    marks_text,
+    tables_of_text,
+    tables_text,
+)
 from paimon_cli.ingest.faults import WrongType, shown
 from paimon_cli.ingest.row_sources import ArrowRows
 from paimon_cli.ingest.typed_columns import cast_column
-from paimon_cli.lsm.aggregators.catalog import function_of
-from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.read.html_text import ShownAsTable
@@ -40,14 +45,7 @@ if TYPE_CHECKING:
 KIND_COLUMN = "_ROW_KIND"
 MAX_LISTED = 100
 """Snapshots that a result lists, the last ones: a run that follows its sources makes any number."""
-MAX_ALTERS = 5
-"""How often a change of the schema is tried again because others have changed it at the same time."""
 APPLYING, STOPPED = "applied", "stopped"
-
-
-def sequence_column(path: str) -> str:
-    """The column for a number of events, `source_lsn` for `source.lsn`."""
-    return path.replace(".", "_").strip("_")
 
 
 @dataclass(frozen=True)
@@ -78,39 +76,27 @@ class IngestedTable(ShownAsTable):
     error_code: int | None = None
 
 
-@dataclass
-class IngestTarget:
-    """One table of an ingest. `create` makes it from columns and a key; in a dry run `define` makes only its schema, `planned`.
+@dataclass(kw_only=True)
+class IngestTarget(FollowingTable):
+    """One table of an ingest, and the rows that it is yet to commit.
 
-    `table`: None while it does not exist. `held`: rows that are not yet committed, of `held_bytes`. `pending`: marks of the
+    `sources`: the tables whose rows it has. `held`: rows that are not yet committed, of `held_bytes`. `pending`: marks of the
     sources of these rows; `marks`: of those that are committed. `failure`: why it has stopped. `stops_on_bad`: a bad event stops
     it.
     """
 
-    name: str
     user: str
-    keys: tuple[str, ...]
-    allows_append: bool
-    create: Callable[[Sequence[DataField], tuple[str, ...]], Writing]
-    define: Callable[[Sequence[DataField], tuple[str, ...]], TableSchema]
-    is_dry: bool = False
     stops_on_bad: bool = True
-    sequence: str | None = None
-    table: Writing | None = None
     sources: set[SourceTable] = field(default_factory=set)
     held: list[pa.Table] = field(default_factory=list)
     held_bytes: int = 0
     marks: dict[str, Mark] = field(default_factory=dict)
     pending: dict[str, Mark] = field(default_factory=dict)
     failure: PaimonError | None = None
-    planned: TableSchema | None = None
     counts: Counter[int] = field(default_factory=Counter)
     truncations: int = 0
     bad_events: int = 0
     incomplete: int = 0
-    created: bool = False
-    added: list[str] = field(default_factory=list)
-    widened: list[str] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
     key_images: KeyImages = field(default_factory=KeyImages)
     _next_id: int = 0
@@ -123,52 +109,15 @@ class IngestTarget:
         last = last_commit(table.context, self.user)
         if last is None:
             return
-        marks = marks_of_text((last.properties or {}).get(MARKS_PROPERTY))
-        if marks is None:
+        properties = last.properties or {}
+        marks, tables = marks_of_text(properties.get(MARKS_PROPERTY)), tables_of_text(properties.get(TABLES_PROPERTY, "[]"))
+        if marks is None or tables is None:
             raise Refused(
                 f"cannot determine how far user {self.user} has read its sources for {self.name}",
                 "the snapshot of its last commit has expired, and its record does not say it",
                 "look which events are there, and go on with another --commit-user and sources that begin after them",
             )
-        self.marks, self._next_id = marks, last.identifier + 1
-
-    @property
-    def schema(self) -> TableSchema | None:
-        """The schema, in a dry run the one that it would have."""
-        return self.planned if self.planned is not None else None if self.table is None else self.table.context.schema
-
-    def wanted(self) -> Wanted:
-        """What a decoder must know of the table."""
-        schema = self.schema
-        types = {} if schema is None else {column.name: column.type for column in schema.fields}
-        return Wanted(types, self.needs_before)
-
-    @property
-    def needs_before(self) -> bool:
-        """Whether updates must retract the row before: the table sums its rows up, or writes its input as its changelog."""
-        schema = self.schema
-        if schema is None or not schema.primary_keys:
-            return False
-        options = schema.typed_options
-        if options.changelog_producer.records_input:
-            return True
-        rules = options.merge_engine
-        is_summed = rules.combines_versions and not rules.missing_columns_stay
-        return is_summed or not (rules.newest_wins or RowKind.UPDATE_BEFORE in _refused(schema))
-
-    def _retracted(self, schema: TableSchema) -> list[str]:
-        """The columns outside of the key, if deletions and updates take their values back, write them into the changelog, or are
-        ordered by some of them: a deletion without its sequence field would lose against the row.
-        """
-        options = schema.typed_options
-        engine = options.merge_engine
-        aggregates = not engine.missing_columns_stay or any(function_of(name, options) for name in schema.field_names)
-        takes_back = engine.combines_versions and aggregates and not options.ignore_delete
-        number = None if self.sequence is None else sequence_column(self.sequence)
-        is_ordered = any(name != number and name not in schema.primary_keys for name in options.sequence_fields)
-        if not schema.primary_keys or not (takes_back or is_ordered or options.changelog_producer.records_input):
-            return []
-        return [name for name in schema.field_names if name not in schema.primary_keys and name != number]
+        self.marks, self.sources, self._next_id = marks, tables, last.identifier + 1
 
     def apply(self, events: TableEvents, marks: BlockMarks, bad: list[BadEvent]) -> None:
         """Convert events to rows, and hold them. Raises errors that stop the table.
@@ -195,24 +144,26 @@ class IngestTarget:
 
     def _expect_one_schema(self, table: SourceTable) -> None:
         """Raise `UsageError` if tables of several schemas have one name: only those of several databases are shards."""
-        self.sources.add(table)
-        if len({source.schema for source in self.sources}) > 1:
-            names = ", ".join(sorted(f"{source.schema}.{source.table}" for source in self.sources))
+        sources = self.sources | {table}
+        if len({source.schema for source in sources}) > 1:
+            names = ", ".join(sorted(f"{source.schema}.{source.table}" for source in sources))
             raise UsageError(
                 f"{names} would be merged in {self.name}", "they are different tables", "name one with --table-mapping"
             )
+        self.sources = sources
 
     def _truncate(self, events: TableEvents, marks: BlockMarks) -> None:
         """Commit what is held, and then empty the table, in a commit that says that it is done."""
-        self.sources.add(events.table)
         position = int(events.read.lines.positions[0])
         self._mark(marks, position)
-        if len(self.sources) > 1:
-            names = ", ".join(sorted(source.name for source in self.sources))
+        sources = self.sources | {events.table}
+        if len(sources) > 1:
+            names = ", ".join(sorted(source.name for source in sources))
             what = f"{self.name}: {events.table.name} was emptied by a truncation"
             raise NotSupported(
                 what, f"the table has the rows of {names}, which cannot be told apart", "map them to tables of their own"
             )
+        self.sources = sources
         self.truncations += 1
         if self.table is None or self.is_dry:
             return
@@ -232,7 +183,7 @@ class IngestTarget:
             self.marks, self._next_id = after, self._next_id + 1
 
     def _properties(self, marks: Marks) -> tuple[tuple[str, str], ...]:
-        return ((MARKS_PROPERTY, marks_text(marks, self.user)),)
+        return (MARKS_PROPERTY, marks_text(marks, self.user)), (TABLES_PROPERTY, tables_text(self.sources))
 
     def _mark(self, marks: BlockMarks, position: int | None) -> None:
         """Remember that events are held up to a position within a block."""
@@ -242,7 +193,7 @@ class IngestTarget:
     def _rows(self, events: TableEvents, bad: list[BadEvent]) -> tuple[pa.Table, Positions]:
         """The rows of events in the types of the table, and the position of the event of each."""
         self._expect_one_schema(events.table)
-        self._follow(events)
+        self.follow(events)
         schema = self.schema
         assert schema is not None
         rows = rows_of(
@@ -250,9 +201,9 @@ class IngestTarget:
             schema.primary_keys,
             needs_before=self.needs_before,
             bad=bad,
-            retracted=self._retracted(schema),
+            retracted=self.retracted(schema),
             key_images=self.key_images,
-            refused=_refused(schema),
+            refused=refused_kinds(schema),
         )
         if not schema.primary_keys and (rows.kinds != RowKind.INSERT).any():
             raise UsageError(
@@ -262,40 +213,13 @@ class IngestTarget:
             )
         self.incomplete += rows.incomplete
         if self.sequence is not None:
-            rows = self._sequenced(rows, events, self.sequence)
+            rows = self._sequenced(rows, events, self.sequence, bad)
         return self._typed(rows, events, schema, bad)
 
-    def _follow(self, events: TableEvents) -> None:
-        """Create the table, or let it follow the columns of the events."""
-        found = {name: form.type for name, form in events.forms.items()}
-        for image in (events.read.after, events.read.before):
-            for name in image.columns:
-                found.setdefault(name, events.form(name).type)
-        declared = frozenset(events.forms)
-        if self.sequence is not None:
-            found[sequence_column(self.sequence)] = BIGINT
-        if self.schema is None:
-            self._create(found, events)
-            return
-        for attempt in range(MAX_ALTERS):
-            schema = self.schema
-            changes = changes_to_follow(schema, found, declared)
-            if not changes:
-                return
-            try:
-                self._alter(schema, changes)
-            except AlreadyExists:
-                if attempt == MAX_ALTERS - 1 or self.table is None:
-                    raise
-                self.table.refresh()
-                continue
-            for change in changes:
-                named = self.added if isinstance(change, AddColumn) else self.widened
-                named.append(f"{change.path[0]} {type_to_sql(change.type)}")  # type: ignore[union-attr, arg-type]
+    def _sequenced(self, rows: ChangeRows, events: TableEvents, path: str, bad: list[BadEvent]) -> ChangeRows:
+        """The rows with the number that orders them. Events without it are added to `bad`, and left out.
 
-    def _sequenced(self, rows: ChangeRows, events: TableEvents, path: str) -> ChangeRows:
-        """The rows with the number that orders them. Raises `UsageError` if the table ignores it, `BadInput` for events without
-        it.
+        Raises `UsageError` if the table ignores the number, `BadInput` if no event has it.
         """
         column = sequence_column(path)
         schema = self.schema
@@ -306,37 +230,15 @@ class IngestTarget:
                 f"{self.name} is not ordered by {column}", why, f"set {SEQUENCE_FIELD}={column}, or leave --sequence out"
             )
         numbers = events.read.part(path)
-        if numbers is None or not pa.types.is_integer(numbers.type) or numbers.null_count:
-            raise BadInput(f"{self.name}: an event has no number '{path}'", "--sequence orders rows by it", "name another one")
-        return replace(rows, cells={**rows.cells, column: numbers.take(pa.array(rows.event))})
-
-    def _alter(self, schema: TableSchema, changes: Sequence[Any]) -> None:
-        if self.is_dry or self.table is None:
-            self.planned = altered_schema(schema, changes, True, 0)
-            return
-        alter_table(self.table.context, changes)
-        self.table.refresh()
-
-    def _create(self, found: Mapping[str, DataType], events: TableEvents) -> None:
-        keys = self.keys or events.keys
-        if not keys and not self.allows_append:
-            raise UsageError(
-                f"the primary key of {self.name} is not known",
-                "its events do not name it",
-                f"name it: --primary-key {events.table.name}=COLUMN, or create the table",
-            )
-        if missing := [key for key in keys if key not in found]:
-            raise UsageError(
-                f"{self.name} cannot have the primary key {','.join(keys)}",
-                f"its events have no column '{missing[0]}'; they have {', '.join(list(found)[:20]) or 'none'}",
-                "name other columns with --primary-key",
-            )
-        fields = [DataField(n, name, kind.with_nullable(name not in keys)) for n, (name, kind) in enumerate(found.items())]
-        if self.is_dry:
-            self.planned = self.define(fields, tuple(keys))
-        else:
-            self.table = self.create(fields, tuple(keys))
-        self.created = True
+        if numbers is None or not pa.types.is_integer(numbers.type):
+            is_column = path in events.read.after.columns
+            hint = f"a column orders new tables with --option {SEQUENCE_FIELD}={path}" if is_column else "name another one"
+            raise BadInput(f"{self.name}: an event has no number '{path}'", "--sequence orders rows by it", hint)
+        lacks = numbers.is_null().to_numpy(zero_copy_only=False)[rows.event]
+        for index in np.unique(rows.event[lacks]):
+            bad.append(events.read.lines.bad(int(index), f"it has no number '{path}', which orders rows", events.table.name))
+        numbered = replace(rows, cells={**rows.cells, column: numbers.take(pa.array(rows.event))})
+        return numbered.without(lacks) if lacks.any() else numbered
 
     def _typed(
         self, rows: ChangeRows, events: TableEvents, schema: TableSchema, bad: list[BadEvent]
@@ -449,12 +351,3 @@ class IngestTarget:
             error=None if failure is None else failure.message,
             error_code=None if failure is None else failure.exit_code,
         )
-
-
-def _refused(schema: TableSchema) -> dict[int, str]:
-    """The kinds of rows that the table does not take, and why not."""
-    if not schema.primary_keys:
-        return {}
-    engine = merge_engine(schema, schema.typed_options)
-    refusals = {kind: engine.refusal(kind) for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE)}
-    return {kind: str(refusal) for kind, refusal in refusals.items() if refusal is not None}

@@ -1,8 +1,8 @@
 """How a table follows the columns of its source: new columns are added, types are widened (Java
 UpdatedDataFieldsProcessFunction).
 
-Nothing is dropped, renamed or narrowed. A change of another kind is no change of the table; what then does not fit its columns is
-found when the rows are converted.
+Nothing is dropped, renamed or narrowed. Columns of the primary key and of partitions keep their types, which no table can change.
+A change of another kind is no change of the table; what then does not fit its columns is found when the rows are converted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ def changes_to_follow(schema: TableSchema, found: Mapping[str, DataType], declar
     added: list[SchemaChange] = [AddColumn((name,), kind) for name, kind in found.items() if name not in known]
     widened: list[SchemaChange] = []
     for name in found:
-        if name in known and name in declared and (wider := wider_type(known[name], found[name])) is not None:
+        if (
+            name in known
+            and name in declared - schema.fixed_columns
+            and (wider := wider_type(known[name], found[name])) is not None
+        ):
             widened.append(AlterColumn((name,), type=wider))
     return [*widened, *added]
 

@@ -47,14 +47,22 @@ def ingest(
     """
     catalog = call.catalog(allow_unsafe_commit)
     method = catalog.plan_ingest if dry_run else catalog.ingest
+    on_commit = _note_commit if call.is_for_people and options.get("follow") else None
     try:
-        tables = method(sources, into=into, **options)
+        tables = method(sources, into=into, on_commit=on_commit, **options)
     except PaimonError as error:
         if (found := error.details.pop("tables", None)) is not None:
             _show(call, found, dry_run)
         raise
     _show(call, tables, dry_run)
-    return any(table.created or table.inserts or table.updates or table.deletes for table in tables) if dry_run else None
+    if not dry_run:
+        return None
+    return any(table.created or table.inserts or table.updates or table.deletes or table.truncations for table in tables)
+
+
+def _note_commit(table: IngestedTable) -> None:
+    """Say what a run that goes on has done so far."""
+    note(f"{printable(table.table)}: {'; '.join(_parts(table, is_plan=False))}")
 
 
 def _show(call: Call, tables: list[IngestedTable], is_plan: bool) -> None:

@@ -211,6 +211,18 @@ def test_schema_changes_and_what_cannot_be_done(tmp_path: Path) -> None:
     assert {key: row["n"] for key, row in rows_of(tmp_path, "bad").items()} == {1: "7", 2: "seven", 3: "8"}
 
 
+def test_a_key_keeps_its_type_and_takes_what_fits(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    types = {"id": {"type": "int32"}}, {"id": {"type": "int64"}}
+    events = [
+        with_schema(debezium("t", "c", None, {"id": n}), types[wide]) for n, wide in ((1, False), (2, True), (1 << 40, True))
+    ]
+    file = written(tmp_path / "e.json", *events)
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="column 'id' cannot take 1099511627776"):
+        catalog.ingest(file, format="debezium", into="shop", primary_key="id")
+    assert sorted(rows_of(tmp_path, "t")) == [1, 2]
+
+
 def test_bad_events_stop_a_table_or_go_to_a_file(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     for name in "ab":
@@ -236,6 +248,24 @@ def test_bad_events_stop_a_table_or_go_to_a_file(tmp_path: Path) -> None:
     written(tmp_path / "mended.json", *[line.encode() for line in mended if "shop.a" in line])
     catalog.ingest(str(tmp_path / "mended.json"), format="debezium", into="shop")
     assert sorted(rows_of(tmp_path, "a")) == [1, 2, 3]
+
+
+def test_events_set_apart_are_kept_when_files_are_replaced_and_processes_die(tmp_path: Path) -> None:
+    catalog, letters = Catalog(str(tmp_path)), tmp_path / "letters.json"
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "on_error": str(letters)}
+    for text in (b"one", b"two"):
+        catalog.ingest(written(tmp_path / "e.json", text, debezium("t", "c", None, {"id": 1})), **given)
+    assert [json.loads(line)["event"] for line in letters.read_text().splitlines()] == ["one", "two"]
+    whole = letters.read_bytes()
+    for torn in (whole[:-9], whole + b'{"dead', whole[:-1]):
+        letters.write_bytes(torn)
+        catalog.ingest(str(tmp_path / "e.json"), **given, commit_user=str(len(torn)))
+        assert letters.read_bytes() == whole
+    for other in (b"some notes\n", b"some notes", b"[]\n", b'{"dead_letter":{}}\n'):
+        letters.write_bytes(other)
+        with pytest.raises(UsageError, match="something else than events set apart"):
+            catalog.ingest(str(tmp_path / "e.json"), **given)
+        assert letters.read_bytes() == other
 
 
 HOSTILE = [
@@ -402,6 +432,24 @@ def test_truncations_are_applied_in_their_place(tmp_path: Path, seed: int, monke
         catalog.ingest(written(tmp_path / "m.json", *shards), format="debezium", into="shop", primary_key="id", commit_user="m")
 
 
+def test_the_truncation_of_a_shard_spares_the_rows_of_earlier_runs(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+
+    def event(database: str, op: str, number: int) -> Row:
+        after = None if op == "t" else {"id": number}
+        return {**debezium("m", op, None, after), "source": {"db": database, "table": "m"}}
+
+    def apply(name: str, *events: Row) -> None:
+        catalog.ingest(written(tmp_path / name, *events), format="debezium", into="shop", primary_key="id")
+
+    apply("1.json", event("a", "c", 1))
+    apply("2.json", event("a", "t", 0), event("a", "c", 2))
+    apply("3.json", event("b", "c", 3))
+    with pytest.warns(UserWarning), pytest.raises(NotSupported, match=r"the rows of a\.m, b\.m"):
+        apply("4.json", event("a", "c", 4), event("a", "t", 0))
+    assert sorted(rows_of(tmp_path, "m")) == ["2", "3", "4"]
+
+
 def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(8, tables=2).add(400)
     text, waits = stream.text(), list[float]()
@@ -429,6 +477,28 @@ def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.Mon
         catalog.ingest("-", **given)
 
 
+@pytest.mark.parametrize("replaced", ["longer", "shorter", "cut"])
+def test_a_followed_file_that_is_replaced_is_noticed(tmp_path: Path, replaced: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with the same event, so that only the last one that was read shows it."""
+    lines = [json.dumps(debezium("t", "c", None, {"id": n})).encode() + b"\n" for n in range(6)]
+    texts = {"longer": lines[0] + b"".join(lines[2:]), "shorter": lines[0] + lines[5], "cut": lines[0]}
+    file = tmp_path / "e.json"
+    file.write_bytes(b"".join(lines[:3]))
+    monkeypatch.setattr("paimon_cli.api.ingest_run.SystemClock.sleep", lambda *_: file.write_bytes(texts[replaced]))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    with pytest.raises(Refused, match="is not what was read before"):
+        Catalog(str(tmp_path)).ingest(str(file), **given, follow=True, max_rounds=3)
+    assert sorted(rows_of(tmp_path, "t")) == ["0", "1", "2"]
+
+
+def test_a_damaged_archive_is_named_and_the_files_before_it_are_committed(tmp_path: Path) -> None:
+    files = [written(tmp_path / "1.json", debezium("t", "c", None, {"id": 1})), str(tmp_path / "2.json.gz")]
+    Path(files[1]).write_bytes(gzip.compress(Path(files[0]).read_bytes() * 9)[:30])
+    with pytest.raises(BadInput, match=r"cannot read .*2\.json\.gz"):
+        Catalog(str(tmp_path)).ingest(files, format="debezium", into="shop", primary_key="id")
+    assert sorted(rows_of(tmp_path, "t")) == ["1"]
+
+
 def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     """The events of the second file are older, although they arrive later."""
     catalog = Catalog(str(tmp_path))
@@ -445,6 +515,16 @@ def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     assert rows_of(tmp_path, "t") == {"1": {"id": "1", "n": "new", "source_lsn": 20}}
     with pytest.warns(UserWarning), pytest.raises(BadInput, match=r"no number 'source\.none'"):
         catalog.ingest(files[0], format="debezium", into="other", primary_key="id", sequence="source.none")
+    without = debezium("t", "c", None, rows[2])
+    file, letters = written(tmp_path / "some.json", newer[0], without, at(30, "c", None, {"id": 3})), tmp_path / "letters.json"
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "sequence": "source.lsn", "on_error": str(letters)}
+    catalog.ingest(file, **given)
+    assert [json.loads(json.loads(line)["event"]) for line in letters.read_text().splitlines()] == [without]
+    assert sorted(rows_of(tmp_path, "t")) == ["1", "3"]
+    with pytest.warns(UserWarning), pytest.raises(BadInput) as caught:
+        plain = written(tmp_path / "plain.json", {"id": 1, "ts": 5})
+        catalog.ingest(plain, format="json", into="plain.t", primary_key="id", sequence="ts")
+    assert "--option sequence.field=ts" in str(caught.value.hint)
     catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
     with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):
         catalog.ingest(files[0], format="debezium", into="third", sequence="source.lsn")

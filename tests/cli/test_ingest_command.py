@@ -33,6 +33,14 @@ def test_the_summary(run: Run, tmp_path: Path) -> None:
     assert path.out.startswith("other.t: created")
 
 
+def test_a_run_that_follows_says_what_it_commits(run: Run, tmp_path: Path) -> None:
+    file = events(tmp_path / "e.json", debezium("t", "c", None, {"id": 1}))
+    call = ("ingest", file, "--format", "debezium", "--into", "shop", "--warehouse", tmp_path, "--primary-key", "id")
+    answer = run(*call, "--follow", "--max-rounds", 1)
+    assert "shop.t: created with key id; 1 inserted; snapshot 1" in answer.err
+    assert "1 table, 1 row" in answer.out
+
+
 def test_a_table_that_stops(run: Run, tmp_path: Path) -> None:
     found = [debezium(name, "c", None, {"id": 1}) for name in ("a", "b")]
     file = events(tmp_path / "e.json", *found)

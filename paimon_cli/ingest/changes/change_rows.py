@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.event_decoder import TableEvents
 from paimon_cli.ingest.changes.event_formats import EventKind
-from paimon_cli.ingest.changes.event_images import Images, Indices
+from paimon_cli.ingest.changes.event_images import Images, Indices, of_one_type
 from paimon_cli.ingest.changes.event_lines import BadEvent
 from paimon_cli.ingest.changes.key_images import KEY_ONLY, LACKS_COLUMN, KeyImages, lacking_columns
 from paimon_cli.metadata.data_file_schema import RowKind
@@ -40,6 +40,11 @@ class ChangeRows:
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    def without(self, flags: npt.NDArray[np.bool_]) -> ChangeRows:
+        """The rows without those that are flagged."""
+        cells = {name: one.filter(pa.array(~flags)) for name, one in self.cells.items()}
+        return replace(self, cells=cells, kinds=self.kinds[~flags], event=self.event[~flags])
 
 
 def rows_of(
@@ -124,19 +129,7 @@ def _ordered(
 
 def _both(before: pa.Array, after: pa.Array) -> pa.Array:
     """The values of both images, one after the other."""
-    if before.type == after.type:
-        return pa.concat_arrays([before, after])
-    if pa.types.is_null(before.type):
-        return pa.concat_arrays([before.cast(after.type), after])
-    if pa.types.is_null(after.type):
-        return pa.concat_arrays([before, after.cast(before.type)])
-    return pa.concat_arrays([_as_text(before), _as_text(after)])
-
-
-def _as_text(cells: pa.Array) -> pa.Array:
-    from paimon_cli.ingest.changes.event_values import text_of_json
-
-    return cells if pa.types.is_string(cells.type) else text_of_json(cells)
+    return pa.concat_arrays(of_one_type(before, after))
 
 
 def _differs(columns: Mapping[str, pa.Array], keys: Sequence[str], count: int) -> npt.NDArray[np.bool_]:

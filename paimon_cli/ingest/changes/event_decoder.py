@@ -77,13 +77,12 @@ class TableEvents:
 @dataclass
 class Decoded:
     """What a block of events holds. `bad`: events whose table cannot be told. `others`: how many events of each kind change no
-    rows; `schema_changes`: their statements.
+    rows.
     """
 
     events: list[TableEvents] = field(default_factory=list)
     bad: list[BadEvent] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
-    schema_changes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,13 @@ class Wanted:
 
 @dataclass
 class EventDecoder:
-    """Decodes the blocks of a stream. `wanted`: None for a table whose events are left out; `skips`: of a table and source, up to
-    which position its events are left out, because they were applied before.
+    """Decodes the blocks of a stream. `wanted`: None for a table whose events are left out; `skips`: up to which position of the
+    source the events of a table are left out, because they were applied before.
     """
 
     format: EventFormat
     wanted: Callable[[SourceTable], Wanted | None] = lambda table: Wanted()
-    skips: Callable[[SourceTable, str], int] = lambda table, source: 0
-    left_out: Counter[SourceTable] = field(default_factory=Counter)
+    skips: Callable[[SourceTable], int] = lambda table: 0
     _readers: dict[SourceTable, ImageReader] = field(default_factory=dict)
 
     def decode(self, lines: EventLines) -> Decoded:
@@ -116,17 +114,16 @@ class EventDecoder:
             return found
         schemas, schema_of = list[bytes](), np.full(len(lines), -1)
         if self.format.wraps:
-            lines, schemas, schema_of = payloads_of(lines)
+            payloads, schemas, schema_of = payloads_of(lines)
+            lines = _objects(payloads, found)  # a payload may be null
+            schema_of = schema_of[np.isin(payloads.positions, lines.positions)]
         texts, kept = self._texts(lines, found)
         if len(kept) < len(lines):
             lines, schema_of = lines.take(kept), schema_of[kept]
         operations = self._operations(texts, lines, found)
         names = self._names(texts, len(lines))
-        has_rows = operations >= 0
-        if self.format.names_tables:
-            self._refuse_nameless(names, lines, operations, found)
-            has_rows = operations >= 0
-        chosen = np.flatnonzero(has_rows)
+        self._refuse_nameless(names, lines, operations, found)
+        chosen = np.flatnonzero(operations >= 0)
         codes = pc.dictionary_encode(names.take(pa.array(chosen)))
         for table, places in _groups(codes):
             self._decode_table(table, lines, chosen[places], operations, (schemas, schema_of), found)
@@ -144,9 +141,8 @@ class EventDecoder:
         """Add the events of one table, cut where a truncation or another schema begins."""
         wanted = self.wanted(table)
         if wanted is None:
-            self.left_out[table] += len(places)
             return
-        places = places[lines.positions[places] >= self.skips(table, lines.source)]
+        places = places[lines.positions[places] >= self.skips(table)]
         if not len(places):
             return
         texts, schema_of = schemas
@@ -263,20 +259,19 @@ class EventDecoder:
             found.bad.append(lines.bad(index, f"{why}, so that it is no change that {self.format.name} knows"))
             return
         found.others[kind] += 1
-        if kind == Unchanging.SCHEMA_CHANGE:
-            found.schema_changes.append(lines.texts[index].as_py()[:4096].decode(errors="replace"))
 
     def _names(self, texts: Mapping[Path, pa.Array], count: int) -> pa.Array:
         """Database, schema and table of each event, in one text."""
         parts = []
         for paths in (self.format.database, self.format.schema, self.format.table):
-            part = pa.array([""] * count) if not paths else pc.fill_null(pc.coalesce(*(texts[path] for path in paths)), "")
+            part = pa.repeat("", count) if not paths else pc.fill_null(pc.coalesce(*(texts[path] for path in paths)), "")
             parts.append(part)
         return pc.binary_join_element_wise(*parts, _SEPARATOR)
 
     def _refuse_nameless(self, names: pa.Array, lines: EventLines, operations: Codes, found: Decoded) -> None:
         """Add events without a table to the bad ones, and those whose names hold the separator."""
-        has_table = pc.match_substring_regex(names, f"^[^{_SEPARATOR}]*{_SEPARATOR}[^{_SEPARATOR}]*{_SEPARATOR}[^{_SEPARATOR}]+$")
+        part, many = f"[^{_SEPARATOR}]", "+" if self.format.names_tables else "*"
+        has_table = pc.match_substring_regex(names, f"^{part}*{_SEPARATOR}{part}*{_SEPARATOR}{part}{many}$")
         for index in np.flatnonzero(~has_table.to_numpy(zero_copy_only=False) & (operations >= 0)):
             found.bad.append(lines.bad(int(index), "it names no table"))
             operations[index] = -1
@@ -302,8 +297,7 @@ def _unpacked(lines: EventLines, found: Decoded) -> EventLines:
 
 def _objects(lines: EventLines, found: Decoded) -> EventLines:
     """The lines that look like JSON objects. Arrow must not see others: a block of nulls crashes its parser."""
-    trimmed = lines.texts
-    looks = pc.and_(pc.starts_with(trimmed, b"{"), pc.ends_with(trimmed, b"}")).to_numpy(zero_copy_only=False)
+    looks = pc.and_(pc.starts_with(lines.texts, b"{"), pc.ends_with(lines.texts, b"}")).to_numpy(zero_copy_only=False)
     if looks.all():
         return lines
     texts = list[bytes]()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
+from paimon_cli.ingest.changes.event_values import text_of_json
 from paimon_cli.ingest.changes.json_shapes import (
     EXACT_INTEGER,
     MAX_LEVELS,
@@ -306,16 +307,24 @@ def _image(rows: pa.Array | None, count: int) -> Images:
     return Images(present, dict(zip([one.name for one in rows.type], rows.flatten(), strict=True)))
 
 
+def of_one_type(one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The values of a column in both images, as text if they differ in type."""
+    if one.type == other.type:
+        return one, other
+    if pa.types.is_null(one.type):
+        return one.cast(other.type), other
+    if pa.types.is_null(other.type):
+        return one, other.cast(one.type)
+    return text_of_json(one), text_of_json(other)
+
+
 def _overlaid(old: Images, new: Images) -> Images:
     """A partial image completed by the other one, which has the columns that have not changed."""
     none = pa.array(~old.present)
     columns = {}
     for name in {**new.columns, **old.columns}:
         ours, theirs = old.column(name), new.column(name)
-        if pa.types.is_null(ours.type):
-            whole = theirs
-        else:
-            whole = ours if pa.types.is_null(theirs.type) else pc.coalesce(ours, theirs.cast(ours.type))
+        whole = pc.coalesce(*of_one_type(ours, theirs))
         columns[name] = pc.if_else(none, pa.scalar(None, whole.type), whole)
     return Images(old.present, columns)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from lzma import LZMAError
 from typing import Any, BinaryIO, NamedTuple
@@ -23,7 +24,7 @@ MAX_EVENT_BYTES = 256 << 20
 
 
 class BadEvent(NamedTuple):
-    """An event that cannot be applied. `position`: where it begins in the text of `source`, in bytes; of Kafka, its offset.
+    """An event that cannot be applied. `position`: where it begins in the text of `source`, in bytes.
 
     `table`: `db.table` as the event names it, '' if that cannot be told.
     """
@@ -97,7 +98,7 @@ def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is
     Raises `BadInput` for a damaged archive, and for a line of more than `MAX_EVENT_BYTES`.
     """
     position = begin
-    try:
+    with reading(source):
         while block := stream.read(size):
             if not block.endswith(b"\n"):
                 block += stream.readline(MAX_EVENT_BYTES)
@@ -109,6 +110,13 @@ def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is
             if block:
                 yield lines_of(block, source, position)
             position += len(block)
+
+
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Raise `BadInput` if a source cannot be read, such as a damaged archive."""
+    try:
+        yield
     except (OSError, EOFError, LZMAError, pa.ArrowException) as problem:
         raise BadInput(f"cannot read {source}", str(problem), source=source) from problem
 
@@ -120,8 +128,3 @@ def lines_of(block: bytes, source: str, position: int) -> EventLines:
         starts = starts.copy()
         starts[0] = len(BYTE_ORDER_MARK)
     return EventLines(source, pieces_of(block, starts, ends), starts.astype(np.int64) + position, position + len(block))
-
-
-def events_of(texts: Sequence[bytes], source: str, positions: Positions, end: int) -> EventLines:
-    """Events that came one by one, as messages do."""
-    return EventLines(source, pa.array(texts, pa.large_binary()), positions, end)

@@ -64,7 +64,7 @@ def _parts_of(event: bytes) -> tuple[bytes, bytes] | None:
     parts = dict[str, bytes]()
     try:
         text = event.decode()
-        at = 1
+        at = end = 1
         while (match := _KEY.match(text, at)) is not None and len(parts) < len(_PARTS):
             begin = match.end()
             _, end = _DECODER.raw_decode(text, begin)
@@ -74,6 +74,6 @@ def _parts_of(event: bytes) -> tuple[bytes, bytes] | None:
                 break
             at = comma.end()
         is_whole = text[end:].strip() == "}"
-    except (ValueError, RecursionError, UnboundLocalError):
+    except (ValueError, RecursionError):
         return None
     return (parts["schema"], parts["payload"]) if is_whole and parts.keys() == _PARTS else None

@@ -42,6 +42,8 @@ UTC_FORM = TextForm(timezone="UTC")
 ROUNDING = CastRules(may_round=True, timezone="UTC")
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _MILLIS_OF_DAY = 86_400_000
+_MAX_SCALE = 16_383
+"""The largest scale of a number in PostgreSQL, and in any database that Debezium reads."""
 _MORE_THAN_MICROS = r"(\.[0-9]{6})[0-9]+"
 
 
@@ -71,6 +73,8 @@ def as_column(raw: pa.Array, form: ValueForm, target: DataType) -> tuple[pa.Arra
         if not form.is_declared:
             return _meant_by_column(cells, target)
         seen = _seen_by(form, target)
+        if seen.form in _TEXTS and not pa.types.is_string(cells.type):
+            raise bad_cells(cells, np.flatnonzero(cells.is_valid().to_numpy(zero_copy_only=False)), "it is not a text")
         return _fitted(_DECODERS[seen.form](cells, seen), seen, target)
 
     return converted(raw, convert)
@@ -145,7 +149,8 @@ def _booleans(cells: pa.Array, form: ValueForm) -> pa.Array:
 
 def _decimals(cells: pa.Array, form: ValueForm) -> pa.Array:
     if not pa.types.is_string(cells.type):
-        return double_texts(cells).cast(pa.decimal128(38, form.scale)) if pa.types.is_floating(cells.type) else cells
+        kind = DecimalType(38, form.scale)
+        return parse_text(double_texts(cells), kind, UTC_FORM) if pa.types.is_floating(cells.type) else cells
     texts = pc.match_substring_regex(cells, r"^-?[0-9]*\.[0-9]*$|^-[0-9]+$")
     if pc.any(texts).as_py():
         numbers = parse_text(pc.if_else(texts, cells, pa.scalar(None, pa.string())), DecimalType(38, form.scale), UTC_FORM)
@@ -157,6 +162,9 @@ def _decimals_as_text(cells: pa.Array, form: ValueForm) -> pa.Array:
     """Decimals that are wider than any DECIMAL column: their numbers as text."""
     if not pa.types.is_string(cells.type):
         return text_of_json(cells)
+    if abs(form.scale) > _MAX_SCALE:
+        rows = np.flatnonzero(cells.is_valid().to_numpy(zero_copy_only=False))
+        raise bad_cells(cells, rows, f"its scale is {form.scale}, and numbers have at most {_MAX_SCALE:,} digits after the point")
     import base64
 
     def text(cell: str) -> str:
@@ -253,6 +261,8 @@ _DECODERS: dict[str, Callable[[pa.Array, ValueForm], Any]] = {
     "local time": _local_times,
     "geometry": lambda cells, form: geometry_texts(cells),
 }
+_TEXTS = frozenset(("zoned", "base64", "bits", "latin1", "names", "local time", "geometry"))
+"""Forms in which only texts are written."""
 _MEANT: dict[str, DataType] = {
     "days": DATE,
     "millis": TimestampType("TIMESTAMP", 3),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from typing import Any
 
@@ -27,7 +28,7 @@ def geometry_texts(cells: pa.Array) -> pa.Array:
     for row, cell in enumerate(cells.to_pylist()):  # no columns: each has a form of its own
         try:
             texts.append(None if cell is None else _geojson(json.loads(cell)))
-        except (ValueError, TypeError, KeyError, struct.error, RecursionError):
+        except (ValueError, TypeError, LookupError, struct.error, RecursionError):
             texts.append(None)
             bad.append(BadCell(row, cell, "it is not a geometry"))
     if bad:
@@ -37,7 +38,7 @@ def geometry_texts(cells: pa.Array) -> pa.Array:
 
 def _geojson(value: dict[str, Any]) -> str:
     found, _ = _geometry(base64.b64decode(value["wkb"], validate=True), 0, 0)
-    return json.dumps({**found, "srid": value.get("srid") or 0}, separators=(",", ":"))
+    return json.dumps({**found, "srid": value.get("srid") or 0}, separators=(",", ":"), allow_nan=False)
 
 
 def _geometry(wkb: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
@@ -52,7 +53,8 @@ def _geometry(wkb: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
     kind = plain % _OF_DIMENSION
     if kind == 1:
         point = struct.unpack_from(f"{order}{size}d", wkb, at)
-        return _named(kind, [_number(one) for one in point]), at + 8 * size
+        is_empty = all(math.isnan(one) for one in point)
+        return _named(kind, [] if is_empty else [_number(one) for one in point]), at + 8 * size
     if kind == 2:
         points, at = _points(wkb, at, order, size)
         return _named(kind, points), at

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from paimon_cli.errors import Refused
+from paimon_cli.ingest.changes.event_decoder import SourceTable
 from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.options.option_text import counted
 
 MARKS_PROPERTY = "paimon-cli.ingest"
+TABLES_PROPERTY = "paimon-cli.ingest-tables"
 MAX_SOURCES = 10_000
 """The record of a table is in each of its snapshots. More sources than this take another commit user."""
 _DIGEST_CHARACTERS = 16
@@ -65,6 +67,19 @@ def marks_of_text(text: str | None) -> dict[str, Mark] | None:
         return None
 
 
+def tables_text(tables: Set[SourceTable]) -> str:
+    """The tables of the source whose rows a table has, as the text of a property."""
+    return json.dumps(sorted(tables), ensure_ascii=False, separators=(",", ":"))
+
+
+def tables_of_text(text: str) -> set[SourceTable] | None:
+    """The tables of such a property; None if it is none."""
+    try:
+        return {SourceTable(str(database), str(table), str(schema)) for database, table, schema in json.loads(text)}
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
 @dataclass(frozen=True)
 class BlockMarks:
     """The marks that a block of events makes possible. `key`: of its source; `previous`: the mark at the end of the block
@@ -90,6 +105,19 @@ class BlockMarks:
         index = int(np.searchsorted(positions, position))
         following = int(positions[index + 1]) if index + 1 < len(positions) else self.lines.end
         return Mark(following, digest(self.lines.texts[index].as_py()))
+
+
+class LastEvent(NamedTuple):
+    """The last event that this run has read of a source. `begin`: where it begins; `mark`: the one after it."""
+
+    begin: int
+    mark: Mark
+
+    def following(self, lines: EventLines) -> EventLines:
+        """The events after it, of a block that begins with it. Raises `Refused` if they begin with another one."""
+        if not len(lines) or digest(lines.texts[0].as_py()) != self.mark.last:
+            raise has_changed(lines.source, self.mark)
+        return lines.take(np.arange(1, len(lines)))
 
 
 def check_mark(mark: Mark, lines: EventLines, begin: int, source: str) -> None:

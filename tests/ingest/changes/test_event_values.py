@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
@@ -180,8 +181,15 @@ def test_the_owner_of_a_table_may_choose_other_types(kind: str, name: str, raw: 
         ("int64", "io.debezium.time.MicroTime", -1, None),
         ("string", "io.debezium.time.ZonedTimestamp", "soon", None),
         ("int64", "", 1 << 40, "INT"),
+        ("bytes", "", 1500, None),
+        ("bytes", DECIMAL, 1e300, None),
+        ("string", "io.debezium.time.ZonedTimestamp", 5, None),
+        ("string", "io.debezium.time.ZonedTimestamp", True, "STRING"),
         ("struct", "io.debezium.data.geometry.Geometry", '{"wkb":"AQ=="}', None),
         ("struct", "io.debezium.data.geometry.Geometry", "[]", None),
+        ("struct", "io.debezium.data.geometry.Geometry", '{"wkb":""}', None),
+        ("struct", "io.debezium.data.geometry.Geometry", '{"wkb":"AQAAABA="}', None),
+        ("struct", "io.debezium.data.geometry.Geometry", point(math.inf, 1), None),
     ],
 )
 def test_a_value_that_does_not_fit_is_named(kind: str, name: str, raw: Any, column: str | None) -> None:
@@ -189,6 +197,27 @@ def test_a_value_that_does_not_fit_is_named(kind: str, name: str, raw: Any, colu
     target: DataType = form.type if column is None else parse_sql_type(column)
     cells, bad = as_column(pa.array([raw, None]), form, target)
     assert [cell.row for cell in bad] == [0] and cells.null_count == 2
+
+
+def test_a_point_without_coordinates_is_empty() -> None:
+    form = form_of({"type": "struct", "name": "io.debezium.data.geometry.Geometry"})
+    cells, bad = as_column(pa.array([point(math.nan, math.nan)]), form, form.type)
+    assert not bad and cells.to_pylist() == ['{"coordinates":[],"type":"Point","srid":4326}']
+
+
+@pytest.mark.parametrize("declared", ["set('a')", "blob", "bit(9)", "datetime(6)"])
+@pytest.mark.parametrize("raw", [5, 1.5, True])
+def test_a_number_where_mysql_writes_texts_is_named(declared: str, raw: Any) -> None:
+    form = form_of_mysql(declared)
+    _, (bad,) = as_column(pa.array([raw]), form, form.type)
+    assert bad.why == "it is not a text"
+
+
+@pytest.mark.parametrize("scale", [10**9, -(10**9)])
+def test_a_scale_without_end_fills_no_memory(scale: int) -> None:
+    form = form_of({"type": "bytes", "name": DECIMAL, "parameters": {"scale": str(scale)}})
+    _, (bad,) = as_column(pa.array(["AQ==", None]), form, form.type)
+    assert bad.row == 0 and "its scale is" in bad.why
 
 
 def test_a_type_of_another_kind_is_refused() -> None:

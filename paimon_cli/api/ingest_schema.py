@@ -1,0 +1,156 @@
+"""The schema of a table that gets events: it is created for the columns of its source, or follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.catalog.alter_table import alter_table, altered_schema
+from paimon_cli.catalog.column_changes import AddColumn
+from paimon_cli.catalog.schema_drift import changes_to_follow
+from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import AlreadyExists, UsageError
+from paimon_cli.ingest.changes.event_decoder import TableEvents, Wanted
+from paimon_cli.lsm.aggregators.catalog import function_of
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.metadata.data_file_schema import RowKind
+
+if TYPE_CHECKING:
+    from paimon_cli.api.writing import Writing
+    from paimon_cli.metadata.table_schema import TableSchema
+
+MAX_ALTERS = 5
+"""How often a change of the schema is tried again because others have changed it at the same time."""
+
+
+def sequence_column(path: str) -> str:
+    """The column for a number of events, `source_lsn` for `source.lsn`."""
+    return path.replace(".", "_").strip("_")
+
+
+@dataclass
+class FollowingTable:
+    """A table that follows the columns of its source. `create` makes it from columns and a key; in a dry run `define` makes only
+    its schema, `planned`.
+
+    `keys`: the primary key of a new table, if the options name it. `sequence`: the number of events that orders rows. `table`:
+    None while it does not exist. `added`, `widened`: columns with their types.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    allows_append: bool
+    create: Callable[[Sequence[DataField], tuple[str, ...]], Writing]
+    define: Callable[[Sequence[DataField], tuple[str, ...]], TableSchema]
+    is_dry: bool = False
+    sequence: str | None = None
+    table: Writing | None = None
+    planned: TableSchema | None = None
+    created: bool = False
+    added: list[str] = field(default_factory=list)
+    widened: list[str] = field(default_factory=list)
+
+    @property
+    def schema(self) -> TableSchema | None:
+        """The schema, in a dry run the one that it would have."""
+        return self.planned if self.planned is not None else None if self.table is None else self.table.context.schema
+
+    def wanted(self) -> Wanted:
+        """What a decoder must know of the table."""
+        schema = self.schema
+        types = {} if schema is None else {column.name: column.type for column in schema.fields}
+        return Wanted(types, self.needs_before)
+
+    @property
+    def needs_before(self) -> bool:
+        """Whether updates must retract the row before: the table sums its rows up, or writes its input as its changelog."""
+        schema = self.schema
+        if schema is None or not schema.primary_keys:
+            return False
+        options = schema.typed_options
+        if options.changelog_producer.records_input:
+            return True
+        rules = options.merge_engine
+        is_summed = rules.combines_versions and not rules.missing_columns_stay
+        return is_summed or not (rules.newest_wins or RowKind.UPDATE_BEFORE in refused_kinds(schema))
+
+    def retracted(self, schema: TableSchema) -> list[str]:
+        """The columns outside of the key, if deletions and updates take their values back, write them into the changelog, or are
+        ordered by some of them: a deletion without its sequence field would lose against the row.
+        """
+        options = schema.typed_options
+        engine = options.merge_engine
+        aggregates = not engine.missing_columns_stay or any(function_of(name, options) for name in schema.field_names)
+        takes_back = engine.combines_versions and aggregates and not options.ignore_delete
+        number = None if self.sequence is None else sequence_column(self.sequence)
+        is_ordered = any(name != number and name not in schema.primary_keys for name in options.sequence_fields)
+        if not schema.primary_keys or not (takes_back or is_ordered or options.changelog_producer.records_input):
+            return []
+        return [name for name in schema.field_names if name not in schema.primary_keys and name != number]
+
+    def follow(self, events: TableEvents) -> None:
+        """Create the table, or let it follow the columns of the events."""
+        found = {name: form.type for name, form in events.forms.items()}
+        for image in (events.read.after, events.read.before):
+            for name in image.columns:
+                found.setdefault(name, events.form(name).type)
+        declared = frozenset(events.forms)
+        if self.sequence is not None:
+            found[sequence_column(self.sequence)] = BIGINT
+        if self.schema is None:
+            self._create(found, events)
+            return
+        for attempt in range(MAX_ALTERS):
+            schema = self.schema
+            changes = changes_to_follow(schema, found, declared)
+            if not changes:
+                return
+            try:
+                self._alter(schema, changes)
+            except AlreadyExists:
+                if attempt == MAX_ALTERS - 1 or self.table is None:
+                    raise
+                self.table.refresh()
+                continue
+            for change in changes:
+                named = self.added if isinstance(change, AddColumn) else self.widened
+                named.append(f"{change.path[0]} {type_to_sql(change.type)}")  # type: ignore[union-attr, arg-type]
+
+    def _alter(self, schema: TableSchema, changes: Sequence[Any]) -> None:
+        if self.is_dry or self.table is None:
+            self.planned = altered_schema(schema, changes, True, 0)
+            return
+        alter_table(self.table.context, changes)
+        self.table.refresh()
+
+    def _create(self, found: Mapping[str, DataType], events: TableEvents) -> None:
+        keys = self.keys or events.keys
+        if not keys and not self.allows_append:
+            raise UsageError(
+                f"the primary key of {self.name} is not known",
+                "its events do not name it",
+                f"name it: --primary-key {events.table.name}=COLUMN, or create the table",
+            )
+        if missing := [key for key in keys if key not in found]:
+            raise UsageError(
+                f"{self.name} cannot have the primary key {','.join(keys)}",
+                f"its events have no column '{missing[0]}'; they have {', '.join(list(found)[:20]) or 'none'}",
+                "name other columns with --primary-key",
+            )
+        fields = [DataField(n, name, kind.with_nullable(name not in keys)) for n, (name, kind) in enumerate(found.items())]
+        if self.is_dry:
+            self.planned = self.define(fields, tuple(keys))
+        else:
+            self.table = self.create(fields, tuple(keys))
+        self.created = True
+
+
+def refused_kinds(schema: TableSchema) -> dict[int, str]:
+    """The kinds of rows that the table does not take, and why not."""
+    if not schema.primary_keys:
+        return {}
+    engine = merge_engine(schema, schema.typed_options)
+    refusals = {kind: engine.refusal(kind) for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE)}
+    return {kind: str(refusal) for kind, refusal in refusals.items() if refusal is not None}
