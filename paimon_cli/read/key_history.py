@@ -247,7 +247,7 @@ _LIBRARIES = {"parquet-mr": "Java", "parquet-cpp-arrow": "Arrow C++", "parquet-r
 
 def _engine(context: TableContext, snapshot: Snapshot, entry: ManifestEntry) -> str | None:
     """What wrote a file: paimon-cli marks its snapshots; else a Parquet file names the library that wrote it."""
-    if any(name.startswith("paimon-cli.") for name in snapshot.properties or {}):
+    if snapshot.is_ours:
         return "paimon-cli"
     if file_format(entry.file.file_name) != "parquet":
         return None
