@@ -143,6 +143,17 @@ def test_a_compaction_that_changed_rows(tmp_path: Path) -> None:
     ]
 
 
+def test_without_rows_what_a_compaction_did_is_untold(tmp_path: Path) -> None:
+    context = table(tmp_path)
+    for value in range(2):
+        write(context, [row(1, value)])
+    assert Table.open(context.url).history_check(level="meta") == []
+    compact(context, strategy="full")
+    told = Table.open(context.url).history_check(level="meta")
+    assert {(a.rule, a.certainty) for a in told} == {("row-came-back", UNTOLD), ("compaction-changed-rows", UNTOLD)}
+    assert Table.open(context.url).history_check() == []
+
+
 def test_compactions_of_a_long_history_are_compared_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table(tmp_path)
     for number in range(9):
