@@ -94,7 +94,7 @@ class PastCommits:
     _indexes: dict[BucketId, tuple[IndexFileMeta, ...]] = field(default_factory=dict)
 
     def wants(self, *rules: str) -> tuple[str, ...]:
-        """Those of the rules that are asked for."""
+        """The rules among these that are asked for."""
         return tuple(rule for rule in rules if not self.wanted or rule in self.wanted)
 
     def findings(self) -> Iterator[Found]:
@@ -238,7 +238,7 @@ class PastCommits:
     def _beside(self, version: WalkedVersion, delta: Iterable[ManifestEntry]) -> Iterator[Found]:
         """Commits whose sequence numbers overlap those of earlier ones in their bucket: both began from the same version."""
         context, snapshot, before = self.context, version.snapshot, version.before
-        if snapshot.commit_kind == OVERWRITE:  # its sequence numbers may begin anew
+        if snapshot.commit_kind == OVERWRITE:  # its sequence numbers may start over
             for entry in version.delta:
                 self._lasts.pop(entry.bucket_id, None)
         if snapshot.commit_kind != APPEND or not context.schema.primary_keys or context.options.sequence_snapshot_ordering:
