@@ -53,10 +53,10 @@ def combined_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[
 def _rows_of(
     context: TableContext, bucket_id: BucketId, members: Sequence[DataFileMeta], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
+    held = [ReadColumns(context, file, columns).stored for file in members]
     chosen: dict[int, list[str]] = {}
     for name in columns:
-        holders = (number for number, file in enumerate(members) if ReadColumns(context, file, [name]).has(name))
-        number = 0 if name in SYSTEM_COLUMNS else next(holders, 0)
+        number = 0 if name in SYSTEM_COLUMNS else next((number for number, names in enumerate(held) if name in names), 0)
         chosen.setdefault(number, []).append(name)
     sides = [_batches(context, bucket_id, members[number], names) for number, names in chosen.items()]
     for pieces in _side_by_side(sides):

@@ -142,9 +142,10 @@ class ReadColumns:
         stored = tuple(field for field in self.file_schema.fields if file.stores(field.name))
         self._sources = column_sources(context.schema.fields_of(names), stored)
 
-    def has(self, column: str) -> bool:
-        """Whether the file stores this column of the table."""
-        return any(source.field.name == column and source.file_field is not None for source in self._sources)
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """Those of the table's columns to read that the file stores."""
+        return frozenset(source.field.name for source in self._sources if source.file_field is not None)
 
     @property
     def physical(self) -> list[str]:

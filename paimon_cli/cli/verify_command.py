@@ -118,7 +118,8 @@ def _show_foreign_reads(call: Call, table: str, snapshot: int | None, engine: st
     ]
     if engine is None:
         lines = [f"a reader of plain Parquet files is {'right' if found.is_safe else 'wrong'} about {of_snapshot}"]
-    for finding in found.findings:
+    obstacles = [f for f in found.findings if engine is None or any(f.code in reader.because for reader in found.readers)]
+    for finding in obstacles:
         lines.append(f"  {finding.code}: {finding.message} ({counted(finding.files, 'file')}, {counted(finding.rows, 'row')})")
         lines += [f"    such as {finding.example}", *([f"    run: {finding.command}"] if finding.command else [])]
     call.show(Item("ForeignReadReport", opened.name, found), "\n".join(lines))

@@ -1,6 +1,6 @@
 """Tags that commits create by themselves: `tag.automatic-creation` (FORMAT.md, section 13.2; Java TagAutoCreation).
 
-After a commit, the first snapshot behind the end of a period gets a tag with the name of that period, and so on for all periods
+After a commit, the first snapshot after the end of a period gets a tag with the name of that period, and so on for all periods
 since the newest such tag. So a tag that could not be created is created after a later commit. Commits delete no tags: those above
 `tag.num-retained-max` expire with those whose time is over.
 """

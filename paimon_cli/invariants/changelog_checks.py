@@ -266,7 +266,7 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
 
 
 def _among(buckets: Iterable[BucketFiles], names: Collection[str]) -> list[BucketFiles]:
-    """The buckets with those of their files that have one of these names."""
+    """The buckets, each with only the files that have one of these names."""
     return [replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names)) for bucket in buckets]
 
 

@@ -86,7 +86,7 @@ class ReaderVerdict:
 class ForeignReadReport:
     """The result for one snapshot. `files` and `rows`: what a plain Parquet reader would see, right or wrong.
 
-    `readers`: those of the engine that was asked for; the snapshot is safe if none of them returns wrong rows.
+    `readers`: of an engine, if one was asked for. Then the snapshot is safe if none of them returns wrong rows.
     """
 
     snapshot_id: int | None

@@ -94,7 +94,7 @@ class PastCommits:
     _indexes: dict[BucketId, tuple[IndexFileMeta, ...]] = field(default_factory=dict)
 
     def wants(self, *rules: str) -> tuple[str, ...]:
-        """Those of the rules that are asked for."""
+        """The rules among these that are asked for."""
         return tuple(rule for rule in rules if not self.wanted or rule in self.wanted)
 
     def findings(self) -> Iterator[Found]:
@@ -129,6 +129,7 @@ class PastCommits:
                 yield from self._repeated(snapshot) if self.wants(REPEATED_COMMIT) else ()
                 yield from ran_back(before, snapshot) if self.wants(RAN_BACK) else ()
             before = snapshot
+        yield from ran_back(before, oldest) if self.wants(RAN_BACK) else ()
         yield from (untold for untold in untold_before(oldest.id, outlived) if self.wants(untold.rule))
 
     def _of_step(self, version: WalkedVersion) -> Iterator[Found]:
@@ -189,7 +190,10 @@ class PastCommits:
         # rows come from the postponed bucket, or change their bucket
         elsewhere = {entry.partition for entry in version.delta if entry.is_postponed} | _regrouped(delta)
         commit = Commit.of(version.snapshot)
-        for bucket_id in sorted({entry.bucket_id for entry in delta} | (set(new) ^ set(old) if version.index_changed else set())):
+        marked = (
+            {bucket_id for bucket_id in {*old, *new} if old.get(bucket_id) != new.get(bucket_id)} if new is not old else set()
+        )
+        for bucket_id in sorted({entry.bucket_id for entry in delta} | marked):
             if bucket_id.partition in elsewhere:
                 continue
             sides = [
@@ -234,7 +238,7 @@ class PastCommits:
     def _beside(self, version: WalkedVersion, delta: Iterable[ManifestEntry]) -> Iterator[Found]:
         """Commits whose sequence numbers overlap those of earlier ones in their bucket: both began from the same version."""
         context, snapshot, before = self.context, version.snapshot, version.before
-        if snapshot.commit_kind == OVERWRITE:  # its sequence numbers may begin anew
+        if snapshot.commit_kind == OVERWRITE:  # its sequence numbers may start over
             for entry in version.delta:
                 self._lasts.pop(entry.bucket_id, None)
         if snapshot.commit_kind != APPEND or not context.schema.primary_keys or context.options.sequence_snapshot_ordering:
@@ -269,14 +273,15 @@ class PastCommits:
     def _files_again(self, version: WalkedVersion, delta: Iterable[ManifestEntry]) -> Iterator[Anomaly]:
         """Files that a commit adds although an earlier one has removed them, and what is known of files from now on."""
         commit = Commit.of(version.snapshot)
-        for entry in version.fresh:
-            self._added.setdefault(entry.file.file_name, (len(self._added) + len(self._removed), commit))
         wants = self.wants(CAME_BACK) and version.before is not None and version.snapshot.commit_kind != OVERWRITE
         if wants:
             for entry in delta:
-                if entry.kind == EntryKind.ADD and (by := self._removed.get(entry.file.file_name)) is not None:
-                    what = f"its file {entry.file.file_name} is live again, which snapshot {by.snapshot_id} had removed"
-                    yield anomaly(CAME_BACK, what, (by, commit), files=(entry.file.file_name,))
+                name = entry.file.file_name
+                if entry.kind == EntryKind.ADD and name not in self._added and (by := self._removed.get(name)) is not None:
+                    what = f"its file {name} is live again, which snapshot {by.snapshot_id} had removed"
+                    yield anomaly(CAME_BACK, what, (by, commit), files=(name,))
+        for entry in version.fresh:
+            self._added.setdefault(entry.file.file_name, (len(self._added) + len(self._removed), commit))
         kept = {entry.file.file_name for entry in version.delta if entry.kind == EntryKind.ADD}
         for entry in version.delta:
             name = entry.file.file_name

@@ -26,6 +26,10 @@ class CompactionChain:
     members: tuple[RewrittenBucket, ...]
 
     @property
+    def rules(self) -> tuple[str, ...]:
+        return self.members[0].rules
+
+    @property
     def together(self) -> RewrittenBucket:
         """The first state, with all that was added since, and the last one."""
         first, last = self.members[0], self.members[-1]

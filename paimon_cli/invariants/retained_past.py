@@ -28,6 +28,7 @@ from paimon_cli.invariants.lost_commits import lost_commits
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.option_text import counted
 
 HoldsKey = Callable[[ManifestEntry], bool]
 """Whether a file may hold one of the keys that are asked for."""
@@ -56,8 +57,9 @@ def commits_without_snapshot(
     for each in lost:
         held = [entry.file for entry in each.entries if holds(entry)]
         if held and (each.is_sure or each.modified_millis <= newest.snapshot.time_millis):
+            rows = counted(sum(file.row_count for file in held), "row")
             what = (
-                f"a commit of {sum(file.row_count for file in held):,} rows was written that no snapshot names: its snapshot was "
+                f"a commit of {rows} was written that no snapshot names: its snapshot was "
                 "replaced, or its writer died before it published. It can be made again: "
                 f"paimon-cli repair {context.layout.argument} --only lost-commits"
             )

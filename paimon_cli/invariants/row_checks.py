@@ -85,8 +85,8 @@ class _RowsOfFile:
         self._path = path
         schema = context.schema
         self._keys = list(schema.trimmed_primary_keys)
-        stored = ReadColumns(context, entry.file, schema.field_names)
-        self._columns = [name for name in schema.field_names if stored.has(name)] if entry.file.write_cols else schema.field_names
+        stored = ReadColumns(context, entry.file, schema.field_names).stored
+        self._columns = [name for name in schema.field_names if name in stored] if entry.file.write_cols else schema.field_names
         self._ranges = ColumnRanges(schema.fields_of(self._columns))
         self._skipped = SkippedRows(context, entry)
         self._first: pa.RecordBatch | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.anomalies import ANOMALY_RULES, BY_NAME, UNTOLD, Anomaly
+from paimon_cli.invariants.anomalies import ANOMALY_RULES, BY_NAME, UNTOLD, Anomaly, anomaly
 from paimon_cli.invariants.past_commits import PastCommits
 from paimon_cli.invariants.past_questions import Question, answered, in_groups
 from paimon_cli.invariants.past_rows import SharedKeys
@@ -43,19 +43,25 @@ def run_history_check(
     if request.level == "rows":
         found += _answers(context, where, in_groups(questions), engine, progress)
     else:
-        for question in questions:
-            if isinstance(question, SharedKeys):
-                found += question.untold(context, "--level rows does")
+        found += _by_metadata(context, questions)
     return sorted(set(found), key=_place)
 
 
-def _place(anomaly: Anomaly) -> tuple[bool, tuple[int, ...], int, str]:
-    return anomaly.certainty != UNTOLD, anomaly.snapshots, _ORDER[anomaly.rule], anomaly.message
+def _place(found: Anomaly) -> tuple[bool, tuple[int, ...], int, str]:
+    return found.certainty != UNTOLD, found.snapshots, _ORDER[found.rule], found.message
 
 
 def _may_hold(context: TableContext, where: Predicate) -> Callable[[ManifestEntry], bool]:
     bounds = TableBounds(context)
     return lambda entry: where.may_match(bounds.of_keys(entry.partition, entry.bucket, entry.file))
+
+
+def _by_metadata(context: TableContext, questions: list[Question]) -> list[Anomaly]:
+    """What metadata says about the questions: which key ranges overlap, and which rules only rows can decide."""
+    hint = "--level rows compares them"
+    undecided = {rule for question in questions if not isinstance(question, SharedKeys) for rule in question.rules}
+    found = [anomaly(rule, f"the rows of files were not compared: {hint}", certainty=UNTOLD) for rule in undecided]
+    return found + [a for question in questions if isinstance(question, SharedKeys) for a in question.untold(context, hint)]
 
 
 def _answers(
@@ -67,4 +73,4 @@ def _answers(
     engine.prepare(Work(sum(sizes), 1), progress)  # bytes decide: the many small files of a long history are no work for Spark
     with phase(progress, "Comparing rows", len(questions)) as done:
         answers = engine.run_tasks(functools.partial(answered, context, where), questions, done, sizes)
-    return [anomaly for each in answers for anomaly in each]
+    return [found for each in answers for found in each]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -126,12 +127,13 @@ def key_history(context: TableContext, predicate: Predicate) -> KeyHistory:
     versions = [version for file in files for version in _versions(context, predicate, file, until)]
     versions.sort(key=lambda v: (v.snapshot_id, v.partition, v.bucket, v.sequence or 0, v.level))
     moments = _moments(context, predicate, {file.entry.bucket_id for file in files}, versions)
-    seen = {moment.snapshot_id: {_key(context, row): row for row in moment.seen} for moment in moments}
-
-    def shown(version: KeyVersion) -> dict[str, Any] | None:
-        return None if version.values is None else seen.get(version.snapshot_id, {}).get(_key(context, version.values))
-
-    return KeyHistory([replace(version, seen=shown(version)) for version in versions], moments)
+    by_snapshot = {moment.snapshot_id: moment for moment in moments}
+    told: list[KeyVersion] = []
+    for number, of_commit in groupby(versions, key=lambda version: version.snapshot_id):
+        moment = by_snapshot.get(number)
+        seen = {} if moment is None else {_key(context, row): row for row in moment.seen}
+        told += [v if v.values is None else replace(v, seen=seen.get(_key(context, v.values))) for v in of_commit]
+    return KeyHistory(told, moments)
 
 
 def _key(context: TableContext, values: Mapping[str, Any]) -> str:
@@ -146,11 +148,15 @@ def _moments(
     for version in versions:
         written.setdefault(version.snapshot_id, []).append(version)
     moments: list[KeyMoment] = []
+    known: dict[str, dict[str, Any]] = {}
     for number in sorted({*written, *(version.until for version in versions if version.until is not None)}):
         snapshot = context.snapshots.find(number)
         if snapshot is None:
             continue
-        seen = tuple(_seen(context, predicate, buckets, snapshot))
+        rows = [(_key(context, row), row) for row in _seen(context, predicate, buckets, snapshot)]
+        # A row that is still the same is kept once, or many keys at many moments would fill the memory.
+        seen = tuple(old if (old := known.get(key)) == row else row for key, row in rows)
+        known = {key: row for (key, _), row in zip(rows, seen, strict=True)}
         has_changed = not moments or seen != moments[-1].seen
         user, wrote = shown_name(snapshot.commit_user), tuple(written.get(number, ()))
         moments.append(KeyMoment(number, snapshot.time_millis, snapshot.commit_kind, user, wrote, seen, has_changed))
@@ -247,7 +253,7 @@ _LIBRARIES = {"parquet-mr": "Java", "parquet-cpp-arrow": "Arrow C++", "parquet-r
 
 def _engine(context: TableContext, snapshot: Snapshot, entry: ManifestEntry) -> str | None:
     """What wrote a file: paimon-cli marks its snapshots; else a Parquet file names the library that wrote it."""
-    if any(name.startswith("paimon-cli.") for name in snapshot.properties or {}):
+    if snapshot.is_ours:
         return "paimon-cli"
     if file_format(entry.file.file_name) != "parquet":
         return None

@@ -181,6 +181,7 @@ def test_readers_of_other_engines_are_judged_by_what_is_known_of_them(
     assert all(reader["because"] == ["needs-merge"] for reader in item["readers"] if reader["result"] != "right")
     text = run("verify", table, *named, code=code).out
     assert all(reader["report"] in text and reader["versions"] in text for reader in item["readers"])
+    assert ("  needs-merge: " in text) == (code == 4)
     assert "is right about snapshot 1" in run("verify", table, *named, "--snapshot", 1).out
     run("verify", table, "--engine", engine, code=2)
 

@@ -74,6 +74,16 @@ def test_an_overwrite_begins_anew(tmp_path: Path) -> None:
     assert rules(context) == set()
 
 
+def test_a_file_that_an_overwrite_restored(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    merged, moved = replace(A, file_name="m", level=5), replace(A, level=5)
+    forge(context, 1, [], [entry(A)])
+    forge(context, 2, [entry(A)], [entry(A, EntryKind.DELETE), entry(merged)], commit_kind=COMPACT)
+    forge(context, 3, [entry(merged)], [entry(merged, EntryKind.DELETE), entry(A)], commit_kind=OVERWRITE)
+    forge(context, 4, [entry(A)], [entry(A, EntryKind.DELETE), entry(moved)], commit_kind=COMPACT)
+    assert rules(context, level="meta") == set()
+
+
 def test_a_repeated_commit(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     after = replace(data_file("b", low=0, high=9), min_sequence_number=10, max_sequence_number=19)

@@ -143,6 +143,17 @@ def test_a_compaction_that_changed_rows(tmp_path: Path) -> None:
     ]
 
 
+def test_without_rows_what_a_compaction_did_is_untold(tmp_path: Path) -> None:
+    context = table(tmp_path)
+    for value in range(2):
+        write(context, [row(1, value)])
+    assert Table.open(context.url).history_check(level="meta") == []
+    compact(context, strategy="full")
+    told = Table.open(context.url).history_check(level="meta")
+    assert {(a.rule, a.certainty) for a in told} == {("row-came-back", UNTOLD), ("compaction-changed-rows", UNTOLD)}
+    assert Table.open(context.url).history_check() == []
+
+
 def test_compactions_of_a_long_history_are_compared_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table(tmp_path)
     for number in range(9):
@@ -185,6 +196,19 @@ def test_rows_that_a_compaction_of_an_append_table_lost(tmp_path: Path) -> None:
     write(context, [row(1, 1), row(2, 2)])
     removed(context, 0)
     assert found(context)["compaction-changed-rows"].snapshots == (2,)
+
+
+def test_vectors_that_a_compaction_alone_changed(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    write(context, [row(k, k) for k in range(9)])
+    Table.open(context.url).delete("k = 0")
+    other = TableContext.open(str(shutil.copytree(tmp_path / "t", tmp_path / "other")))
+    Table.open(other.url).delete("k = 1")
+    shutil.copytree(tmp_path / "other" / "index", tmp_path / "t" / "index", dirs_exist_ok=True)
+    (bucket,), (hidden,) = (bucket_files(each, each.snapshots.latest()).values() for each in (context, other))
+    change = FileChanges(added_indexes=hidden.index_files, removed_indexes=bucket.index_files)
+    commit(context, [CommitMessage(bucket.partition, bucket.bucket, 1, compact=change)])
+    assert found(context)["compaction-changed-rows"].snapshots == (3,)
 
 
 def test_a_file_that_is_live_again(tmp_path: Path) -> None:
@@ -257,7 +281,7 @@ def test_a_snapshot_that_another_one_replaced(tmp_path: Path) -> None:
     write(other, [row(3, 3)])
     shutil.copytree(other.url, context.url, dirs_exist_ok=True)
     replaced = found(context)["snapshot-overwritten"]
-    assert replaced.certainty == LIKELY and "1 rows" in replaced.message
+    assert replaced.certainty == LIKELY and "1 row was" in replaced.message
     write(context, [row(4, 4)])
     assert set(found(context)) == {"snapshot-overwritten"}
 
@@ -278,6 +302,10 @@ def test_what_changelogs_still_tell(tmp_path: Path) -> None:
     assert [(a.rule, a.snapshots) for a in told if a.certainty != UNTOLD] == [("clock-ran-back", (1, 2))]
     untold = {a.rule: a for a in told if a.certainty == UNTOLD}
     assert "clock-ran-back" not in untold and "lost-update" in untold
+    facts = json.loads((root / "changelog/changelog-2").read_text())
+    (root / "changelog/changelog-2").write_text(json.dumps({**facts, "timeMillis": 10**14}))
+    told = Table.open(context.url).history_check(rule="clock-ran-back")
+    assert [(a.rule, a.snapshots) for a in told] == [("clock-ran-back", (2, 3))]
     assert "snapshot.num-retained.min" in untold["lost-update"].prevention
 
 

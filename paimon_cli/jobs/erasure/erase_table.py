@@ -146,7 +146,7 @@ class TableErasure:
         others = [file for file in unnamed_files(context, erasure.inventory) if file.path not in ours]
         found = holding(context, erasure.rows, others, erasure.engine, erasure.progress)
         young = [file for file in found if file.modified_millis >= self.before]
-        if young := lasting(context, young):
+        if young := lasting(context, erasure.inventory, young):
             names = ", ".join(file.path.removeprefix(f"{context.layout.root}/") for file in young[:_SHOWN])
             more = f" and {len(young) - _SHOWN} more" if len(young) > _SHOWN else ""
             raise Refused(

@@ -48,7 +48,7 @@ def search(
     others = unnamed_files(context, inventory)
     held = holding(context, rows, others, engine, progress)
     # A compaction that had read an old file is refused by the check of its commit, and deletes what it has written.
-    left = lasting(context, held)
+    left = lasting(context, inventory, held)
     found += [file.path for file in left]
     if len(left) < len(held):
         later = Inventory.take(context, inventory)

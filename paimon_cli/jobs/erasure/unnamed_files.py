@@ -57,17 +57,21 @@ def holding(
     return [file for file, holds in zip(files, held, strict=True) if holds]
 
 
-def lasting(context: TableContext, files: Sequence[Candidate]) -> list[Candidate]:
+def lasting(context: TableContext, inventory: Inventory, files: Sequence[Candidate]) -> list[Candidate]:
     """Those of the files that are still there, and that no version names, after some seconds if need be: a job may be about to
-    commit or to discard the others.
+    commit or to discard the others. `inventory`: what is known of the versions.
     """
-    left = list(files)
-    for pause in _PAUSES if left else ():
-        named = Inventory.take(context).paths(context)
-        left = [file for file in left if file.path not in named and context.storage.exists(file.path)]
+
+    def still(files: Sequence[Candidate]) -> list[Candidate]:
+        named = Inventory.take(context, inventory).paths(context)
+        return [file for file in files if file.path not in named and context.storage.exists(file.path)]
+
+    left = still(files) if files else []
+    for pause in _PAUSES:
         if not left:
             break
         context.clock.sleep(pause)
+        left = still(left)
     return left
 
 

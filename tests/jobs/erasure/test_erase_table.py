@@ -16,6 +16,7 @@ from paimon_cli.errors import NotSupported, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.certificate import Certificate
 from paimon_cli.jobs.erasure.erase_job import Erasure
+from paimon_cli.jobs.erasure.unnamed_files import _PAUSES
 from paimon_cli.jobs.staging.stage_job import StageFile
 from paimon_cli.storage.injected import SystemClock
 from tests.goldens import golden_table
@@ -196,7 +197,10 @@ def test_files_that_no_version_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
     check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
 
 
-def test_files_that_are_committed_meanwhile_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wait_of_commit", [1, len(_PAUSES)])
+def test_files_that_are_committed_meanwhile_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_of_commit: int
+) -> None:
     """Between the look at the versions and that at the files a writer or a compaction may commit."""
     context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
     write(context, [row(number) for number in range(40)])
@@ -205,14 +209,14 @@ def test_files_that_are_committed_meanwhile_are_waited_for(tmp_path: Path, monke
     waits = list[float]()
 
     def wait(clock: object, seconds: float) -> None:
-        if not waits:
-            commit_stage(context, StageFile(str(staged)))
         waits.append(seconds)
+        if len(waits) == wait_of_commit:
+            commit_stage(context, StageFile(str(staged)))
 
     monkeypatch.setattr(SystemClock, "sleep", wait)
     before = States.of(context.url)
     done = Table.open(context.url).erase("k = 'user-0007'")
-    assert len(waits) == 1 and done.unnamed == 0 and done.rows == 2 and done.found == ()
+    assert len(waits) == wait_of_commit and done.unnamed == 0 and done.rows == 2 and done.found == ()
     check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
 
 
