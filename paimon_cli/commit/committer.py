@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.commit.automatic_tags import AutomaticTags, create_tags_after
 from paimon_cli.commit.commit_messages import (
@@ -89,11 +89,15 @@ class Committer:
     """Turns commit messages into snapshots of one table.
 
     `data_check`: the granularity of the data conflict check; by default the table's option `commit.data-conflict-check`.
-    `operation`: what snapshots say was done to the rows, unless it is a plain write or overwrite.
+    `operation`: what snapshots say was done to the rows, unless it is a plain write or overwrite. `least_row_id`: new rows have
+    ids from here on at least, because the files that are committed hold rows with ids below.
     """
 
-    def __init__(self, context: TableContext, data_check: str | None = None, operation: str | None = None) -> None:
+    def __init__(
+        self, context: TableContext, data_check: str | None = None, operation: str | None = None, least_row_id: int = 0
+    ) -> None:
         context.check(Operation.COMMIT)
+        self._least_row_id = least_row_id
         self._context = context
         self._operation = operation
         self._data_check = context.options.commit_data_conflict_check if data_check is None else data_check
@@ -201,7 +205,11 @@ class Committer:
         changes = step.changes_on(latest)
         snapshot_id, next_row_id = (1, None) if latest is None else (latest.id + 1, latest.next_row_id)
         if self._context.mode.tracks_rows:
-            return changes.with_row_ids(snapshot_id, next_row_id or 0)
+            known = next_row_id or 0
+            changes = changes.with_row_ids(snapshot_id, max(known, self._least_row_id))
+            if changes.next_row_id is None and known < self._least_row_id:
+                changes = replace(changes, next_row_id=self._least_row_id)
+            return changes
         if not (step.is_numbered and self._context.options.sequence_snapshot_ordering):
             return changes
         return changes.numbered_by_snapshot(snapshot_id)

@@ -180,7 +180,7 @@ def _restore(context: TableContext, target: Snapshot) -> tuple[RolledBack, tuple
     latest, found = plan_restore(context, target)
     if not found:
         return RolledBack(target.id, latest.id), (), set()
-    result = restore_as_new(context, latest, found)
+    result = restore_as_new(context, latest, target, found)
     newest = result.snapshots[-1].id if result.snapshots else latest.id
     done = RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
     return done, result.snapshots, {difference.bucket_id for difference in found if difference.missing}

@@ -151,7 +151,7 @@ def _restore_into(
     def attempt() -> Snapshot | None:
         latest = table.snapshots.latest()
         found = whole_difference(table, latest, backup, version)
-        result = restore_as_new(table, latest, found, copy_files)
+        result = restore_as_new(table, latest, version, found, copy_files)
         return result.snapshots[-1] if result.snapshots else latest
 
     hint = "stop the writers for a while, or run the command again"

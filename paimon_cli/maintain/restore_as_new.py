@@ -97,9 +97,13 @@ CopyFiles = Callable[[Sequence[FileToCopy]], None]
 
 
 def restore_as_new(
-    context: TableContext, latest: Snapshot | None, found: Iterable[BucketDifference], copy_files: CopyFiles | None = None
+    context: TableContext,
+    latest: Snapshot | None,
+    target: Snapshot,
+    found: Iterable[BucketDifference],
+    copy_files: CopyFiles | None = None,
 ) -> CommitResult:
-    """Copy the missing files and commit. `copy_files`: from elsewhere; by default they are files of the table itself.
+    """Copy the missing files of the target and commit. `copy_files`: from elsewhere; by default they are files of the table itself.
 
     Raises `Conflict` if another commit wrote to these partitions; the copies are then deleted.
     """
@@ -109,7 +113,9 @@ def restore_as_new(
         for difference in found:
             copy(_copy_into(context, difference, latest, messages))
         identity = fresh_identity(context)
-        return Committer(context, ConflictCheck.PARTITION).commit(messages, identity, CommitKind.RESTORE)
+        # after a rollback, rows of the target may have ids that are new to the latest snapshot
+        committer = Committer(context, ConflictCheck.PARTITION, least_row_id=target.next_row_id or 0)
+        return committer.commit(messages, identity, CommitKind.RESTORE)
 
 
 def _within(context: TableContext) -> CopyFiles:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli import Table, restore
 from paimon_cli.commit.commit_messages import SnapshotChanges
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
@@ -161,3 +162,16 @@ def test_files_that_lost_the_ids_of_their_rows_are_damage_only_where_ids_are_rea
     assert read("id") == 2
     with pytest.raises(DamagedFile, match="without an id"):
         read("_ROW_ID")
+
+
+def test_ids_of_restored_rows_are_not_given_again(tmp_path: Path) -> None:
+    """A rollback also takes back the count of ids, from which the next row is numbered."""
+    context = made(tmp_path)
+    add(context, 1)
+    add(context, 2)
+    table = Table.open(context.url)
+    table.backup(tmp_path / "backup")
+    table.rollback(1)
+    restore(tmp_path / "backup", context.url)
+    add(context, 3)
+    assert {row_id: number for row_id, (number, _, _) in tracked(context).items()} == {0: 1, 1: 2, 2: 3}

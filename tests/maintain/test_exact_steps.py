@@ -124,7 +124,7 @@ def test_copies_have_names_of_their_own_and_the_same_bytes(replaced: Replaced) -
     names = ("a.parquet", "b.zstd.parquet", "bare", "vectors", "keys")
     assert found.copied_bytes == sum(len(contents[name]) for name in names)
     assert (found.bucket_id, found.total_buckets) == ((EMPTY_ROW, 1), 2)
-    result = restore_as_new(context, replaced.latest, [found])
+    result = restore_as_new(context, replaced.latest, replaced.first, [found])
     restored = result.snapshots[-1]
     assert not differences(context, restored, restored)
     files = {entry.file.file_size: entry.file for entry in context.manifests.live_entries(restored)}
@@ -160,7 +160,7 @@ def test_what_is_not_as_long_as_it_was_is_not_copied(replaced: Replaced, place: 
     path.write_bytes(content[:-1] if change == "shorter" else content + b"x")
     before = {path for path in Path(context.url).rglob("*") if path.is_file()}
     with pytest.raises(DamagedFile, match="is damaged"):
-        restore_as_new(context, replaced.latest, differences(context, replaced.latest, replaced.first))
+        restore_as_new(context, replaced.latest, replaced.first, differences(context, replaced.latest, replaced.first))
     assert {path for path in Path(context.url).rglob("*") if path.is_file()} == before
     assert context.snapshots.latest_id() == replaced.latest.id
 
