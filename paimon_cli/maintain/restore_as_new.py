@@ -103,7 +103,7 @@ def restore_as_new(
     found: Iterable[BucketDifference],
     copy_files: CopyFiles | None = None,
 ) -> CommitResult:
-    """Copy the missing files of the target and commit. `copy_files`: from elsewhere; by default they are files of the table itself.
+    """Copy the missing files of `target` and commit. `copy_files`: from elsewhere, by default within the table.
 
     Raises `Conflict` if another commit wrote to these partitions; the copies are then deleted.
     """
