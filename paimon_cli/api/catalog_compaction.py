@@ -341,7 +341,7 @@ def _after(first: Callable[[], None], listed: Callable[[], list[ServedTable]]) -
 
 
 class _TableLists:
-    """The tables of each part of a choice, listed again in each round; if the storage does not answer, those of the last one."""
+    """The tables of each part of a choice, listed again in each round; the last ones if the storage does not answer."""
 
     def __init__(self, found: Callable[[TableChoice], list[TableLocation]], warn: Callable[[str], None]) -> None:
         self._found = found

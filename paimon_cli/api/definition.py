@@ -46,7 +46,7 @@ class NewTable(CreateOptions):
 
 
 def create_table(location: TableLocation, asked: NewTable) -> Created:
-    """Create a table. Keys, options and comment given here override those of the source."""
+    """Create a table. Keys, options and comment given here override the source's."""
     from paimon_cli.catalog.option_values import refuse_unknown
 
     given, bucket = option_texts(asked.options), asked.bucket

@@ -47,7 +47,7 @@ class IngestPlace:
 
 @dataclass(frozen=True)
 class TableNames:
-    """The names of tables by those of their sources, as the options of a call say."""
+    """Table names by source name, as the options of a call say."""
 
     place: IngestPlace
     options: IngestOptions

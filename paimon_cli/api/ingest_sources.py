@@ -32,7 +32,7 @@ class EventSource:
     is_begun: bool = True
 
     def blocks(self, size: int, begin: int = 0, *, is_growing: bool = False) -> Iterator[EventLines]:
-        """Its events from a position on, in blocks of about so many bytes. `is_growing`: its last line may not be complete."""
+        """Its events from a position on, in blocks of about that many bytes. `is_growing`: its last line may not be complete."""
         if begin:
             with reading(self.name):
                 self.stream.seek(begin)

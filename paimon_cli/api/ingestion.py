@@ -34,7 +34,7 @@ class Ingesting(OpenedCatalog):
     def plan_ingest(self, call: IngestCall) -> list[IngestedTable]:
         """What `ingest` would do: tables, columns, types, and rows by kind; nothing is changed.
 
-        `sources`, `into` and `on_commit` are those of `ingest`; nothing is committed.
+        `sources`, `into` and `on_commit` are as for `ingest`; nothing is committed.
         """
         return self._ingest(call, is_dry=True)
 

@@ -186,7 +186,7 @@ class Transaction:
 
 
 def _abandon(opened: OpenTransaction, process: int) -> None:
-    """Delete the files of a transaction whose block never ended: nobody can commit it. A fork does not own them."""
+    """Delete the files of a transaction whose block never ended: it can no longer be committed. A fork does not own them."""
     if os.getpid() == process:
         opened.discard()
 

@@ -144,7 +144,7 @@ class ReadColumns:
 
     @cached_property
     def stored(self) -> frozenset[str]:
-        """Those of the table's columns to read that the file stores."""
+        """The columns to read that the file stores."""
         return frozenset(source.field.name for source in self._sources if source.file_field is not None)
 
     @property

@@ -21,8 +21,8 @@ policy = group("How the tables of a warehouse are maintained: goals, budgets, wi
 def show(call: Call, *, options: Annotated[Given, PolicyOf]) -> None:
     """Show which lines of the policies are about a table, and which of them count.
 
-    First those of WAREHOUSE/.paimon-cli/policy.yaml, then those under `policy` in your own configuration. Of a database, all that
-    could be about its tables.
+    First the lines of WAREHOUSE/.paimon-cli/policy.yaml, then the lines under `policy` in your own
+    configuration. Of a database, all that could be about its tables.
 
     paimon-cli policy show ./wh/shop.db/orders
 

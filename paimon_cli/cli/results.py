@@ -273,7 +273,7 @@ def warn(text: str) -> None:
 
 
 def asks() -> bool:
-    """Whether `confirm` can ask somebody."""
+    """Whether `confirm` can ask at a terminal."""
     return sys.stdin.isatty()
 
 

@@ -85,7 +85,7 @@ class AutomaticTags:
         return millis + round((offset or timedelta()).total_seconds() * 1000)
 
     def names(self, names: Sequence[str]) -> list[str]:
-        """Those of these tags that were created by these rules, the oldest period first."""
+        """The tags that these rules created, the oldest period first."""
         if self.context.options.tag_automatic_creation == TagCreation.BATCH:
             return sorted(name for name in names if name.startswith(BATCH_PREFIX))
         return sorted((name for name in names if self._time_of(name) is not None), key=lambda name: self._time_of(name) or 0)

@@ -152,7 +152,7 @@ def fresh_identity(context: TableContext) -> CommitIdentity:
 
 
 def commits_in(snapshot: Snapshot) -> set[WriterCommit]:
-    """The commits that a snapshot makes: its own, and those of the writers in whose place it was committed."""
+    """The commits that a snapshot makes: its own, and the commits of writers that it replaces."""
     return {(snapshot.commit_user, snapshot.commit_identifier), *_writers_in(snapshot.properties)}
 
 

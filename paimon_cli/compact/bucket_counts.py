@@ -97,7 +97,7 @@ class CountDecision:
 
 
 def decide_counts(context: TableContext, buckets: Mapping[bytes, Sequence[BucketFiles]]) -> list[CountDecision]:
-    """The decision about each partition. `buckets`: those of each partition, at least one, all with the same bucket count."""
+    """The decision about each partition. `buckets`: of each partition at least one, all with the same bucket count."""
     target, now = FillTarget.of(context.options), context.clock.now_millis()
     return [_decide(context.options, target, held, now) for _, held in sorted(buckets.items())]
 

@@ -16,7 +16,7 @@ from paimon_cli.metadata.table_layout import natural_order
 
 KEEP, SPLIT, MERGE, RESCALE = "keep", "split", "merge", "rescale"
 """What becomes of the buckets of a partition. A rescale is left to the owner of the table."""
-BY_SERVICE, BY_OWNER = "next round of maintain or compact --watch", "when you run the command, while nobody writes"
+BY_SERVICE, BY_OWNER = "next round of maintain or compact --watch", "when you run the command, while no writer runs"
 """Who changes a bucket count, and when."""
 LOOK_BACK_COMPACTIONS = 20
 """How many of the latest compactions show how fast this table is rewritten."""

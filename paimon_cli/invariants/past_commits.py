@@ -212,7 +212,7 @@ class PastCommits:
         return tuple(sorted((e.file for e in entries), key=lambda file: self._added.get(file.file_name, unknown)[0]))
 
     def _disorder(self, version: WalkedVersion, delta: Iterable[ManifestEntry]) -> Iterator[SharedKeys]:
-        """New files whose sequence numbers are not above those of older files with keys of their range."""
+        """New files whose sequence numbers are not above older files with keys in their range."""
         context, before, rules = self.context, version.before, self.wants(DISORDER)
         is_numbered = context.schema.primary_keys and not context.options.sequence_fields
         if before is None or not rules or not is_numbered or version.snapshot.commit_kind == OVERWRITE:

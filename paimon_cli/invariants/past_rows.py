@@ -1,6 +1,6 @@
 """What rows say about a suspected anomaly: which keys two commits both wrote, and what a compaction changed.
 
-Rows are merged like those of a compaction, in its memory.
+Rows are merged as a compaction merges them, within its memory.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class NoProgress:
 
 
 class WhyNotSpark(str):
-    """Why a job that is large enough for Spark runs in this process: a reason that users are told without asking."""
+    """Why a job that is large enough for Spark runs in this process: a reason that is printed without asking."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class RangeCommits:
     _done: list[_Part] = field(default_factory=list)
 
     def divided(self, context: TableContext, request: CompactRequest, tasks: Iterable[CompactionTask]) -> list[CompactionTask]:
-        """The tasks, those of large buckets in parts, with a stamp for each part."""
+        """The tasks, with large buckets cut into parts, and a stamp for each part."""
         result = []
         for task in tasks:
             ranges = request.ranges_of(context, task)

@@ -80,7 +80,7 @@ def _possible_keys(low: Key, high: Key, buckets: int) -> int | None:
 
 
 def _min_rows(runs: Sequence[RunModel]) -> int:
-    """The fewest rows that a merge may leave: those of the largest run, or of disjoint runs, chosen greedily."""
+    """The fewest rows that a merge may leave: the rows of the largest run, or of disjoint runs, chosen greedily."""
     rows, reach = 0, None
     for run in sorted(runs, key=lambda run: run.high):
         if reach is None or run.low > reach:

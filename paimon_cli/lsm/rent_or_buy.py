@@ -1,6 +1,6 @@
 """Chooses compactions by what they bring: reads pay for every sorted run that they open, until a merge is worth its price.
 
-A table that nobody reads needs no merge, and one that everybody reads needs many. The triggers of `universal_compaction` count
+A table without readers needs no merge, and one with many needs many. The triggers of `universal_compaction` count
 runs and do not know the difference. Here each boundary between runs collects the reads that it has cost ("rent"). Once they are
 worth the bytes of the merge that would remove it, the merge is made ("buy"). What was collected follows from the creation times
 of the files, so two services decide alike, and a restart forgets nothing. All buckets of all tables are decided together, as

@@ -39,7 +39,7 @@ class Figures(Protocol):
         """The rows as files of about `size` bytes, in key order."""
 
     def joined(self: F, following: Sequence[F]) -> F:
-        """These rows and those of files with greater keys."""
+        """These rows and the rows of files with greater keys."""
 
 
 FiguresT = TypeVar("FiguresT", bound=Figures)

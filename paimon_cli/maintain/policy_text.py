@@ -19,7 +19,7 @@ _QUOTED, _NO_VALUE = tuple("'\"|>"), ("", "~", "null")
 
 
 class PlacedValue(NamedTuple):
-    """What stands in the file at a line (from 1): a text, a list, or a mapping by keys, whose lines are those of the keys."""
+    """What stands in the file at a line (from 1): a text, a list, or a mapping by keys, each with its line."""
 
     value: str | list[PlacedValue] | dict[str, PlacedValue]
     line: int

@@ -48,7 +48,7 @@ class TableIngestOptions(Request):
     commit_user: Annotated[
         str | None,
         Option(
-            "Name under which tables remember how far each source was read; default one for all. Another name begins anew.",
+            "Name under which tables remember how far each source was read; default one for all. Another name reads all again.",
             metavar="NAME",
         ),
     ] = None

@@ -94,7 +94,7 @@ class HealthOptions(Request):
 
 
 class SomeTables(Request):
-    """The tables to look at: those that are named, those of a database, or all of the warehouse."""
+    """The tables to look at: the named ones, all of a database, or all of the warehouse."""
 
     tables: Annotated[Texts, Option("Tables; default all of the warehouse.", metavar="[TABLE]...", is_argument=True)] = Texts()
     _: KW_ONLY

@@ -12,7 +12,7 @@ WHOLE_EXPIRY: tuple[What, ...] = ("consumers", "tags", "partitions", "snapshots"
 
 
 class ExpireOptions(Request):
-    """What to expire. Limits that are not given are those of the table's options."""
+    """What to expire. Limits that are not given come from the table's options."""
 
     what: Annotated[What, Option("What to expire.")] = "snapshots"
     _: KW_ONLY

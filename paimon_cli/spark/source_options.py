@@ -119,7 +119,7 @@ class SourceOptions:
 
     @property
     def shows_other_columns(self) -> bool:
-        """Whether the columns may differ from those of the table's latest schema."""
+        """Whether the columns may differ from the table's latest schema."""
         return self.shows_kinds or bool(self.column_arguments()) or any(name in self.values for name in POSITION_OPTIONS)
 
     def write_arguments(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Both have the format of pypaimon: catalog options as a flat mapping. Under `profiles` they may hold further mappings; the selected
 one overrides the rest. The nearer file wins key by key.
 
-`./paimon.yaml` may have come with a checkout of somebody else. So it permits nothing, selects no profile of the own file, and
+`./paimon.yaml` may have come with someone else's checkout. So it permits nothing, selects no profile of the own file, and
 gets no secrets: beside addresses of `./paimon.yaml`, secrets of the own file are withheld, or a server of the one would receive
 the credentials of the other.
 """

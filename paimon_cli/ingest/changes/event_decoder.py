@@ -87,7 +87,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a decoder asks about a table before it reads its rows. `types`: those of the columns that it has; `needs_before`:
+    """What a decoder asks about a table before it reads its rows. `types`: of the columns that it has; `needs_before`:
     whether its updates must have exact images of the row before.
     """
 
@@ -166,7 +166,7 @@ class EventDecoder:
         if reader is None:
             if len(self._readers) >= MAX_TABLES:
                 what = f"{lines.source} names more than {MAX_TABLES:,} tables"
-                raise BadInput(what, "no database has so many", "choose some with --include", source=lines.source)
+                raise BadInput(what, "no database has that many", "choose some with --include", source=lines.source)
             reader = self._readers[table] = ImageReader(self.format.images)
         numbers = {n: pa.decimal128(38, t.scale) for n, t in wanted.types.items() if isinstance(t, DecimalType)}
         if schema is not None:

@@ -36,7 +36,7 @@ class EventFormat:
     without rows have, and the kind of such an event. `images`: where its rows are. `deleted`: the path of a text that is `true`
     in a deletion. `wraps`: it may come with its schema, as `{"schema": ..., "payload": ...}`. `key_names`: the path of the names
     of its primary key. `types`: the key with the types of its columns by name. `connector`: where events may name Debezium's
-    connector, as `ReadEvents.part` takes it; `sends_whole_rows`: nulls in an image before are always those of the row.
+    connector, as `ReadEvents.part` takes it; `sends_whole_rows`: nulls in an image before are always values of the row.
     """
 
     name: str

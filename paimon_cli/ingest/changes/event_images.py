@@ -30,7 +30,7 @@ Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 _DOUBLE = pa.float64()
 _FIRST_EVENTS = 8
-"""From so many events of a new table its shape is learned, before Arrow tries the others."""
+"""The shape of a new table is learned from this many events."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 PostgreSQL logs only the key of a row that is deleted, or whose key changes, unless its table has REPLICA IDENTITY FULL. Debezium
 then writes null for the other columns, and 0, false or '' for those that are NOT NULL. Taken back from a sum, they leave it as it
-was: the amount of the deleted row would stay in it, and nobody would be told.
+was: the amount of the deleted row would stay in it, without a word.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Remedy:
     """What mends a finding, as `health --fix` does it: exactly what `command` does.
 
     A compaction by a `strategy`, `options` to set, or manifests that are rewritten. What needs a decision is none: a new job, a
-    value that somebody chose, a rewrite of all rows. What `discards` rows that a read shows is left to the user: a compaction
+    value that a user set, a rewrite of all rows. What `discards` rows that a read shows is left to the user: a compaction
     drops those that are older than `record-level.expire-time`.
     """
 

@@ -51,7 +51,7 @@ _OF_ALL = {
     Code.FAILED: "every check can run",
     Code.POLICY: "the policy of the warehouse can be read, and asks only for what it may",
 }
-"""The codes of findings that are not those of one rule."""
+"""The codes of findings that belong to no single rule."""
 NAMED_CHECKS = 3
 """The most rules that the finding about a damaged file names."""
 

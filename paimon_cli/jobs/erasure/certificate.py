@@ -1,7 +1,7 @@
 """The certificate of an erasure: which keys, which files, and the proof, without saying whose keys they were.
 
 Identifiers can be guessed, and so can their plain hashes. The certificate has HMAC-SHA256 codes instead, with a secret that is
-written to a file of its own: who has it can show that a certain key was erased, and nobody else learns anything.
+written to a file of its own: who has it can show that a certain key was erased, and others learn nothing.
 
     FILE           the certificate (JSON)
     FILE.txt       the same to read

@@ -195,7 +195,7 @@ class Erasure:
             self.gone.update((file.key, file) for file in files)
 
     def _existing(self, files: Iterable[StoredFile]) -> set[FileKey]:
-        """Those of the files that exist: manifests also remember files that were removed, and have been deleted since."""
+        """The files that exist: manifests also remember files that were removed, and have been deleted since."""
         context, by_directory = self.context, dict[str, list[StoredFile]]()
         for file in files:
             by_directory.setdefault(context.bucket_directory(file.entry.partition, file.entry.bucket), []).append(file)

@@ -240,7 +240,7 @@ class TableErasure:
 
 _PLANNED = ("rows", "files", "size", "unnamed", "snapshots", "tags", "changelogs", "branches", "expiring", "unfinished")
 _DONE = ("rows", "files", "size", "bytes_written", "unnamed", "versions", "files_searched", "rows_read")
-"""The numbers of a plan and of a result that include those of tables in the trash."""
+"""The numbers of a plan and of a result that include tables in the trash."""
 
 
 def _sums(own: object, others: Sequence[object], names: Sequence[str]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def unnamed_files(context: TableContext, inventory: Inventory) -> list[Candidate
 def holding(
     context: TableContext, rows: ErasedRows, files: Sequence[Candidate], engine: Engine, progress: Progress
 ) -> list[Candidate]:
-    """Those of the files that hold erased rows, or may hold them."""
+    """The files that hold erased rows, or may hold them."""
     if not files:
         return []
     look = UnnamedFiles(context, rows)
@@ -58,7 +58,7 @@ def holding(
 
 
 def lasting(context: TableContext, inventory: Inventory, files: Sequence[Candidate]) -> list[Candidate]:
-    """Those of the files that are still there, and that no version names, after some seconds if need be: a job may be about to
+    """The files that are still there, and that no version names, after some seconds if need be: a job may be about to
     commit or to discard the others. `inventory`: what is known of the versions.
     """
 

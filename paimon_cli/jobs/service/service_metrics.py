@@ -93,7 +93,7 @@ class _TableFigures:
 class ServiceMetrics:
     """A service watcher that collects metrics and passes each event on to `inner`. Other threads may read it.
 
-    `requests`: to storages, by kind, counted elsewhere; `hooks`: what is told about commits.
+    `requests`: to storages, by kind, counted elsewhere; `hooks`: what hears of commits.
     """
 
     inner: ServiceWatcher
@@ -181,7 +181,7 @@ class ServiceMetrics:
             asked.add_metric([request], count)
         yield asked
         if self.hooks:
-            meaning = "Commits of which the hooks were told, and those of which they were not."
+            meaning = "Commits that hooks heard of, and commits that they missed."
             told = CounterMetricFamily("paimon_cli_hook_events_total", meaning, labels=["outcome"])
             told.add_metric(["delivered"], sum(hook.delivered for hook in self.hooks))
             told.add_metric(["dropped"], sum(hook.dropped for hook in self.hooks))

@@ -64,7 +64,7 @@ def bytes_of(done: UpkeepDone, searches: int = 0) -> int:
 
 
 def kinds_that_expire(context: TableContext, kinds: Collection[What]) -> list[What]:
-    """Those of the kinds for which the table has a retention: partitions have none by default."""
+    """The kinds for which the table has a retention: partitions have none by default."""
     has_partitions = bool(context.schema.partition_keys) and context.options.partition_expiration_time is not None
     return [what for what in kinds if what != PARTITIONS or has_partitions]
 
