@@ -116,8 +116,7 @@ class Inventory:
 
 def paths_of(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
     """The data file of an entry, and the files beside it."""
-    for name in (entry.file.file_name, *entry.file.extra_files):
-        yield context.data_file_path_of(entry.partition, entry.bucket, name)
+    return context.file_paths(entry.partition, entry.bucket, entry.file)
 
 
 def _taken(context: TableContext, known: Inventory) -> Inventory:
@@ -227,4 +226,6 @@ def _check(branch: TableContext, entry: ManifestEntry) -> None:
 
 
 def _outside(branch: TableContext, what: str) -> NotSupported:
-    return NotSupported(f"{what} of {branch.address} lies outside of the table", "external paths are not supported")
+    return NotSupported(
+        f"{what} of {branch.address} lies outside of the table", "files at other places are not erased, copied or restored here"
+    )
