@@ -199,7 +199,9 @@ class Maintenance(OpenedTable):
 
         context = self._with_storage_clock(is_required=options.deletes)
         progress = self.runtime.new_progress()
-        found = search_orphans(context, past_millis(context, str(options.older_than)), options.force, progress)
+        found = search_orphans(
+            context, past_millis(context, str(options.older_than)), options.force, progress, options.external_paths
+        )
 
         def run() -> tuple[int, int]:
             with self.runtime.engine_running() as engine:

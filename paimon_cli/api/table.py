@@ -201,7 +201,7 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
         """
         from paimon_cli.catalog.warehouse_trash import trash_of_table
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
-        from paimon_cli.maintain.needed_files import total_size
+        from paimon_cli.maintain.needed_files import files_elsewhere, total_size
         from paimon_cli.storage.storage import link_target
 
         self.check_call()
@@ -219,6 +219,8 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
         schema = None if is_repeated and not opened.schemas.ids() else opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
+        elsewhere = files_elsewhere(opened)
+        plan.files.extend(elsewhere)
         size, snapshots = total_size(plan.files), len(opened.snapshots.ids()) - is_repeated
         dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
         kept_millis = trash_millis(opened.place.storage_options)
@@ -228,8 +230,14 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
             raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
         trash = None if purge or not kept_millis else trash_of_table(opened.place, opened.url, opened.clock)
         begun = trash.begun(opened.url) if trash is not None and is_repeated else None
+        if elsewhere and trash is not None:
+            why = (
+                f"{len(elsewhere)} of its data files lie outside of its directory, and would stay there when the trash is emptied"
+            )
+            raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
         if trash is None or (is_repeated and begun is None):
-            delete_files = partial(drop_table, opened.storage, opened.layout, schema)
+            paths = [file.path for file in elsewhere]
+            delete_files = partial(drop_table, opened.storage, opened.layout, schema, elsewhere=paths)
             return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
         name = ".".join(database_and_table(opened.url))
         into = trash.new_entry(name, opened.url, kept_millis, snapshots, len(plan.files), size)

@@ -125,7 +125,7 @@ class DataFileWriter:
         """`sample`: its first rows, None for a file that starts with a copied row group."""
         options, layout, level, frame = self._context.options, self._layout, self._level, self.frame
         name = self._names.next(options.format_at(level))
-        path = self._context.data_file_path_of(*self._bucket_id, name)
+        path, recorded = self._context.new_data_file(*self._bucket_id, name)
         self._paths.append(path)
         if self._indexed:
             self._paths.append(path + SUFFIX)
@@ -136,7 +136,7 @@ class DataFileWriter:
             assert sample is not None, "only a file that copies row groups begins without rows"
             return open_encoder(sink, layout, options, level, sample)
 
-        return _OpenDataFile(self._context, layout, self._indexed, name, path, encoder)
+        return _OpenDataFile(self._context, layout, self._indexed, (name, path, recorded), encoder)
 
     def _roll_if_full(self) -> None:
         if self._open is not None and (self._open.bytes_written >= self._target or self._room() == 0):
@@ -183,22 +183,20 @@ class CopiedFile:
 
 
 class _OpenDataFile:
-    """A data file that is being written."""
+    """A data file that is being written. `named`: its name, path, and external path, if it is outside of the table."""
 
     def __init__(
         self,
         context: TableContext,
         layout: FileLayout,
         indexed: Sequence[IndexedColumn],
-        name: str,
-        path: str,
+        named: tuple[str, str, str | None],
         open_encoder: Callable[[BinaryIO], FileEncoder],
     ) -> None:
         self._context = context
         self._layout = layout
-        self._name = name
-        self._path = path
-        self._sink: BinaryIO = context.storage.open_output(path)
+        self._name, self._path, self._external_path = named
+        self._sink: BinaryIO = context.storage.open_output(self._path)
         try:
             self._encoder = open_encoder(self._sink)
         except BaseException:
@@ -324,5 +322,6 @@ class _OpenDataFile:
             delete_row_count=self._deletes,
             file_source=source,
             value_stats_cols=names,
+            external_path=self._external_path,
             write_cols=None if names is None else (*names, *TRACKING_COLUMNS),
         )

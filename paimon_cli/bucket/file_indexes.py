@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,8 @@ class FileIndexes:
             raise self._damaged("it is missing") from error
 
     def _path(self) -> str:
-        name = next(name for name in self._file.extra_files if name.endswith(SUFFIX))
-        return self._context.data_file_path_of(self._partition, self._bucket, name)
+        paths = self._context.file_paths(self._partition, self._bucket, self._file)
+        return next(path for path in islice(paths, 1, None) if path.endswith(SUFFIX))
 
     def _damaged(self, why: str) -> DamagedFile:
         path = self._path() if self._file.embedded_file_index is None else self._file.file_name

@@ -115,8 +115,20 @@ def stamped_prefix(context: TableContext, stamp: str) -> str:
 
 
 def _bucket_directories(context: TableContext) -> Iterator[str]:
-    """The paths of all `bucket-*` directories in partition directories of the table's depth."""
-    level: Iterable[str] = [context.layout.root]
+    """The paths of all `bucket-*` directories in partition directories of the table's depth, also at places outside of it, and
+    there of the directories of files below them.
+    """
+    yield from _bucket_directories_below(context.layout.root, context)
+    places = context.external_places
+    for root in context.external_roots:
+        level: Iterable[str] = _bucket_directories_below(root, context)
+        for _ in range(0 if places is None else places.depth):
+            level = [d.path for parent in level for d in context.storage.list_directory(parent) if d.is_directory]
+        yield from level
+
+
+def _bucket_directories_below(root: str, context: TableContext) -> Iterator[str]:
+    level: Iterable[str] = [root]
     for key in context.schema.partition_keys:
         level = [d.path for parent in level for d in context.storage.list_directory(parent) if d.name.startswith(f"{key}=")]
     for parent in level:

@@ -60,7 +60,10 @@ class TableLocation(TablePlace):
 
     def open_storage(self) -> tuple[Storage, str]:
         """The storage, and the normalised root of the table."""
-        storage, root = storage_for_url(self.url, self.storage_options, self.allow_unsafe_commit, confined=True)
+        external = None if self.metastore is None else self.metastore.external_places
+        storage, root = storage_for_url(
+            self.url, self.storage_options, self.allow_unsafe_commit, confined=True, external=external
+        )
         return (storage if self.metastore is None else self.metastore.guarded(storage, root, self.identifier)), root
 
 

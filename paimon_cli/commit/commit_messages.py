@@ -292,8 +292,7 @@ def created_files(context: TableContext, messages: Sequence[CommitMessage]) -> l
     files = []
     for message in messages:
         for file in message.created_files():
-            for name in (file.file_name, *file.extra_files):
-                files.append((file.file_name, context.data_file_path_of(message.partition, message.bucket, name)))
+            files += [(file.file_name, path) for path in context.file_paths(message.partition, message.bucket, file)]
         for index in message.created_index_files():
             files.append((index.file_name, context.layout.index(index.file_name)))
     return files

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.file_cache import BranchFiles, FileCache
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
@@ -24,6 +24,7 @@ from paimon_cli.options.column_options import renamed_in_options, without_sequen
 from paimon_cli.options.option_catalog import Operation, refuse
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
+from paimon_cli.storage.external_storage import external_path, place_not_allowed
 from paimon_cli.storage.injected import Clock, NoTrace, RandomSource, SystemClock, SystemRandom, Trace
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -32,6 +33,7 @@ from paimon_cli.storage.threads import cached_property
 if TYPE_CHECKING:
     from paimon_cli.history.manifest_cache import ManifestCache
     from paimon_cli.metadata.data_file_schema import FileLayout
+    from paimon_cli.metadata.external_paths import ExternalPlaces
 
 
 LATEST = "latest"
@@ -253,6 +255,13 @@ class TableContext:
             self.mode.check(work, self.address)
         for gate in gates_of(work) if work in LIMITED_WORK else (work,):
             refuse(gate, self.options.raw, self.address, self.mode.has_keys)
+        if work in LIMITED_WORK:
+            self._check_external_places()
+
+    def _check_external_places(self) -> None:
+        """Raise `Refused` before any work is done, if new files would go to a place that the user does not allow."""
+        if self.options.raw.get("data-file.external-paths"):
+            _ = self.external_roots
 
     def with_level_0(self) -> TableContext:
         """The context in which reads show rows of level 0 that plain reads skip until they are compacted."""
@@ -342,15 +351,61 @@ class TableContext:
         return self.layout.bucket_directory(self.partition_path_of(partition), bucket).removeprefix(f"{self.layout.root}/")
 
     def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
-        """The path of a data file. Raises `NotSupported` for a file outside of the table."""
-        if file.external_path is not None:
-            raise NotSupported(
-                f"data file {file.file_name} of {self.url} lies outside of the table", "external paths are not supported"
-            )
-        return self.data_file_path_of(partition, bucket, file.file_name)
+        """The path of a data file. Raises `Refused` for one at a place outside of the table that the user does not allow."""
+        if file.external_path is None:
+            return self.data_file_path_of(partition, bucket, file.file_name)
+        found = self._external(f"data file {file.file_name} of {self.url}", file.external_path)
+        if found.rpartition("/")[2] != file.file_name:
+            why = f"its external path ends otherwise: {file.external_path!r}"
+            raise DamagedFile(f"a manifest of {self.url} names data file {file.file_name} in two ways", why, table=self.url)
+        return found
+
+    def file_paths(self, partition: bytes, bucket: int, file: DataFileMeta) -> Iterator[str]:
+        """The paths of a data file and of its extra files, which are beside it. Raises as `data_file_path`."""
+        path = self.data_file_path(partition, bucket, file)
+        directory = path.rpartition("/")[0]
+        return (f"{directory}/{name}" for name in (file.file_name, *file.extra_files))
+
+    def can_open(self, file: DataFileMeta) -> bool:
+        """Whether the file is in the table, or at a place that the user allows."""
+        return file.external_path is None or external_path(self.storage, file.external_path) is not None
+
+    def new_data_file(self, partition: bytes, bucket: int, file_name: str) -> tuple[str, str | None]:
+        """The path of a new data file, and its external path as manifests record it, if new files are outside of the table.
+
+        Raises `Refused` if the user does not allow that place.
+        """
+        directory = self.bucket_directory(partition, bucket)
+        if (places := self.external_places) is None:
+            return f"{directory}/{file_name}", None
+        recorded = places.path_of(directory.removeprefix(f"{self.layout.root}/"), file_name)
+        return self._external(f"a new data file of {self.url}", recorded), recorded
+
+    @cached_property
+    def external_places(self) -> ExternalPlaces | None:
+        """Where new data files go if that is outside of the table, else None. Raises `UsageError` for contradictory options."""
+        from paimon_cli.metadata.external_paths import ExternalPlaces
+
+        return ExternalPlaces.of(self.options)
+
+    @property
+    def external_roots(self) -> list[str]:
+        """The directories outside of the table that hold partitions or buckets of new files. Raises as `new_data_file`."""
+        places = self.external_places
+        return (
+            []
+            if places is None
+            else [self._external(f"the place of new data files of {self.url}", path) for path in places.paths]
+        )
+
+    def _external(self, what: str, recorded: str) -> str:
+        found = external_path(self.storage, recorded)
+        if found is None:
+            raise place_not_allowed(what, recorded)
+        return found
 
     def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:
-        """The path of a file in a bucket by its name, for new files and extra files."""
+        """The path of a file in the table's own directory of a bucket, by its name."""
         return f"{self.bucket_directory(partition, bucket)}/{file_name}"
 
     def bucket_directory(self, partition: bytes, bucket: int) -> str:

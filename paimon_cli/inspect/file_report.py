@@ -145,7 +145,7 @@ def file_details(context: TableContext, snapshot: Snapshot | None, name: str) ->
     entry = entries[0]
     return FileDetails(
         **_columns(context, entry, _vector_cardinalities(context, snapshot)),
-        path=context.data_file_path(entry.partition, entry.bucket, entry.file),
+        path=entry.file.external_path or context.data_file_path(entry.partition, entry.bucket, entry.file),
         total_buckets=entry.total_buckets,
         extra_files=entry.file.extra_files,
         columns=_column_ranges(context, entry),

@@ -203,7 +203,10 @@ def _at_least(context: TableContext, snapshot: Snapshot | None, level: int) -> d
 
 def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
     """PV058, once for each kind of mismatch; PV031 for a file that cannot be read."""
-    where = context.bucket_directory(*(*replay.after, *replay.changes, *(replay.before or ()))[0].bucket_id)
+    buckets = (*replay.after, *replay.changes, *(replay.before or ()))
+    where = context.bucket_directory(*buckets[0].bucket_id)
+    if not all(context.can_open(file) for bucket in buckets for file in bucket.files):
+        return  # PV028 says so
     try:
         found = _wrong(context.at_schema(replay.schema_id), replay)
     except (DamagedFile, NotFound) as error:

@@ -108,7 +108,7 @@ def check_stored(version: Version, stored: StoredFiles) -> Iterator[Violation]:
 
 def check_file(version: Version, entry: ManifestEntry, *, rows: bool) -> Iterator[Violation]:
     """Checks of the content of a data file: its footer, or with `rows` every row."""
-    if entry.file.external_path is None:
+    if version.context.can_open(entry.file):
         checks = (
             row_checks.file_holds_its_rows(version, entry) if rows else file_checks.file_can_be_opened(version.context, entry)
         )
@@ -122,7 +122,7 @@ def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterat
     for index in version.index_entries:
         if index.bucket_id == bucket_id and index.index_file.external_path is None:
             yield from index_checks.index_can_be_read(version, index)
-    if rows:
+    if rows and all(version.context.can_open(entry.file) for entry in version.at(bucket_id)):  # of others PV028 says enough
         for check in BUCKET_CHECKS:
             try:
                 yield from check(version, bucket_id)

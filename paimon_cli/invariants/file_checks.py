@@ -50,10 +50,10 @@ class StoredFiles:
 
 
 def live_files_exist(version: Version, stored: StoredFiles | None = None) -> Iterator[Violation]:
-    """PV012 and PV013. Files outside of the table are not checked (PV028)."""
+    """PV012 and PV013. Files at places that the user does not allow are not checked (PV028)."""
     known = stored or StoredFiles(version.context)
     for entry in version.fresh:
-        if entry.file.external_path is None:
+        if version.context.can_open(entry.file):
             yield from _file_violations(version, entry, known, "PV012", "PV013")
 
 
@@ -76,7 +76,7 @@ def _file_violations(
     version: Version, entry: ManifestEntry, stored: StoredFiles, missing: str, wrong_size: str
 ) -> Iterator[Violation]:
     file, path = entry.file, version.file_path(entry)
-    directory = version.bucket_directory(entry.bucket_id)
+    directory = path.rpartition("/")[0]
     for name in file.extra_files:
         if stored.size(directory, name) is None:
             yield Violation(missing, path, f"is named by snapshot {version.snapshot.id}, but its extra file {name} is missing")

@@ -70,13 +70,13 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
 
 
 def _is_missing(version: Version, bucket_id: BucketId, file: DataFileMeta) -> bool:
-    return file.external_path is None and not version.context.storage.exists(version.context.data_file_path(*bucket_id, file))
+    return version.context.can_open(file) and not version.context.storage.exists(version.context.data_file_path(*bucket_id, file))
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
     """Why an existing file is damaged; None if it is intact or missing. `read`: check every row, not only the size."""
     bucket_id = entry.bucket_id
-    if entry.file.external_path is not None:
+    if not version.context.can_open(entry.file):
         return None
     try:
         size = version.context.storage.file_size(version.context.data_file_path(*bucket_id, entry.file))

@@ -86,11 +86,11 @@ def buckets_are_valid(version: Version) -> Iterator[Violation]:
             yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {entry.total_buckets}: {version.label(entry)}")
 
 
-@OF_VERSION.check(Invariant("PV028", CheckGroup.STORED, META, "no file lies outside of the table"))
+@OF_VERSION.check(Invariant("PV028", CheckGroup.STORED, META, "no file lies at a place outside of the table that is not allowed"))
 def files_lie_inside(version: Version) -> Iterator[Violation]:
-    """PV028: other locations occur only in tables with external paths, which are not supported."""
+    """PV028: data files may lie where the user's configuration allows it (`external-paths.allowed`), index files nowhere else."""
     for entry in version.fresh:
-        if entry.file.external_path is not None:
+        if not version.context.can_open(entry.file):
             yield Violation("PV028", version.path, f"{entry.file.file_name} has the external path {entry.file.external_path!r}")
     for index in version.index_entries:
         if index.index_file.external_path is not None:

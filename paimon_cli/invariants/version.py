@@ -138,7 +138,9 @@ class Version:
         return self.context.bucket_directory(*bucket_id)
 
     def file_path(self, entry: ManifestEntry) -> str:
-        return entry.file.external_path or self.context.data_file_path(entry.partition, entry.bucket, entry.file)
+        if not self.context.can_open(entry.file):
+            return str(entry.file.external_path)
+        return self.context.data_file_path(entry.partition, entry.bucket, entry.file)
 
     def index_path(self, entry: IndexManifestEntry) -> str:
         return entry.index_file.external_path or self.context.layout.index(entry.index_file.file_name)

@@ -213,4 +213,7 @@ class CopyPlan:
 
 def _refuse_external(context: TableContext, name: str, external_path: str | None) -> None:
     if external_path is not None:
-        raise NotSupported(f"data file {name} is outside {context.address}", "external paths are not supported")
+        raise NotSupported(
+            f"data file {name} is outside {context.address}",
+            "the manifests of a copy would still name the files of this table: files at other places are not copied",
+        )

@@ -213,9 +213,11 @@ class OrphanRow:
     origin: str | None = None
 
 
-def search_orphans(context: TableContext, older_than: int, force: bool, progress: Progress) -> Orphans:
+def search_orphans(
+    context: TableContext, older_than: int, force: bool, progress: Progress, external_paths: bool = False
+) -> Orphans:
     with phase(progress, "Looking for orphans", None):
-        return find_orphans(context, older_than, force)
+        return find_orphans(context, older_than, force, external_paths)
 
 
 def orphan_rows(context: TableContext, orphans: Orphans, explain: bool) -> list[OrphanRow]:
@@ -237,7 +239,8 @@ def clean_orphans(
 
 
 def _set_aside(context: TableContext, quarantine: str) -> SetAside:
-    """A function that copies a file to the same relative path in the quarantine, replacing an earlier copy.
+    """A function that copies a file to the same relative path in the quarantine, replacing an earlier copy. Files from other
+    places go to `external`: their names are unique.
 
     Raises `UsageError` for a directory inside the table.
     """
@@ -246,7 +249,8 @@ def _set_aside(context: TableContext, quarantine: str) -> SetAside:
         raise UsageError(f"{quarantine} is inside the table", "the copies would be orphans too", "choose another directory")
 
     def copy(path: str) -> None:
-        target = directory + path.removeprefix(context.url)
+        inside = path.startswith(f"{context.url}/")
+        target = directory + (path.removeprefix(context.url) if inside else f"/external/{path.rpartition('/')[2]}")
         storage.delete(target)
         try:
             source = context.storage.open_input(path)

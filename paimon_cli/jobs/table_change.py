@@ -172,9 +172,8 @@ def settled(context: TableContext, message: CommitMessage, reports_rows: bool = 
     consumed = [new.pop(file.file_name) for file in message.compact.removed if file.file_name in new]
     changelog = message.append.changelog + message.compact.changelog
     obsolete = [file for file in consumed if file.file_name not in compacted] + list(() if reports_rows else changelog)
-    names = [name for file in obsolete for name in (file.file_name, *file.extra_files)]
     with cleaning_up():
-        delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in names])
+        delete_all(context.storage, [path for file in obsolete for path in context.file_paths(*message.bucket_id, file)])
     consumed_names = {file.file_name for file in consumed}
     both = message.append.followed_by(message.compact)
     return replace(

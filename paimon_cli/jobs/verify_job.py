@@ -197,7 +197,8 @@ def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
         needed.need_history(context)
     except (DamagedFile, NotFound):
         return  # a version that cannot be read may need the files
-    expired = missing - needed.metadata - {context.data_file_path_of(*key) for key in needed.data}
+    names = {name for _, _, name in needed.data}
+    expired = {path for path in missing - needed.metadata if path.rpartition("/")[2] not in names}
     report.violations = [v for v in report.violations if not v.invariant.of_unreadable_file or v.path not in expired]
     report.expired_files = len(expired)
 

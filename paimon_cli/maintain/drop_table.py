@@ -7,6 +7,7 @@ interrupted can be repeated.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,13 +98,16 @@ def drop_table(
     schema: TableSchema | None,
     clock: Clock | None = None,
     random: RandomSource | None = None,
+    elsewhere: Sequence[str] = (),
 ) -> None:
     """End the histories of the table and its branches, then delete the files: versions first, the schemas and the ends last.
+
+    `elsewhere`: its files outside of its directory, which go first: nothing else names them.
 
     Files that appear meanwhile, of jobs whose commits will be refused, are deleted too. Files that cannot be deleted stay for the
     next attempt, together with the schema. Raises `PartialSuccess` then, or the error of the storage if nothing could be deleted.
     """
-    TableRemoval(storage, layout, schema, clock or SystemClock(), random or SystemRandom()).run()
+    TableRemoval(storage, layout, schema, clock or SystemClock(), random or SystemRandom()).run(elsewhere)
 
 
 class TableRemoval:
@@ -119,8 +123,9 @@ class TableRemoval:
         self._clock = clock
         self._random = random
 
-    def run(self) -> None:
+    def run(self, elsewhere: Sequence[str] = ()) -> None:
         self._end.begin()
+        delete_all(self._storage, elsewhere)
         first, left = self._files(self._plan()), list[FileToDelete]()
         for _ in range(_ROUNDS):
             plan = self._plan()

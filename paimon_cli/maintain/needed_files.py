@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
@@ -72,17 +73,16 @@ def changelog_entries(context: TableContext, snapshot: Snapshot) -> list[Manifes
 
 
 def file_paths(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
-    """The data file and its extra files. Files outside of the table are never deleted."""
+    """The data file and its extra files. Raises as `TableContext.file_paths`."""
     return (file.path for file in data_files_to_delete(context, entry, "data"))
 
 
 def data_files_to_delete(context: TableContext, entry: ManifestEntry, kind: str) -> Iterator[FileToDelete]:
-    """The data file of an entry and its extra files, as files to delete."""
-    if entry.file.external_path is None:
-        path = context.data_file_path_of(entry.partition, entry.bucket, entry.file.file_name)
-        yield FileToDelete(path, kind, entry.file.file_size)
-        for name in entry.file.extra_files:
-            yield FileToDelete(context.data_file_path_of(entry.partition, entry.bucket, name), "index")
+    """The data file of an entry and its extra files, as files to delete. Raises as `TableContext.file_paths`."""
+    path, *extra = context.file_paths(entry.partition, entry.bucket, entry.file)
+    yield FileToDelete(path, kind, entry.file.file_size)
+    for beside in extra:
+        yield FileToDelete(beside, "index")
 
 
 def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str, int | None]]:
@@ -284,6 +284,43 @@ class NeededFiles:
             self.metadata.update(file.path for file in index_files(context, snapshot))
         self.metadata.update(file.path for file in statistics_files(context, snapshot))
         self.metadata.update(file.path for file in files_of_lists(context, lists))
+
+
+@dataclass
+class _Elsewhere(NeededFiles):
+    """Collects the files outside of the table, as `FileToDelete` by path."""
+
+    context: TableContext | None = None
+    found: dict[str, FileToDelete] = field(default_factory=dict)
+
+    def _need(self, entries: Iterable[ManifestEntry]) -> None:
+        assert self.context is not None
+        for entry in entries:
+            if entry.file.external_path is not None:
+                self.found.update((file.path, file) for file in data_files_to_delete(self.context, entry, "data"))
+
+
+def files_elsewhere(context: TableContext) -> list[FileToDelete]:
+    """The data files outside of the table that some version of it names, on any branch, if it ever had such a place for them.
+
+    Raises `Refused` for one at a place that the user does not allow.
+    """
+    found: dict[str, FileToDelete] = {}
+    for branch in (context, *other_branches(context)):
+        if _had_places_elsewhere(branch):
+            collected = _Elsewhere(context=context)
+            collected.need_history(branch)
+            found.update(collected.found)
+    return list(found.values())
+
+
+def _had_places_elsewhere(branch: TableContext) -> bool:
+    for number in branch.schemas.ids():
+        with suppress(DamagedFile):
+            schema = branch.schemas.find(number)
+            if schema is not None and "data-file.external-paths" in schema.options:
+                return True
+    return False
 
 
 def has_producer(context: TableContext, snapshot: Snapshot) -> bool:

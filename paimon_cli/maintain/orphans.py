@@ -49,8 +49,11 @@ class Candidates:
     empty_directories: list[str]
 
 
-def list_candidates(context: TableContext, older_than: int) -> Candidates:
-    """All files last changed before `older_than` (epoch millis). Directories that are no part of a table are not entered."""
+def list_candidates(context: TableContext, older_than: int, external_paths: bool = False) -> Candidates:
+    """All files last changed before `older_than` (epoch millis). Directories that are no part of a table are not entered.
+
+    `external_paths`: also at the places outside of the table where new data files go, which must be this table's alone.
+    """
     layout, storage = context.layout, context.storage
     found: list[Candidate] = []
     for directory, kind in (
@@ -71,12 +74,26 @@ def list_candidates(context: TableContext, older_than: int) -> Candidates:
     depth = len(context.schema.partition_keys)
     roots = dict.fromkeys((layout.root, context.data_root))  # the option may be younger than the first files
     buckets = [bucket for root in roots for bucket in _bucket_directories(context, root, depth, older_than, empty)]
+    if external_paths:
+        buckets += _external_directories(context, depth, older_than, empty)
     listed = in_parallel(storage.list_directory, (bucket.path for bucket in buckets), context.read_threads)
     for bucket, statuses in zip(buckets, listed, strict=True):
         found += _of_kind(statuses, DATA)
         if not statuses and bucket.modified_millis < older_than:
             empty.append(bucket.path)
     return Candidates([file for file in found if file.modified_millis < older_than], empty)
+
+
+def _external_directories(context: TableContext, depth: int, older_than: int, empty: list[str]) -> list[FileStatus]:
+    """The directories of files below those of buckets at places outside of the table. Raises `Refused` if one is not allowed."""
+    places, storage, found = context.external_places, context.storage, list[FileStatus]()
+    for root in context.external_roots:
+        level = list(_bucket_directories(context, root, depth, older_than, empty))
+        for _ in range(0 if places is None else places.depth):
+            empty += [bucket.path for bucket in level if bucket.modified_millis < older_than]
+            level = [below for above in level for below in storage.list_directory(above.path) if below.is_directory]
+        found += level
+    return found
 
 
 def _of_kind(statuses: list[FileStatus], kind: str) -> Iterator[Candidate]:
@@ -154,8 +171,8 @@ def not_ahead_of_the_storage(context: TableContext) -> TableContext:
     return context if ahead <= TOLERATED_MILLIS else replace(context, clock=BelatedClock(context.clock, ahead))
 
 
-def find_orphans(context: TableContext, older_than: int, force: bool = False) -> Orphans:
-    """List orphans.
+def find_orphans(context: TableContext, older_than: int, force: bool = False, external_paths: bool = False) -> Orphans:
+    """List orphans. `external_paths`: also at places outside of the table (`list_candidates`).
 
     Unless forced, raises `Refused` for an age of less than a day, or if no file is used at all. Raises `DamagedFile` if what some
     version uses cannot be read.
@@ -165,7 +182,7 @@ def find_orphans(context: TableContext, older_than: int, force: bool = False) ->
         what = "files younger than a day may belong to a commit in progress"
         hint = "--force also deletes younger files, and with them the rows of jobs that are writing; use it only while none is"
         raise Refused("orphans must be at least a day old", what, hint)
-    candidates = list_candidates(context, older_than)
+    candidates = list_candidates(context, older_than, external_paths)
     used = UsedNames(context, older_than)
     versions = used.refresh()
     if not versions and candidates.files and not force:

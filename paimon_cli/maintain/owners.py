@@ -93,9 +93,14 @@ def find_owners(context: TableContext) -> OwnedFiles:
 def _find(context: TableContext) -> OwnedFiles:
     listed = _Listed(context.storage)
     files = {status.path: status for status in listed.files(context.layout.root, context.read_threads)}
-    owners = _Owners(context, files)
+    roots = context.external_roots
+    elsewhere = {status.name: status for root in roots for status in listed.files(root, context.read_threads)}
+    owners = _Owners(context, {**files, **{status.path: status for status in elsewhere.values()}}, elsewhere)
     owners.read()
     _expect_all(context, files)
+    for status in elsewhere.values():  # those that no version names may belong to another table
+        if not owners.masks[status.path]:
+            del owners.masks[status.path]
     unowned = {path for path, mask in owners.masks.items() if not mask}
     if unowned:
         _give_to_none(replace(context, storage=listed), unowned, owners)
@@ -140,6 +145,8 @@ class _Owners:
 
     context: TableContext
     files: Mapping[str, FileStatus]
+    elsewhere: Mapping[str, FileStatus] = field(default_factory=dict)
+    """Files at places outside of the table, by name."""
     masks: dict[str, int] = field(default_factory=dict)
     names: list[Owner] = field(default_factory=list)
     latest: int | None = None
@@ -184,7 +191,14 @@ class _Owners:
             _expect_all(self.context, self.files)
             raise
         self.give(owner, needed.metadata)
-        self.give(owner, (f"{self._directory(partition, bucket)}/{name}" for partition, bucket, name in needed.data))
+        outside = self.elsewhere
+        self.give(
+            owner,
+            (
+                outside[name].path if name in outside else f"{self._directory(partition, bucket)}/{name}"
+                for partition, bucket, name in needed.data
+            ),
+        )
 
     def _directory(self, partition: bytes, bucket: int) -> str:
         found = self._directories.get((partition, bucket))

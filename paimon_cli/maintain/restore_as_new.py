@@ -13,6 +13,7 @@ from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.commit.outcome import CommitResult
+from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
     BucketId,
@@ -136,6 +137,9 @@ def _copy_into(
     """
     partition, bucket = found.bucket_id
     stamp = context.random.uuid()
+    if any(file.external_path is not None for file in found.missing):
+        why = "files that are no longer live are copied within the directory of the table, and one of them is elsewhere"
+        raise NotSupported(f"cannot restore {context.bucket_path(partition, bucket)}", why, "roll back without --as-new")
     names = {file.file_name: _new_name(file.file_name, f"data-{stamp}-{n}") for n, file in enumerate(found.missing)}
     indexes = [_renamed_index(file, f"index-{stamp}-{n}", names) for n, file in enumerate(found.missing_indexes)]
     copies = [_renamed(file, names[file.file_name]) for file in found.missing]

@@ -24,6 +24,8 @@ SOURCE_APPEND, SOURCE_COMPACT = 0, 1
 ROW_ID = "_ROW_ID"
 """The column with the ids of rows, which files store whose rows are not new."""
 DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
+SORTED_INDEXES = ("btree", "bitmap")
+"""Indexes of column values, which help to find rows and do not decide which there are. They are kept, and not used."""
 """Types of index files."""
 
 EMPTY_ROW = bytes(12)
@@ -161,7 +163,7 @@ class DeletionVectorRange:
 
 @dataclass(frozen=True, slots=True)
 class IndexFileMeta:
-    """One index file; `index_type` is HASH or DELETION_VECTORS (FORMAT.md, section 4.5)."""
+    """One index file; `index_type` is HASH, DELETION_VECTORS or one of `SORTED_INDEXES` (FORMAT.md, section 4.5)."""
 
     index_type: str
     file_name: str

@@ -32,6 +32,7 @@ from paimon_cli.metadata.avro_writer import (
 from paimon_cli.metadata.data_file import (
     DELETION_VECTORS,
     HASH,
+    SORTED_INDEXES,
     SOURCE_APPEND,
     SOURCE_COMPACT,
     DataFileMeta,
@@ -321,7 +322,14 @@ def _unpacked_list(packed: str) -> list[ManifestFileMeta]:
 
 
 def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
-    """The content of an index manifest, which lists all index files of a snapshot; an empty one is a valid file, too."""
+    """The content of an index manifest, which lists all index files of a snapshot; an empty one is a valid file, too.
+
+    Raises `NotSupported` for sorted indexes, of which the entries hold more than is read here.
+    """
+    for entry in entries:
+        if entry.index_file.index_type in SORTED_INDEXES:
+            what = f"index {entry.index_file.file_name} of type {entry.index_file.index_type} cannot be kept in a new snapshot"
+            raise NotSupported(what, "its files are not kept up to date here", "write to the table with the engine that made it")
     records = [{**_head(_INDEX_VERSION, entry), **_record_of(entry.index_file)} for entry in entries]
     return encode_container(_INDEX_ENTRY, records)
 
@@ -329,15 +337,16 @@ def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
 def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
     """Entries in the order of the file. Raises `DamagedFile` for malformed bytes and impossible values.
 
-    Raises `NotSupported` for global indexes, unknown types of indexes, and versions other than 1.
+    Raises `NotSupported` for global indexes other than sorted ones, unknown types of indexes, and versions other than 1.
     """
     entries = []
     for content in decode_container(data, path, _INDEX_ENTRY):
         _refuse_nulls(_REQUIRED_OF_INDEX(content), path)
         _expect_version(content["_VERSION"], _INDEX_VERSION, "index manifest", path)
-        if content.get("_GLOBAL_INDEX") is not None:
+        is_sorted = content["_INDEX_TYPE"] in SORTED_INDEXES
+        if content.get("_GLOBAL_INDEX") is not None and not is_sorted:
             raise NotSupported(f"{path} has a global index {content['_INDEX_TYPE']}", "global indexes are not supported")
-        if content["_INDEX_TYPE"] not in (DELETION_VECTORS, HASH):
+        if content["_INDEX_TYPE"] not in (DELETION_VECTORS, HASH, *SORTED_INDEXES):
             raise NotSupported(f"{path} has an index of type {content['_INDEX_TYPE']!r}", "this type is not supported")
         content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"), path)
         refuse(index_faults(content), content, path, content["_FILE_NAME"])

@@ -10,6 +10,16 @@ def values_of(kinds: type) -> tuple[str, ...]:
     return tuple(value for name, value in vars(kinds).items() if name.isupper())
 
 
+class ExternalPathStrategy:
+    """How the place of a new data file is chosen, if a table keeps them outside of its directory."""
+
+    NONE: Final = "none"
+    SPECIFIC_FS: Final = "specific-fs"
+    ROUND_ROBIN: Final = "round-robin"
+    ENTROPY_INJECT: Final = "entropy-inject"
+    WEIGHTED: Final = "weight-robin"
+
+
 class OnError:
     """What to do with a row that cannot be stored. Any other value is the name of a file for the rejected cells."""
 

@@ -107,6 +107,8 @@ def without_controls(json_text: str) -> str:
     return _TERMINAL_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
 
 
+_LOCATION = re.compile(r"file:/+[^/].*|[A-Za-z][A-Za-z0-9+.-]*://[^/].*", re.DOTALL)
+
 T = TypeVar("T")
 
 
@@ -167,6 +169,19 @@ def inner_directory(value: str) -> str:
     if "://" in value or "\0" in value or ".." in value.split("/"):
         raise ValueError("a directory below the table, without ..")
     return value.strip("/")
+
+
+def locations(value: str) -> tuple[str, ...]:
+    """URLs with a scheme, separated by commas, without trailing slashes. `file:///a` becomes `file:/a`, as Java writes it."""
+    found = tuple(entry.strip().rstrip("/") for entry in value.split(",") if entry.strip())
+    if any(not _LOCATION.fullmatch(entry) or ".." in entry.split("/") or "\\" in entry or "\0" in entry for entry in found):
+        raise ValueError("URLs with a scheme, such as s3://bucket/data or file:/data, separated by commas")
+    return tuple(re.sub("^file:/+", "file:/", entry) for entry in found)
+
+
+def weights(value: str) -> tuple[int, ...]:
+    """Whole numbers from 1, separated by commas."""
+    return tuple(integer(1)(entry) for entry in value.split(",") if entry.strip())
 
 
 def boolean(value: str) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from paimon_cli.errors import BadOption, UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS, NO_CHANGELOG
-from paimon_cli.options.choices import TagCreation, TagPeriod, TagPeriodFormat, values_of
+from paimon_cli.options.choices import ExternalPathStrategy, TagCreation, TagPeriod, TagPeriodFormat, values_of
 from paimon_cli.options.merge_engines import DEFAULT_ENGINE, MERGE_ENGINES
 from paimon_cli.options.option_text import TypedOption, parse_size, read_option
 from paimon_cli.options.own_options import OwnOptions
@@ -162,6 +162,12 @@ class TableOptions(OwnOptions):
     parquet_page_rows = TypedOption("parquet.page.row.count.limit", None, read.integer(1))
     file_block_size = TypedOption("file.block-size", None, _positive_size)
     data_file_path_directory = TypedOption("data-file.path-directory", None, read.inner_directory)
+    data_file_external_paths = TypedOption("data-file.external-paths", (), read.locations)
+    external_path_strategy = TypedOption(
+        "data-file.external-paths.strategy", ExternalPathStrategy.NONE, read.one_of(*values_of(ExternalPathStrategy))
+    )
+    external_paths_specific_fs = TypedOption("data-file.external-paths.specific-fs", None, str.lower)
+    external_paths_weights = TypedOption("data-file.external-paths.weights", (), read.weights)
     target_file_size = TypedOption("target-file-size", None, _positive_size)
     target_file_row_num = TypedOption("target-file-row-num", _MAX_LONG, read.integer(1, _MAX_LONG))
     data_file_prefix = TypedOption("data-file.prefix", "data-", read.part_of_file_name)

@@ -32,6 +32,14 @@ class OrphanOptions(Request):
     older_than: Annotated[
         PointInTime, Option("Only files last modified before this: 1d, '12 hours ago', 2024-01-31.", metavar="AGE|TIME")
     ] = PointInTime("1d")
+    external_paths: Annotated[
+        bool,
+        Option(
+            "Also look where data-file.external-paths puts new data files. Only if no other table keeps files there, which would "
+            "all be orphans.",
+            library="Also look where `data-file.external-paths` puts new data files; only if no other table keeps files there",
+        ),
+    ] = False
     force: Annotated[bool, Option("Allow --older-than to be less than a day; only safe while no job writes.")] = False
 
 

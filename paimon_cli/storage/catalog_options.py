@@ -37,8 +37,10 @@ _STORE_PREFIXES = ("fs.", *(f"{prefix}." for prefixes in STORE_PREFIXES.values()
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
 _LOCK_NAMES = {"metastore", "uri", "catalog-key"}
 _CATALOG_PREFIXES = ("hive.metastore.", "metastore.client.", "header.", "token.", "dlf.")
-USER_PREFIXES = ("http-report.", "hook.")
+USER_PREFIXES = ("http-report.", "hook.", "external-paths.")
 """Settings that only the user makes: in the call or the own configuration file, never in `./paimon.yaml` or in a table."""
+EXTERNAL_PLACES = "external-paths.allowed"
+"""Setting of the user: the places outside of tables where tables may keep data files."""
 PLAIN_HTTP = "allow-plain-http"
 """Option of a REST catalog: send credentials over http to another machine."""
 TABLE_TIMEOUT, DEFAULT_TABLE_TIMEOUT = "table-timeout", "1 min"

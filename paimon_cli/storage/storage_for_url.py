@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from paimon_cli.errors import importing
-from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES, file_system_options, lock_settings
+from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES, file_system_options, lock_settings, store_options
 from paimon_cli.storage.counted_storage import counted, counts_requests
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from paimon_cli.storage.external_storage import AllowedPlaces
 
 _LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}
 _TRUSTED = _LOCAL | {"memory"}
@@ -20,13 +24,19 @@ _TRUSTED = _LOCAL | {"memory"}
 
 
 def storage_for_url(
-    url: str, options: Mapping[str, Any] | None = None, allow_unsafe_commit: bool = False, *, confined: bool = False
+    url: str,
+    options: Mapping[str, Any] | None = None,
+    allow_unsafe_commit: bool = False,
+    *,
+    confined: bool = False,
+    external: AllowedPlaces | None = None,
 ) -> tuple[Storage, str]:
     """The storage of a path or URL, and the root in it: an absolute path, or a URL without credentials or trailing slash.
 
     `options`: catalog options (`catalog_options`); for schemes served by fsspec also options of its file system.
     `allow_unsafe_commit`: allow commits even if the storage cannot detect concurrent ones. `confined`: the URL is a table, and
-    symbolic links that lead outside raise `DamagedFile`. Raises `UsageError` for invalid options or missing packages.
+    symbolic links that lead outside raise `DamagedFile`. `external`: places outside of the table that the user allows. Raises
+    `UsageError` for invalid options or missing packages.
     """
     options = options or {}
     scheme = _scheme_of(url)
@@ -34,6 +44,10 @@ def storage_for_url(
     storage = ConfinedStorage(root) if confined and scheme in _LOCAL else _storage(scheme, url, options)
     if not counts_requests(url):
         storage = counted(storage)
+    if external is not None and external.places:
+        from paimon_cli.storage.external_storage import ExternalStorage
+
+        storage = ExternalStorage(storage, root, external, partial(_place, store_options(options)))
     has_lock = "lock.enabled" in options or "metastore" in options
     if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
         return storage, root
@@ -45,6 +59,11 @@ def storage_for_url(
         return storage, root
     lock = None if settings is None else CommitLock(settings, root)
     return GuardedStorage(storage, root, lock, allow_unsafe_commit), root
+
+
+def _place(options: Mapping[str, Any], location: str) -> Storage:
+    """The storage of a place outside of a table."""
+    return storage_for_url(location, options, confined=True)[0]
 
 
 def _scheme_of(url: str) -> str:

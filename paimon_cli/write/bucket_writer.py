@@ -303,8 +303,8 @@ class BucketTree:
             self._delete(file)
 
     def _delete(self, file: DataFileMeta) -> None:
-        for name in (file.file_name, *file.extra_files):
-            self._context.storage.delete(self._context.data_file_path_of(self._start.partition, self._start.bucket, name))
+        for path in self._context.file_paths(self._start.partition, self._start.bucket, file):
+            self._context.storage.delete(path)
 
     def _drop_compaction(self, conflict: FilesConflict) -> None:
         """Drop the results of all compactions, because they replace files that do not exist any more."""

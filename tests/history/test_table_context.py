@@ -16,7 +16,7 @@ from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused
 from paimon_cli.history import table_context
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -52,7 +52,6 @@ def test_dynamic_options_override_those_of_the_schema(tmp_path: Path) -> None:
         ("chain-table.enabled", "true"),
         ("pk-clustering-override", "true"),
         ("query-auth.enabled", "true"),
-        ("data-file.external-paths", "s3://b"),
         ("index-file-in-data-file-dir", "true"),
         ("pk-vector.index.columns", "v"),
         ("blob-field", "v"),
@@ -101,7 +100,7 @@ def test_keys_and_partitions_are_decoded(tmp_path: Path) -> None:
 
 def test_a_file_outside_of_the_table_is_refused(tmp_path: Path) -> None:
     context = make_table(tmp_path)
-    with pytest.raises(NotSupported, match="outside of the table"):
+    with pytest.raises(Refused, match="outside of the table"):
         context.data_file_path(b"", 0, data_file("f", external_path="/elsewhere/f"))
 
 

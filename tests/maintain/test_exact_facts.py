@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, files_removed_by_fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_partitions import PartitionTime, plan_partitions
@@ -108,7 +108,8 @@ def test_data_files_to_delete(tmp_path: Path) -> None:
         FileToDelete(f"{base}/b", "index"),
     ]
     assert total_size([*files, FileToDelete("x", "y", 3)]) == 80
-    assert not list(data_files_to_delete(context, replace(entry, file=replace(file, external_path="s3://x/a")), "kind"))
+    with pytest.raises(Refused, match="s3://x/a"):
+        list(data_files_to_delete(context, replace(entry, file=replace(file, external_path="s3://x/a")), "kind"))
 
 
 def test_defaults_report_that_nothing_was_done() -> None:

@@ -18,7 +18,7 @@ from paimon_cli.errors import NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OF_CATALOG, OPTIONS, OWN_OPTIONS
 from tests.tables import make_table
 
-IGNORED, REFUSED, CONFINED, PERMITTED = "ignored", "refused", "confined", "sent only to hosts that the user allows"
+IGNORED, REFUSED, CONFINED, PERMITTED = "ignored", "refused", "confined", "only to hosts or places that the user allows"
 
 OUTWARD = {
     "blob-descriptor.source-table": IGNORED,
@@ -29,9 +29,9 @@ OUTWARD = {
     "commit.callback.<class>.param": IGNORED,
     "commit.callbacks": REFUSED,
     "commit.custom-listeners": IGNORED,
-    "data-file.external-paths": REFUSED,
-    "data-file.external-paths.specific-fs": IGNORED,
-    "data-file.external-paths.weights": IGNORED,
+    "data-file.external-paths": PERMITTED,
+    "data-file.external-paths.specific-fs": CONFINED,
+    "data-file.external-paths.weights": CONFINED,
     "data-file.path-directory": CONFINED,
     "data-file.prefix": CONFINED,
     "database": IGNORED,
@@ -285,3 +285,11 @@ def test_no_option_of_a_table_permits_a_report(tmp_path: Path, lure: Lure, actio
 def test_the_catalog_s_own_options_say_that_a_table_does_not_have_them() -> None:
     of_catalog = [option for option in OPTIONS if option.group == OF_CATALOG and option.key in OUTWARD]
     assert len(of_catalog) > 20 and {OUTWARD[option.key] for option in of_catalog} == {IGNORED}
+
+
+@pytest.mark.parametrize("strategy", ["round-robin", "entropy-inject", "weight-robin", "specific-fs"])
+def test_no_option_of_a_table_permits_a_place_of_data_files(tmp_path: Path, lure: Lure, strategy: str) -> None:
+    named = {"data-file.external-paths": f"file:{lure.directory}", "data-file.external-paths.strategy": strategy}
+    url = hostile_table(tmp_path, {**named, "data-file.external-paths.specific-fs": "file", "external-paths.allowed": "/"})
+    kinds = {type(failure) for failure in use(url)}
+    assert lure.is_untouched and kinds == {Refused}

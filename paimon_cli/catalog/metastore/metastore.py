@@ -33,6 +33,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean, nearest
 from paimon_cli.storage.catalog_options import store_options, table_seconds
 from paimon_cli.storage.directories import MAX_SIMILAR, only_directory_with
+from paimon_cli.storage.external_storage import AllowedPlaces
 from paimon_cli.storage.storage import Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.web_address import AllowedHosts
@@ -119,13 +120,15 @@ class Metastore(ABC):
     """A catalog. `options`: catalog options (endpoint, credentials, commit lock; see `storage.catalog_options`).
 
     `flags`: the flags, each after a space, with which commands in hints find the same catalog. `report_hosts`: where the user
-    lets options of tables send reports. `table_seconds`: the time of one look at a table, where several are looked at.
+    lets options of tables send reports. `external_places`: where the user lets tables keep data files. `table_seconds`: the time
+    of one look at a table, where several are looked at.
     """
 
     warehouse: str | None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     flags: str = ""
     report_hosts: AllowedHosts = field(default_factory=AllowedHosts)
+    external_places: AllowedPlaces = field(default_factory=AllowedPlaces)
     table_seconds: float = table_seconds({})
 
     kind: ClassVar[str]

@@ -23,7 +23,8 @@ from paimon_cli.catalog.metastore.configuration_files import (
     unknown_profile,
 )
 from paimon_cli.errors import NotSupported, importing
-from paimon_cli.storage.catalog_options import table_seconds
+from paimon_cli.storage.catalog_options import EXTERNAL_PLACES, table_seconds
+from paimon_cli.storage.external_storage import AllowedPlaces
 from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_value, without_login
 from paimon_cli.storage.web_address import REPORT_HOSTS, AllowedHosts
 
@@ -78,6 +79,11 @@ class CatalogSettings:
         return AllowedHosts.parse(self.values.get(REPORT_HOSTS))
 
     @property
+    def external_places(self) -> AllowedPlaces:
+        """The places outside of tables where these may keep data files. Raises `UsageError` for an invalid list."""
+        return AllowedPlaces.parse(self.values.get(EXTERNAL_PLACES))
+
+    @property
     def flags(self) -> str:
         """The flags of this call that name the catalog, each after a space and without secrets, for commands in hints."""
         words = flags_of({key: self.values[key] for key, (origin, _) in self.sources.items() if origin == Origin.FLAG})
@@ -122,8 +128,8 @@ def find_metastore(
 
 def open_metastore(settings: CatalogSettings) -> Metastore:
     """The catalog with these settings, not connected yet. Raises `NotSupported` for an unknown kind of catalog."""
-    hosts, seconds = settings.report_hosts, table_seconds(settings.values)
-    return replace(_metastore_of(settings), report_hosts=hosts, table_seconds=seconds)
+    found = replace(_metastore_of(settings), report_hosts=settings.report_hosts, external_places=settings.external_places)
+    return replace(found, table_seconds=table_seconds(settings.values))
 
 
 def _metastore_of(settings: CatalogSettings) -> Metastore:

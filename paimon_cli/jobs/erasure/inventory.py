@@ -14,7 +14,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.maintain.needed_files import FileKey, all_ids, key_of_file, undisturbed
-from paimon_cli.metadata.data_file import EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import SORTED_INDEXES, EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.threads import in_parallel
 
@@ -116,8 +116,7 @@ class Inventory:
 
 def paths_of(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
     """The data file of an entry, and the files beside it."""
-    for name in (entry.file.file_name, *entry.file.extra_files):
-        yield context.data_file_path_of(entry.partition, entry.bucket, name)
+    return context.file_paths(entry.partition, entry.bucket, entry.file)
 
 
 def _taken(context: TableContext, known: Inventory) -> Inventory:
@@ -173,8 +172,7 @@ def _take_version(found: Inventory, known: Inventory, branch: TableContext, kind
         if entries is None:
             entries = branch.manifests.index_manifest(index)
         for entry in entries:
-            if entry.index_file.external_path is not None:
-                raise _outside(branch, f"index file {entry.index_file.file_name}")
+            _check_index(branch, entry)
         found.indexes[index] = entries
     if snapshot.statistics is not None:
         found.statistics.add(snapshot.statistics)
@@ -226,5 +224,16 @@ def _check(branch: TableContext, entry: ManifestEntry) -> None:
         raise NotSupported(f"erase from data file {file.file_name} of {branch.address}", why)
 
 
+def _check_index(branch: TableContext, entry: IndexManifestEntry) -> None:
+    file = entry.index_file
+    if file.external_path is not None:
+        raise _outside(branch, f"index file {file.file_name}")
+    if file.index_type in SORTED_INDEXES:
+        what = f"erase from {branch.address}, which has an index of type {file.index_type}"
+        raise NotSupported(what, f"{file.file_name} holds values of its rows, and is not rewritten here")
+
+
 def _outside(branch: TableContext, what: str) -> NotSupported:
-    return NotSupported(f"{what} of {branch.address} lies outside of the table", "external paths are not supported")
+    return NotSupported(
+        f"{what} of {branch.address} lies outside of the table", "files at other places are not erased, copied or restored here"
+    )

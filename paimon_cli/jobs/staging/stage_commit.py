@@ -328,9 +328,9 @@ def _file_sizes(context: TableContext, messages: Iterable[CommitMessage]) -> Ite
     """The files and their sizes; None for extra files, of which the metadata says none."""
     for message in messages:
         for file in message.created_files():
-            yield context.data_file_path(message.partition, message.bucket, file), file.file_size
-            for name in file.extra_files:
-                yield context.data_file_path_of(message.partition, message.bucket, name), None
+            path, *extra = context.file_paths(message.partition, message.bucket, file)
+            yield path, file.file_size
+            yield from ((beside, None) for beside in extra)
         for index in (*message.append.added_indexes, *message.compact.added_indexes):
             yield context.layout.index(index.file_name), index.file_size
 

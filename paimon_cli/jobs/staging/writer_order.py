@@ -263,11 +263,7 @@ def superseded_files(
 ) -> list[str]:
     """Paths of the files in whose place `in_order` has written others."""
     files = [(o, file) for o, n in _pairs(staged, ordered) if _first_file(o) != _first_file(n) for file in o.append.added]
-    return [
-        context.data_file_path_of(*message.bucket_id, name)
-        for message, file in files
-        for name in (file.file_name, *file.extra_files)
-    ]
+    return [path for message, file in files for path in context.file_paths(*message.bucket_id, file)]
 
 
 def _pairs(

@@ -1,0 +1,95 @@
+"""Primary-key indexes of Paimon 2.0 (`pk-btree`, `pk-bitmap`): rows do not depend on them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from paimon_cli.api.runtime import Runtime
+from paimon_cli.api.table import Table
+from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.data_file import EMPTY_ROW, EntryKind, IndexFileMeta, IndexManifestEntry
+from paimon_cli.metadata.manifests import decode_index_manifest, encode_index_manifest
+from tests.tables import make_table
+
+GLOBAL = {
+    "type": "record",
+    "name": "record__GLOBAL_INDEX",
+    "fields": [
+        *({"name": name, "type": "long"} for name in ("_ROW_RANGE_START", "_ROW_RANGE_END")),
+        {"name": "_INDEX_FIELD_ID", "type": "int"},
+        *({"name": name, "type": ["null", "bytes"], "default": None} for name in ("_INDEX_META", "_SOURCE_META")),
+    ],
+}
+
+
+def with_index(content: bytes, kind: str) -> bytes:
+    """The index manifest with one more entry, as Java's IndexManifestEntrySerializer writes it."""
+    reader = fastavro.reader(io.BytesIO(content))
+    schema, records = json.loads(json.dumps(reader.writer_schema)), list(reader)
+    schema["fields"].append({"name": "_GLOBAL_INDEX", "type": ["null", GLOBAL], "default": None})
+    of_rows = {"_ROW_RANGE_START": 0, "_ROW_RANGE_END": 2, "_INDEX_FIELD_ID": 1, "_INDEX_META": b"x", "_SOURCE_META": b"y"}
+    added = {
+        **{"_VERSION": 1, "_KIND": 0, "_PARTITION": EMPTY_ROW, "_BUCKET": 0, "_INDEX_TYPE": kind, "_EXTERNAL_PATH": None},
+        **{"_FILE_NAME": f"{kind}-global-index-1.index", "_FILE_SIZE": 5, "_ROW_COUNT": 3, "_DELETIONS_VECTORS_RANGES": None},
+        "_GLOBAL_INDEX": of_rows,
+    }
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [*({**record, "_GLOBAL_INDEX": None} for record in records), added])
+    return out.getvalue()
+
+
+@pytest.fixture(params=["btree", "bitmap"])
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    """A table with deletion vectors, and an index of each row group as Paimon 2.0 would have it."""
+    kind = request.param
+    columns = {"k": "INT NOT NULL", "v": "INT"}
+    made = Table.open(make_table(tmp_path / "t", columns, ["k"], (), 1, {"deletion-vectors.enabled": "true"}).url)
+    for keys, value in ([1, 2, 3], 1), ([2], 2):
+        made.write(pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array([value] * len(keys), pa.int32())}))
+    latest = max((tmp_path / "t/snapshot").glob("snapshot-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    snapshot = json.loads(latest.read_text())
+    manifest = tmp_path / "t/manifest" / snapshot["indexManifest"]
+    manifest.write_bytes(with_index(manifest.read_bytes(), kind))
+    (tmp_path / f"t/index/{kind}-global-index-1.index").write_bytes(b"12345")
+    schema = tmp_path / "t/schema/schema-0"
+    content = json.loads(schema.read_text())
+    content["options"][f"pk-{kind}.index.columns"] = "v"
+    schema.write_text(json.dumps(content))
+    return Table.open(made.url, runtime=Runtime(engine="local"))
+
+
+def test_rows_are_read_and_the_table_is_sound(table: Table) -> None:
+    assert sorted(table.scan().to_arrow().to_pydict()["v"]) == [1, 1, 2]
+    assert not table.verify(level="full").violations
+    assert not table.plan_orphans(older_than="0s", force=True).plan.files, "the files of the index are in use"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table: table.write(pa.table({"k": pa.array([9], pa.int32()), "v": pa.array([9], pa.int32())})),
+        lambda table: table.compact(strategy="full"),
+        lambda table: table.delete("k = 1"),
+        lambda table: table.compact_manifests(),
+    ],
+    ids=["write", "compact", "delete", "manifests"],
+)
+def test_changes_are_refused(table: Table, call: Callable[[Table], object]) -> None:
+    with pytest.raises(NotSupported, match="not kept up to date here"):
+        call(table)
+    assert not table.verify(level="full").violations
+
+
+def test_an_index_that_no_option_announces_is_not_lost() -> None:
+    entry = IndexManifestEntry(EntryKind.ADD, EMPTY_ROW, 0, IndexFileMeta("HASH", "index-1", 4, 1))
+    entries = decode_index_manifest(with_index(encode_index_manifest([entry]), "btree"), "i")
+    assert [one.index_file.index_type for one in entries] == ["HASH", "btree"]
+    with pytest.raises(NotSupported, match="cannot be kept in a new snapshot"):
+        encode_index_manifest(entries)

@@ -1,0 +1,113 @@
+"""Places outside of a table: which paths lead below one that the user allows, and which storage takes a call."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.storage.external_storage import AllowedPlaces, ExternalStorage, external_path, location_of
+from paimon_cli.storage.guarded_storage import GuardedStorage
+from paimon_cli.storage.local_storage import ConfinedStorage
+from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, delete_all, overlapping_writes
+from paimon_cli.storage.storage_for_url import storage_for_url
+
+
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ("/a/b/", "/a/b"),
+        ("file:/a", "/a"),
+        ("file:///a", "/a"),
+        ("s3://b/x y", "s3://b/x y"),
+        ("s3://b", "s3://b"),
+        ("file:///a%2F", "/a%2F"),
+        ("a/b", None),
+        ("/", None),
+        ("", None),
+        ("/a/../b", None),
+        ("/a/./b", None),
+        ("/a//b", None),
+        ("file://host/a", None),
+        ("s3://b/../c", None),
+        ("/a\\b", None),
+        ("/a\0", None),
+        ("s3:///x", None),
+    ],
+)
+def test_plain_locations(text: str, location: str | None) -> None:
+    assert location_of(text) == location
+
+
+@pytest.mark.parametrize("text", ["relative", "/", "/a,..", "s3://"])
+def test_places_are_absolute(text: str) -> None:
+    with pytest.raises(UsageError, match="is no place"):
+        AllowedPlaces.parse(text)
+
+
+def opened(tmp_path: Path, allowed: str) -> tuple[Storage, str]:
+    return storage_for_url(str(tmp_path / "t"), confined=True, external=AllowedPlaces.parse(allowed))
+
+
+def test_only_what_is_below_a_place_is_found(tmp_path: Path) -> None:
+    storage, _ = opened(tmp_path, f"{tmp_path}/cold , s3a://bucket/tier")
+    guarded = GuardedStorage(storage, str(tmp_path))
+    assert external_path(guarded, f"file://{tmp_path}/cold/bucket-0/f") == f"{tmp_path}/cold/bucket-0/f"
+    assert external_path(storage, "s3://bucket/tier/f") == "s3a://bucket/tier/f", "one store under two schemes"
+    refused = (
+        f"{tmp_path}/colder/f",
+        f"{tmp_path}/f",
+        f"{tmp_path}/cold/../f",
+        "s3://bucket/tiers/f",
+        "gs://bucket/tier/f",
+        "cold/f",
+    )
+    for path in refused:
+        assert external_path(storage, path) is None, path
+    assert external_path(ConfinedStorage(str(tmp_path)), f"{tmp_path}/cold/f") is None, "nothing is allowed"
+
+
+class Recording(WrappedStorage):
+    """Remembers which paths it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStorage())
+        self.asked: set[str] = set()
+
+    def before(self, call: str, path: str) -> None:
+        self.asked.add(path)
+
+
+def test_calls_reach_the_storage_of_the_place(tmp_path: Path) -> None:
+    stores = {"/all": Recording(), "/cold": Recording()}
+    inner = Recording()
+    storage = ExternalStorage(inner, "/all/t", AllowedPlaces(("/all", "/cold")), stores.__getitem__)
+    storage.write_new("/all/t/own", b"1")
+    storage.write_new("/all/elsewhere", b"2")
+    with overlapping_writes(storage), storage.open_output("/cold/x/f") as sink:
+        sink.write(b"three")
+    assert storage.read_bytes("/all/elsewhere") == b"2" and storage.read_bytes("/cold/x/f") == b"three"
+    assert storage.open_sized("/cold/x/f", 5).read() == b"three" and storage.file_size("/cold/x/f") == 5
+    assert [entry.name for entry in storage.list_directory("/cold/x")] == ["f"]
+    assert storage.put_if_absent("/all/t/s", b"") is PutOutcome.CREATED
+    delete_all(storage, ["/all/t/own", "/cold/x/f", "/all/elsewhere"])
+    assert not any(storage.exists(path) for path in ("/all/t/own", "/cold/x/f", "/all/elsewhere"))
+    assert inner.asked == {"/all/t/own", "/all/t/s"}, "its own files stay with its own storage"
+    assert stores["/all"].asked == {"/all/elsewhere"} and stores["/cold"].asked == {"/cold/x/f", "/cold/x"}
+
+
+def test_no_link_leads_out_of_a_place(tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/f").write_text("secret")
+    (tmp_path / "cold/bucket-0").symlink_to(tmp_path / "secret")
+    storage = pickle.loads(pickle.dumps(opened(tmp_path, f"{tmp_path}/cold")[0]))
+    path = external_path(storage, f"{tmp_path}/cold/bucket-0/f")
+    assert path is not None
+    for call in (storage.open_input, storage.read_bytes, storage.delete, lambda at: storage.write_new(f"{at}2", b"")):
+        with pytest.raises(DamagedFile, match="outside"):
+            call(path)
+    assert (tmp_path / "secret/f").read_text() == "secret" and len(list((tmp_path / "secret").iterdir())) == 1
