@@ -153,6 +153,10 @@ class Pieces:
     """Bytes of CSV that are parsed at a time. Also the maximum length of a CSV row."""
     event_block_bytes: int = 32 << 20
     """Text of events that is decoded at a time: enough that each of some hundred tables has a hundred rows."""
+    polled_messages: int = 10_000
+    """Messages of Kafka that are taken at a time."""
+    fetched_bytes: int = 64 << 20
+    """Bytes of messages of Kafka that wait, if a quarter of the memory is more."""
     json_block_bytes: int = 8 << 20
     """Bytes of JSON lines that are parsed at a time."""
     text_read_bytes: int = 1 << 20

@@ -123,6 +123,8 @@ CUTS_NOTHING = {
         "ingest/changes/event_decoder": "MAX_TABLES",
         "ingest/changes/event_lines": "MAX_EVENT_BYTES",
         "ingest/changes/json_shapes": "MAX_KEYS",
+        "ingest/changes/kafka_client": "_LEAST_FETCH",
+        "requests/ingesting": "MAX_SETTINGS_BYTES",
         "ingest/changes/read_marks": "MAX_SOURCES _DIGEST_CHARACTERS",
         "ingest/faults": "MAX_VALUE_LENGTH",
         "ingest/type_evidence": "MAX_ROW_FIELDS",

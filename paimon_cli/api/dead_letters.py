@@ -20,7 +20,7 @@ MOST_SHOWN = 200
 def bad_event(event: BadEvent) -> BadInput:
     """The error for an event that cannot be applied."""
     text = printable(event.text[:MOST_SHOWN].decode(errors="replace"))
-    where = f"{event.source}: the event at byte {event.position}"
+    where = f"{event.source}: the event at {event.unit} {event.position}"
     of_table = f" of {printable(event.table[:MOST_SHOWN])}" if event.table else ""
     return BadInput(
         f"{where}{of_table} cannot be applied",

@@ -11,7 +11,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.requests.ingesting import IngestOptions, TableIngestOptions
 
 if TYPE_CHECKING:
-    from paimon_cli.api.ingest_target import IngestedTable
+    from paimon_cli.api.ingested_table import IngestedTable
 
 
 class IngestCall(IngestOptions):

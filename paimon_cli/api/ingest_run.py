@@ -1,9 +1,10 @@
 """One run of `ingest`: blocks of events are decoded, their rows held by table, and committed when they fill their share of
 memory.
 
-1. decode a block (`EventDecoder`), which leaves out what a table has applied before.
-2. each table converts its rows to its types; it may have to be created, or to follow the columns of its source, first.
-3. once all tables hold enough, or the input has ended, each commits its rows in one snapshot, which also says how far they go.
+1. a reading (`ingest_reading`) hands over the blocks of its sources: files, or topics of Kafka.
+2. decode a block (`EventDecoder`), which leaves out what a table has applied before.
+3. each table converts its rows to its types; it may have to be created, or to follow the columns of its source, first.
+4. once all tables hold enough, or the input has ended, each commits its rows in one snapshot, which also says how far they go.
 
 A run that is killed has committed some tables further than others. The next one reads the sources again, and each table takes
 what comes after its own marks.
@@ -11,39 +12,27 @@ what comes after its own marks.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paimon_cli.api.dead_letters import MOST_SHOWN, DeadLetters, bad_event
-from paimon_cli.api.definition import create_defined
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
 from paimon_cli.api.ingest_schema import sequence_column
-from paimon_cli.api.ingest_sources import EventSource, EventSources
-from paimon_cli.api.ingest_target import IngestedTable, IngestTarget
-from paimon_cli.api.runtime import Runtime
-from paimon_cli.api.writing import Writing
-from paimon_cli.catalog.definition_check import check_definition
-from paimon_cli.catalog.metastore.settings import find_metastore
-from paimon_cli.catalog.open_table import open_table
-from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
-from paimon_cli.catalog.table_location import locate_table
-from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import NotFound, PaimonError, PartialSuccess, UsageError
+from paimon_cli.api.ingest_site import IngestSite
+from paimon_cli.api.ingest_target import IngestTarget
+from paimon_cli.api.ingested_table import IngestedTable
+from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
 from paimon_cli.ingest.changes.event_lines import EventLines
-from paimon_cli.ingest.changes.read_marks import BlockMarks, LastEvent, check_mark, has_changed
-from paimon_cli.ingest.input_files import SourceFile
-from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark
 from paimon_cli.options.choices import OnError
 from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.options.option_text import counted, printable
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.injected import SystemClock
 
 if TYPE_CHECKING:
     from paimon_cli.api.ingest_call import IngestCall
@@ -55,34 +44,21 @@ _MOST_NAMED = 5
 INCOMPLETE = "came without the row before; if one of them changed a key, the row of the old key stays"
 
 
-@dataclass(frozen=True)
-class IngestSite:
-    """Where the tables are. `options`: of the catalog; `table_options`: of new tables; `table`: the only one, if it is open."""
-
-    runtime: Runtime
-    warehouse: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    table_options: Mapping[str, str] = field(default_factory=dict)
-    branch: str | None = None
-    allow_unsafe_commit: bool = False
-    table: Writing | None = None
-
-
 @dataclass
 class IngestRun:
-    """One call: the tables that it has met. `targets`: by name; `by_source`: None for tables that are left out. `_sizes`: of the
-    files when they were last read, by path; `_last`: the last event that was read of each source.
+    """One call: the tables that it has met. `targets`: by name; `by_source`: None for tables that are left out. `letters`: where
+    bad events are set apart. `gone`: of sources whose first events are gone, the position of the first one that is left.
     """
 
     site: IngestSite
     call: IngestCall
+    letters: DeadLetters
     is_dry: bool = False
     targets: dict[str, IngestTarget] = field(default_factory=dict)
     by_source: dict[SourceTable, IngestTarget | None] = field(default_factory=dict)
+    gone: dict[str, int] = field(default_factory=dict)
     _key: str = ""
-    _sizes: dict[str, int] = field(default_factory=dict)
-    _last: dict[str, LastEvent] = field(default_factory=dict)
-    _block: tuple[EventLines, int, str] | None = None
+    _block: tuple[EventLines, int] | None = None
 
     def __post_init__(self) -> None:
         call, site = self.call, self.site
@@ -90,8 +66,8 @@ class IngestRun:
         self.names = TableNames(place, call)
         self.user = call.commit_user or DEFAULT_USER
         self.memory = call.memory or 0
-        self.warehouse = site.warehouse if place.warehouse is None else place.warehouse
-        self.runtime = replace(site.runtime, engine="local")
+        if place.warehouse is not None:
+            self.site = site = replace(site, warehouse=place.warehouse)
         self.format = EVENT_FORMATS[call.format]
         if self.format.name == PLAIN_JSON and place.table is None:
             what = "rows of plain JSON name no table"
@@ -99,67 +75,36 @@ class IngestRun:
         self.stops = call.on_error == OnError.FAIL
         self.decoder = EventDecoder(self.format, self._wanted, self._position)
 
-    def run(self) -> list[IngestedTable]:
-        """Read all sources to their ends."""
-        given = self.call.sources
-        names = tuple(os.fspath(one) for one in ([given] if isinstance(given, (str, os.PathLike)) else given))
-        sources = EventSources(names, self.site.options)
-        follows, rounds = self.call.follow and not self.is_dry, 0
-        failure: PaimonError | None = None
-        with DeadLetters(None if self.stops or self.is_dry else self.call.on_error, names) as self.letters:
-            while failure is None:
-                files = sources.files(may_come=follows)
-                try:
-                    for file in files:
-                        self._read_file(sources, file, follows)
-                except PaimonError as error:
-                    failure = error  # what comes before is committed
-                self._commit()
-                rounds += 1
-                is_over = not follows or rounds == self.call.max_rounds
-                if is_over or (self.targets and all(target.failure is not None for target in self.targets.values())):
-                    break
-                SystemClock().sleep((self.call.interval or 0) / 1000)
-        return self._ended(failure)
+    @property
+    def block_bytes(self) -> int:
+        """The size of a block of events."""
+        return min(PIECES.event_block_bytes, max(1, self.memory // BLOCK_SHARE))
 
-    def _read_file(self, sources: EventSources, file: SourceFile | None, follows: bool) -> None:
-        """Read a file from where this run has read it to. One of the same size has nothing new."""
-        if follows and file is not None and self._sizes.get(file.path) == file.size:
-            return
-        with sources.opened(file) as source:
-            if follows and not source.is_begun:
-                return
-            self._read(source, follows)
-        if file is not None:
-            self._sizes[file.path] = file.size
+    @property
+    def is_full(self) -> bool:
+        """Whether the tables hold their share of the memory, so that they must commit."""
+        return sum(target.held_bytes for target in self.targets.values()) >= self.memory // HELD_SHARE
 
-    def _read(self, source: EventSource, is_growing: bool) -> None:
-        self._key = source.key
-        last = self._last.get(source.key)
-        begin = 0 if last is None else last.begin
-        previous = None if last is None else last.mark
-        size = min(PIECES.event_block_bytes, max(1, self.memory // BLOCK_SHARE))
-        for lines in source.blocks(size, begin, is_growing=is_growing):
-            if last is not None:
-                lines, last = last.following(lines), None
-            self._block = lines, begin, source.name
-            for target in self._resumed(source.key):
-                self._check_mark(target)
-            marks = BlockMarks(source.key, lines, previous)
-            self._apply(lines, marks)
-            begin, previous = lines.end, marks.end()
-            if len(lines) and previous is not None:
-                self._last[source.key] = LastEvent(int(lines.positions[-1]), previous)
-            if sum(target.held_bytes for target in self.targets.values()) >= self.memory // HELD_SHARE:
-                self._commit()
+    @property
+    def has_stopped(self) -> bool:
+        """Whether no table can go on."""
+        return bool(self.targets) and all(target.failure is not None for target in self.targets.values())
+
+    def apply(self, key: str, lines: EventLines, begin: int, previous: Mark | None) -> Mark | None:
+        """Apply the next block of a source, and return the mark after it.
+
+        `key`: of the source; `begin`: where the block begins; `previous`: the mark after the block before. Raises `BadInput` for
+        a bad event whose table is not known, once those before it are held.
+        """
+        self._key, self._block = key, (lines, begin)
+        for target in self.resumed(key):
+            self._check_mark(target)
+        marks = BlockMarks(key, lines, previous)
+        self._apply(lines, marks)
         self._block = None
-        if last is not None:
-            raise has_changed(source.name, last.mark)
-        for target in self._resumed(source.key):
-            if not is_growing and target.marks[source.key].position > begin:
-                self._stop(target, has_changed(source.name, target.marks[source.key]))
+        return marks.end()
 
-    def _resumed(self, key: str) -> list[IngestTarget]:
+    def resumed(self, key: str) -> list[IngestTarget]:
         """The tables that have read from this source before."""
         return [target for target in self.targets.values() if target.failure is None and key in target.marks]
 
@@ -168,12 +113,11 @@ class IngestRun:
         if self._block is None or (mark := target.marks.get(self._key)) is None:
             return
         try:
-            check_mark(mark, *self._block)
+            check_mark(mark, *self._block, self.gone.get(self._key, 0))
         except PaimonError as failure:
-            self._stop(target, failure)
+            self.stop(target, failure)
 
     def _apply(self, lines: EventLines, marks: BlockMarks) -> None:
-        """Apply a block of events. Raises `BadInput` for a bad event whose table is not known, once those before it are held."""
         found = self.decoder.decode(lines)
         if found.bad and self.stops:
             first = min(found.bad, key=lambda event: event.position)
@@ -199,18 +143,26 @@ class IngestRun:
                 if bad and self.stops:
                     raise bad_event(min(bad, key=lambda event: event.position))
             except PaimonError as failure:
-                self._stop(target, failure)
+                self.stop(target, failure)
             target.bad_events += len(bad)
             for event in bad:
                 self.letters.add(event, self.format.name)
         for target in touched.values():
             target.note_read(marks)
 
-    def _stop(self, target: IngestTarget, failure: PaimonError) -> None:
+    def stop(self, target: IngestTarget, failure: PaimonError) -> None:
+        """Let a table take no more events."""
         target.failure = failure
         self.site.runtime.warn(f"{target.name} has stopped: {failure.message}")
 
-    def _commit(self) -> None:
+    def reopen(self, target: IngestTarget) -> None:
+        """Drop what a table has not committed, and look how far it has come."""
+        try:
+            target.reopen()
+        except PaimonError as failure:
+            self.stop(target, failure)
+
+    def commit(self) -> None:
         """Commit what all tables hold. One that fails stops, and the others go on."""
         self.letters.flush()
         for target in list(self.targets.values()):
@@ -219,7 +171,7 @@ class IngestRun:
             try:
                 target.commit()
             except PaimonError as failure:
-                self._stop(target, failure)
+                self.stop(target, failure)
                 continue
             if self.call.on_commit is not None:
                 self.call.on_commit(target.result())
@@ -248,71 +200,42 @@ class IngestRun:
         return self.targets[name]
 
     def _new(self, name: str, table: SourceTable, failure: PaimonError | None = None) -> IngestTarget:
+        site = self.site
         target = IngestTarget(
             name=name,
             user=self.user,
             keys=self.names.key(table),
             allows_append=self.format.name == PLAIN_JSON,
-            create=lambda fields, keys: self._created(name, fields, keys),
-            define=self._defined,
+            create=lambda fields, keys: self._ordered(keys).created(name, fields, keys),
+            define=lambda fields, keys: self._ordered(keys).defined(fields, keys),
             is_dry=self.is_dry,
             stops_on_bad=self.stops,
             sequence=self.call.sequence,
         )
         if failure is None:
             try:
-                target.open(self._opened(name))
+                target.open(site.opened(name))
             except PaimonError as error:
                 failure = error
         if failure is not None:
             target.sources.add(table)
-            self._stop(target, failure)
+            self.stop(target, failure)
         else:
             self._check_mark(target)
         return target
 
-    def _opened(self, name: str) -> Writing | None:
-        """The table, with its own options; None if it does not exist."""
-        if self.site.table is not None:
-            return Writing(self.site.table.context, self.runtime)
-        try:
-            location = locate_table(name, self.warehouse, self.site.options, self.site.branch)
-            location = replace(location, allow_unsafe_commit=self.site.allow_unsafe_commit)
-            return Writing(open_table(location, {}, self.runtime.trace), self.runtime)
-        except NotFound:
-            return None
-
-    def _definition(self, fields: Sequence[DataField], keys: tuple[str, ...]) -> TableDefinition:
+    def _ordered(self, keys: tuple[str, ...]) -> IngestSite:
+        """The site, whose new tables are ordered by the number that the call names."""
         ordered = {} if self.call.sequence is None or not keys else {SEQUENCE_FIELD: sequence_column(self.call.sequence)}
-        return TableDefinition(tuple(fields), keys, (), {**ordered, **self.site.table_options}, if_not_exists=True)
+        return replace(self.site, table_options={**ordered, **self.site.table_options})
 
-    def _created(self, name: str, fields: Sequence[DataField], keys: tuple[str, ...]) -> Writing:
-        location = locate_table(name, self.warehouse, self.site.options, is_new=True)
-        if location.identifier is not None:
-            self._expect_database(location.identifier.database)
-        location = replace(location, allow_unsafe_commit=self.site.allow_unsafe_commit)
-        for warning in create_defined(location, self._definition(fields, keys)).warnings:
-            self.site.runtime.warn(warning)
-        opened = self._opened(name)
-        assert opened is not None
-        return opened
+    def results(self) -> list[IngestedTable]:
+        """What was done to each table."""
+        return [target.result() for target in self.targets.values()]
 
-    def _expect_database(self, name: str) -> None:
-        """Create the database if there is none."""
-        metastore = find_metastore(self.warehouse, self.site.options)
-        try:
-            metastore.database(name)
-        except NotFound:
-            metastore.create_database(name)
-
-    def _defined(self, fields: Sequence[DataField], keys: tuple[str, ...]) -> TableSchema:
-        definition = with_key_options(self._definition(fields, keys))
-        check_definition(definition)
-        return to_schema(with_postponed_writes(definition), 0)
-
-    def _ended(self, failure: PaimonError | None) -> list[IngestedTable]:
+    def ended(self, failure: PaimonError | None) -> list[IngestedTable]:
         """The results of all tables. Raises the failure of the run, or of the tables that have stopped."""
-        results = [target.result() for target in self.targets.values()]
+        results = self.results()
         for target in self.targets.values():
             if target.incomplete and not self.is_dry:
                 self.site.runtime.warn(f"{target.name}: {counted(target.incomplete, 'update')} {INCOMPLETE}")

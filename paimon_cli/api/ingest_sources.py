@@ -1,4 +1,4 @@
-"""The sources of events: files, globs, URLs and standard input, as streams of lines."""
+"""Sources of events that are text: files, globs, URLs and standard input, as streams of lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from paimon_cli.ingest.text_blocks import text_stream
 from paimon_cli.pieces import PIECES
 
 STANDARD_INPUT = "<stdin>"
-_KAFKA = "kafka://"
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,11 @@ class EventSources:
         `NotSupported`.
         """
         if not self.names:
-            raise UsageError("no source is named", "ingest needs files", "add FILE..., a glob, or - for stdin")
+            raise UsageError("no source is named", "ingest needs files or topics", "add FILE..., a glob, or - for stdin")
         if self.names.count(STDIN) > 1:
             raise UsageError("standard input is named twice", "it can be read once", "leave one - out")
         found = list[SourceFile | None]()
         for name in self.names:
-            if name.startswith(_KAFKA):
-                raise NotSupported(f"{name} as a source", "this version reads events from files and standard input")
             if name == STDIN and may_come:
                 raise NotSupported("--follow with standard input", "it ends where its writer ends", "leave --follow out")
             found += [None] if name == STDIN else source_files([name], "json", self.options, allow_empty=may_come)

@@ -9,7 +9,7 @@ from paimon_cli.api.ingest_call import IngestCall
 from paimon_cli.api.opened_catalog import OpenedCatalog
 
 if TYPE_CHECKING:
-    from paimon_cli.api.ingest_target import IngestedTable
+    from paimon_cli.api.ingested_table import IngestedTable
 
 
 @checks_arguments
@@ -20,7 +20,7 @@ class Ingesting(OpenedCatalog):
     def ingest(self, call: IngestCall) -> list[IngestedTable]:
         """Apply the events of change streams to tables: Debezium, Canal, Maxwell, or plain JSON.
 
-        - `sources`: files, globs and URLs with one event a line, which may be compressed, or `-`.
+        - `sources`: files, globs and URLs with one event a line, which may be compressed, or `-`; or `kafka://broker/topic`.
         - `into`: a database, whose tables are created as needed, or one table for all events.
         - `on_commit`: called with what was done so far to a table, after each of its commits.
 
@@ -39,7 +39,8 @@ class Ingesting(OpenedCatalog):
         return self._ingest(call, is_dry=True)
 
     def _ingest(self, call: IngestCall, *, is_dry: bool) -> list[IngestedTable]:
-        from paimon_cli.api.ingest_run import IngestRun, IngestSite
+        from paimon_cli.api.ingest_rounds import run_ingest
+        from paimon_cli.api.ingest_site import IngestSite
 
         site = IngestSite(self.runtime, self.url, self._options, self._table_options, self.branch, self._allow_unsafe_commit)
-        return IngestRun(site, call, is_dry).run()
+        return run_ingest(site, call, is_dry)

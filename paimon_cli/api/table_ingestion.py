@@ -9,7 +9,7 @@ from paimon_cli.api.ingest_call import IngestCall, TableIngestCall
 from paimon_cli.api.writing import Writing
 
 if TYPE_CHECKING:
-    from paimon_cli.api.ingest_target import IngestedTable
+    from paimon_cli.api.ingested_table import IngestedTable
 
 
 @checks_arguments
@@ -23,16 +23,17 @@ class TakesEvents(Writing):
         `sources`: files, globs and URLs with one event a line, which may be compressed, or `-`. See `Catalog.ingest`, which
         creates tables and applies streams of many.
         """
-        from paimon_cli.api.ingest_run import IngestRun, IngestSite
+        from paimon_cli.api.ingest_rounds import run_ingest
+        from paimon_cli.api.ingest_site import IngestSite
 
         site = IngestSite(self.runtime, options=self.context.place.store_options, table=self)
-        found = IngestRun(site, IngestCall.of(call, into=self.name)).run()
+        found = run_ingest(site, IngestCall.of(call, into=self.name), is_dry=False)
         self.refresh()
         return found[0] if found else nothing_new(self.name)
 
 
 def nothing_new(name: str) -> IngestedTable:
     """The result for a stream without events."""
-    from paimon_cli.api.ingest_target import IngestedTable
+    from paimon_cli.api.ingested_table import IngestedTable
 
     return IngestedTable(name)

@@ -14,7 +14,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.requests.ingesting import IngestOptions
 
 if TYPE_CHECKING:
-    from paimon_cli.api.ingest_target import IngestedTable
+    from paimon_cli.api.ingested_table import IngestedTable
 
 commands = top_level()
 
@@ -22,7 +22,9 @@ commands = top_level()
 @command(commands, "ingest", keeps_options=True)
 def ingest(
     call: Call,
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files, globs or URLs, or - for stdin.")],
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE...", help="Files, globs or URLs, kafka://broker/topic, or - for stdin.")
+    ],
     into: Annotated[
         str | None,
         typer.Option(
@@ -39,7 +41,8 @@ def ingest(
     Tables are created with dynamic buckets, so that no number of buckets need be chosen and every row can be read at once;
     --option sets other options of new tables. They follow their sources: new columns are added, types are widened. Each
     snapshot remembers how far each source was read, so that the same command applies only what is new, also after a crash.
-    A table that cannot go on stops alone (exit 9). With --follow it goes on as files grow and new ones come.
+    A table that cannot go on stops alone (exit 9). With --follow it goes on as files grow and new ones come, and messages.
+    Topics of Kafka need the extra `kafka`; ?group= and ?offsets= of their URL say where to begin.
 
     paimon-cli ingest 'events/*.json' --format debezium --into shop --warehouse ./wh --primary-key sales=id
 
@@ -67,7 +70,7 @@ def _note_commit(table: IngestedTable) -> None:
 
 def _show(call: Call, tables: list[IngestedTable], is_plan: bool) -> None:
     if not call.is_for_people:
-        from paimon_cli.api.ingest_target import IngestedTable
+        from paimon_cli.api.ingested_table import IngestedTable
 
         call.show(Listing("IngestPlan" if is_plan else "IngestList", None, IngestedTable, tables))
         return

@@ -1,5 +1,6 @@
 """The options of `ingest`."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import OnError
 from paimon_cli.requests.fields import Option, Parsed, Request, Size, Texts, Time
 
+MAX_SETTINGS_BYTES = 1 << 16
 TABLES, FOLLOWING = "Tables", "Following"
 FormatName = Literal["debezium", "debezium-flat", "canal", "maxwell", "json"]
 
@@ -22,6 +24,43 @@ class BadEvents(Parsed[str, str]):
                 "--on-error cannot be skip", "no event is left out silently", "name a FILE, from which they can be ingested later"
             )
         return OnError.FAIL if given.lower() == OnError.FAIL else given
+
+
+class HiddenSettings(dict[str, str]):
+    """Settings by name, some of which may be secrets: they are not shown."""
+
+    def __repr__(self) -> str:
+        return repr(dict.fromkeys(self, "***"))
+
+
+class KafkaConf(Parsed[str | Sequence[str] | Mapping[str, str] | None, Mapping[str, str]]):
+    """Settings of librdkafka by name."""
+
+    metavar, written, unit = "KEY=VALUE", list[str] | None, "a mapping, or texts like `linger.ms=5`"
+
+    def parse(self, given: str | Sequence[str] | Mapping[str, str] | None) -> Mapping[str, str]:
+        if isinstance(given, Mapping):
+            return HiddenSettings(given)
+        found = HiddenSettings()
+        for text in (given,) if isinstance(given, str) else given or ():
+            for line in _lines_of(text[1:]) if text.startswith("@") else (text,):
+                name, sign, value = line.partition("=")
+                if not sign or not name.strip():
+                    raise UsageError("--kafka-conf must be KEY=VALUE", "it has no name or no =", "such as security.protocol=SSL")
+                found[name.strip()] = value.strip()
+        return found
+
+
+def _lines_of(path: str) -> list[str]:
+    """The lines of a file of settings, without comments."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MAX_SETTINGS_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"--kafka-conf @{path} cannot be read", str(problem)) from None
+    if len(text) > MAX_SETTINGS_BYTES:
+        raise UsageError(f"--kafka-conf @{path} is no file of settings", f"it has more than {MAX_SETTINGS_BYTES:,} characters")
+    return [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
 
 
 class TableIngestOptions(Request):
@@ -52,7 +91,13 @@ class TableIngestOptions(Request):
             metavar="NAME",
         ),
     ] = None
-    follow: Annotated[bool, Option("Go on as files grow and new ones come, until stopped.", panel=FOLLOWING)] = False
+    kafka_conf: Annotated[
+        KafkaConf,
+        Option(
+            "Setting of librdkafka for topics, such as sasl.password=...; repeatable. @FILE: a file with one a line.",
+        ),
+    ] = KafkaConf()
+    follow: Annotated[bool, Option("Go on as files grow, and new ones or messages come, until stopped.", panel=FOLLOWING)] = False
     interval: Annotated[Time, Option("With --follow: how often to look for new events, and to commit.", panel=FOLLOWING)] = Time(
         "10 s"
     )

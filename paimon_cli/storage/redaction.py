@@ -310,7 +310,7 @@ def remember_secrets(options: Mapping[str, Any]) -> None:
         _of_command.update(secrets_in(options))
 
 
-_OPTION_WORDS = ("--option", "--spark-conf")
+_OPTION_WORDS = ("--option", "--spark-conf", "--kafka-conf")
 
 
 def _pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:

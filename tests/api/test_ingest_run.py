@@ -465,7 +465,7 @@ def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.Mon
         if end > border:
             files[1].write_bytes(text[border:end])
 
-    monkeypatch.setattr("paimon_cli.api.ingest_run.SystemClock.sleep", grow)
+    monkeypatch.setattr("paimon_cli.api.ingest_reading.SystemClock.sleep", grow)
     given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "follow": True, "interval": "3 s"}
     catalog = Catalog(str(tmp_path))
     done = catalog.ingest(str(tmp_path / "in/*.json"), **given, max_rounds=len(cuts))
@@ -484,7 +484,7 @@ def test_a_followed_file_that_is_replaced_is_noticed(tmp_path: Path, replaced: s
     texts = {"longer": lines[0] + b"".join(lines[2:]), "shorter": lines[0] + lines[5], "cut": lines[0]}
     file = tmp_path / "e.json"
     file.write_bytes(b"".join(lines[:3]))
-    monkeypatch.setattr("paimon_cli.api.ingest_run.SystemClock.sleep", lambda *_: file.write_bytes(texts[replaced]))
+    monkeypatch.setattr("paimon_cli.api.ingest_reading.SystemClock.sleep", lambda *_: file.write_bytes(texts[replaced]))
     given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
     with pytest.raises(Refused, match="is not what was read before"):
         Catalog(str(tmp_path)).ingest(str(file), **given, follow=True, max_rounds=3)
@@ -528,9 +528,3 @@ def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
     with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):
         catalog.ingest(files[0], format="debezium", into="third", sequence="source.lsn")
-
-
-def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
-    catalog = Catalog(str(tmp_path))
-    with pytest.raises(NotSupported, match="as a source"):
-        catalog.ingest("kafka://host/topic", format="debezium", into="shop")

@@ -60,5 +60,6 @@ def test_what_a_call_must_say(run: Run, tmp_path: Path) -> None:
     given = ("ingest", file, "--format", "debezium", "--into", "shop", "--warehouse", tmp_path)
     assert "SOURCE=NAME" in run(*given, "--table-mapping", "t", code=2).err
     assert "name a FILE" in run(*given, "--on-error", "skip", code=2).err
-    assert "as a source" in run("ingest", "kafka://h/t", *given[2:], code=8).err
+    assert "names no topic" in run("ingest", "kafka://h", *given[2:], code=2).err
+    assert "--kafka-conf must be KEY=VALUE" in run("ingest", "kafka://h/t", *given[2:], "--kafka-conf", "x", code=2).err
     assert run("ingest", tmp_path / "none.json", *given[2:], code=3).err

@@ -29,7 +29,7 @@ from paimon_cli.ingest.changes.event_formats import (
 )
 from paimon_cli.ingest.changes.event_images import ImageReader, Indices, ReadEvents
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
-from paimon_cli.ingest.changes.event_payloads import payloads_of
+from paimon_cli.ingest.changes.event_payloads import names_in_key, payloads_of
 from paimon_cli.ingest.changes.event_values import UNDECLARED, ValueForm
 from paimon_cli.ingest.changes.mysql_types import form_of_mysql
 from paimon_cli.ingest.faults import NOT_JSON
@@ -201,7 +201,7 @@ class EventDecoder:
     def _keys(self, read: ReadEvents) -> tuple[str, ...]:
         names = read.parts.get(self.format.key_names) if self.format.key_names else None
         if names is None or not pa.types.is_list(names.type):
-            return ()
+            return names_in_key(read.lines.keys)
         named = pc.drop_null(names)
         return tuple(str(one) for one in named[len(named) - 1].as_py()) if len(named) else ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from lzma import LZMAError
 from typing import Any, BinaryIO, NamedTuple
 
@@ -23,8 +23,14 @@ MAX_EVENT_BYTES = 256 << 20
 """A longer line is no event: nothing could hold it beside others."""
 
 
+class PositionUnit:
+    """What the positions of a source count: bytes of its text, or events of a partition of a topic, some of which may be gone."""
+
+    BYTE, OFFSET = "byte", "offset"
+
+
 class BadEvent(NamedTuple):
-    """An event that cannot be applied. `position`: where it begins in the text of `source`, in bytes.
+    """An event that cannot be applied. `position`: where it begins in the text of `source`, or its offset in a topic, by `unit`.
 
     `table`: `db.table` as the event names it, '' if that cannot be told.
     """
@@ -34,32 +40,37 @@ class BadEvent(NamedTuple):
     table: str
     reason: str
     text: bytes
+    unit: str = PositionUnit.BYTE
 
 
 @dataclass(frozen=True)
 class EventLines:
-    """Events of one source, in order. `texts`: large binary, one JSON text each; `positions`: as in `BadEvent`; `end`: the
-    position after the last one, from which a later run goes on.
+    """Events of one source, in order. `texts`: large binary, one JSON text each; `positions`, `unit`: as in `BadEvent`; `end`:
+    the position after the last one, from which a later run goes on. `keys`: those of the messages of a topic, as binary.
     """
 
     source: str
     texts: pa.Array
     positions: Positions
     end: int
+    unit: str = PositionUnit.BYTE
+    keys: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def take(self, chosen: npt.NDArray[np.integer[Any]]) -> EventLines:
         """The events at these indices."""
-        return EventLines(self.source, self.texts.take(pa.array(chosen)), self.positions[chosen], self.end)
+        places = pa.array(chosen)
+        keys = None if self.keys is None else self.keys.take(places)
+        return replace(self, texts=self.texts.take(places), positions=self.positions[chosen], keys=keys)
 
     def with_texts(self, texts: pa.Array) -> EventLines:
         """The same events with other texts, such as their payloads."""
-        return EventLines(self.source, texts, self.positions, self.end)
+        return replace(self, texts=texts)
 
     def bad(self, index: int, reason: str, table: str = "") -> BadEvent:
-        return BadEvent(self.source, int(self.positions[index]), table, reason, self.texts[index].as_py())
+        return BadEvent(self.source, int(self.positions[index]), table, reason, self.texts[index].as_py(), self.unit)
 
     def parsed(self, schema: pa.Schema, unexpected: str) -> pa.Table | None:
         """The events in the columns of a schema, as Arrow parses them; None if it refuses one, or if it is not one object a line.

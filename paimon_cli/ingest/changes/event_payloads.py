@@ -19,6 +19,7 @@ _PAYLOAD = b',"payload":'
 _WRAPPED = b'{"schema":'
 _MAYBE_WRAPPED = r'^\{\s*"(schema|payload)"\s*:'
 _PARTS = frozenset(("schema", "payload"))
+_OF_MAXWELL, _PRIMARY = frozenset(("database", "table")), "pk."
 _KEY, _COMMA, _DECODER = re.compile(r'\s*"(\w+)"\s*:\s*'), re.compile(r"\s*,"), json.JSONDecoder()
 
 
@@ -77,3 +78,24 @@ def _parts_of(event: bytes) -> tuple[bytes, bytes] | None:
     except (ValueError, RecursionError):
         return None
     return (parts["schema"], parts["payload"]) if is_whole and parts.keys() == _PARTS else None
+
+
+def names_in_key(keys: pa.Array | None) -> tuple[str, ...]:
+    """The columns of the primary key, as the key of the last message that has one names them; none if it does not.
+
+    Debezium writes `{"id": 1}`, perhaps with its schema, Maxwell `{"database": ..., "table": ..., "pk.id": 1}`.
+    """
+    given = pc.drop_null(keys) if keys is not None else ()
+    if not len(given):
+        return ()
+    try:
+        parsed = json.loads(given[len(given) - 1].as_py())
+    except (ValueError, RecursionError):
+        return ()
+    if isinstance(parsed, dict) and parsed.keys() == _PARTS:
+        parsed = parsed["payload"]
+    if not isinstance(parsed, dict):
+        return ()
+    if parsed.keys() >= _OF_MAXWELL:
+        return tuple(name.removeprefix(_PRIMARY) for name in parsed if name.startswith(_PRIMARY))
+    return tuple(parsed)

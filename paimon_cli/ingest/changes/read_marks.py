@@ -17,7 +17,7 @@ import numpy as np
 
 from paimon_cli.errors import Refused
 from paimon_cli.ingest.changes.event_decoder import SourceTable
-from paimon_cli.ingest.changes.event_lines import EventLines
+from paimon_cli.ingest.changes.event_lines import EventLines, PositionUnit
 from paimon_cli.options.option_text import counted
 
 MARKS_PROPERTY = "paimon-cli.ingest"
@@ -116,23 +116,36 @@ class LastEvent(NamedTuple):
     def following(self, lines: EventLines) -> EventLines:
         """The events after it, of a block that begins with it. Raises `Refused` if they begin with another one."""
         if not len(lines) or digest(lines.texts[0].as_py()) != self.mark.last:
-            raise has_changed(lines.source, self.mark)
+            raise has_changed(lines.source, self.mark, lines.unit)
         return lines.take(np.arange(1, len(lines)))
 
 
-def check_mark(mark: Mark, lines: EventLines, begin: int, source: str) -> None:
-    """Raise `Refused` if the block has another event before the mark. `begin`: where the block begins."""
+def check_mark(mark: Mark, lines: EventLines, begin: int, gone: int = 0) -> None:
+    """Raise `Refused` if the block has another event before the mark, or events after the mark, before `gone`, are gone.
+
+    `begin`: where the block begins. A topic may have lost the event before the mark, when it was compacted: then nothing is told.
+    """
+    if mark.position < gone:
+        raise Refused(
+            f"cannot determine whether events of {lines.source} were missed",
+            f"the table has read to {lines.unit} {mark.position}, events before {gone} are gone, and no group has read them",
+            "?offsets=earliest goes on with what is left; fill the table anew if rows are missing",
+            source=lines.source,
+        )
     if not begin < mark.position <= lines.end:
         return
     index = int(np.searchsorted(lines.positions, mark.position)) - 1
-    if index >= 0 and digest(lines.texts[index].as_py()) != mark.last:
-        raise has_changed(source, mark)
+    if index < 0 or (lines.unit == PositionUnit.OFFSET and lines.positions[index] != mark.position - 1):
+        return
+    if digest(lines.texts[index].as_py()) != mark.last:
+        raise has_changed(lines.source, mark, lines.unit)
 
 
-def has_changed(source: str, mark: Mark) -> Refused:
+def has_changed(source: str, mark: Mark, unit: str = PositionUnit.BYTE) -> Refused:
+    what = "topic" if unit == PositionUnit.OFFSET else "file"
     return Refused(
         f"{source} is not what was read before",
-        f"its event before byte {mark.position} is another one, so that it cannot be told where to go on",
-        "restore the file, or give new events another file; another --commit-user reads all from the beginning",
+        f"its event before {unit} {mark.position} is another one, so that it cannot be told where to go on",
+        f"restore the {what}, or give new events another {what}; another --commit-user reads all from the beginning",
         source=source,
     )

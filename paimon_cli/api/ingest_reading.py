@@ -1,0 +1,82 @@
+"""How the sources of an ingest are read: in rounds, each of which ends with a commit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from paimon_cli.api.ingest_run import IngestRun
+from paimon_cli.api.ingest_sources import EventSource, EventSources
+from paimon_cli.ingest.changes.read_marks import LastEvent, has_changed
+from paimon_cli.ingest.input_files import SourceFile
+from paimon_cli.storage.injected import SystemClock
+
+
+class EventReading(ABC):
+    """Sources that are read for a run."""
+
+    @abstractmethod
+    def round(self) -> None:
+        """Read what there is, and hand it to the run."""
+
+    @abstractmethod
+    def committed(self) -> None:
+        """Take note that the tables have committed what was read."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait for the time of the next round."""
+
+
+@dataclass
+class FileReading(EventReading):
+    """Files, and standard input. `_sizes`: of the files when they were last read, by path; `_last`: the last event that was read
+    of each source.
+    """
+
+    run: IngestRun
+    sources: EventSources
+    follows: bool
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, LastEvent] = field(default_factory=dict)
+
+    def round(self) -> None:
+        for file in self.sources.files(may_come=self.follows):
+            self._read_file(file)
+
+    def committed(self) -> None:
+        """The marks of the tables say all."""
+
+    def wait(self) -> None:
+        SystemClock().sleep((self.run.call.interval or 0) / 1000)
+
+    def _read_file(self, file: SourceFile | None) -> None:
+        """Read a file from where this run has read it to. One of the same size has nothing new."""
+        if self.follows and file is not None and self._sizes.get(file.path) == file.size:
+            return
+        with self.sources.opened(file) as source:
+            if self.follows and not source.is_begun:
+                return
+            self._read(source)
+        if file is not None:
+            self._sizes[file.path] = file.size
+
+    def _read(self, source: EventSource) -> None:
+        run, key = self.run, source.key
+        last = self._last.get(key)
+        begin = 0 if last is None else last.begin
+        previous = None if last is None else last.mark
+        for lines in source.blocks(run.block_bytes, begin, is_growing=self.follows):
+            if last is not None:
+                lines, last = last.following(lines), None
+            previous = run.apply(key, lines, begin, previous)
+            begin = lines.end
+            if len(lines) and previous is not None:
+                self._last[key] = LastEvent(int(lines.positions[-1]), previous)
+            if run.is_full:
+                run.commit()
+        if last is not None:
+            raise has_changed(source.name, last.mark)
+        for target in run.resumed(key):
+            if not self.follows and target.marks[key].position > begin:
+                run.stop(target, has_changed(source.name, target.marks[key]))

@@ -1,0 +1,88 @@
+"""Reads topics of Kafka for an ingest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from paimon_cli.api.ingest_reading import EventReading
+from paimon_cli.api.ingest_run import IngestRun
+from paimon_cli.ingest.changes.kafka_address import KafkaAddress
+from paimon_cli.ingest.changes.kafka_client import KafkaClient
+from paimon_cli.ingest.changes.kafka_topics import KafkaTopics
+from paimon_cli.ingest.changes.read_marks import Mark
+from paimon_cli.storage.injected import SystemClock
+
+
+@dataclass
+class TopicReading(EventReading):
+    """Topics, which other members of the same group may read, too: each partition is read by one of them at a time.
+
+    A table that has stopped holds back the offsets of the group, so that the next run reads its events again.
+    """
+
+    run: IngestRun
+    topics: KafkaTopics
+    follows: bool
+    _ends: dict[str, Mark | None] = field(default_factory=dict)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, run: IngestRun, address: KafkaAddress, follows: bool) -> Iterator[TopicReading]:
+        topics = KafkaTopics(
+            KafkaClient(address, run.call.kafka_conf or {}, address.group or group_of(run), run.memory),
+            follows,
+            not run.is_dry,
+            lambda is_lost: reading._rebalanced(is_lost),
+            run.site.runtime.warn,
+        )
+        reading = cls(run, topics, follows)
+        with topics.opened():
+            yield reading
+
+    def round(self) -> None:
+        """Read what came within an interval, or up to the ends that the topics had at the beginning."""
+        clock = SystemClock()
+        until = clock.now_millis() + (self.run.call.interval or 0)
+        while True:
+            for partition, lines in self.topics.blocks():
+                key = self.topics.key(partition)
+                self.run.gone[key] = self.topics.places[partition].gone
+                self._ends[key] = self.run.apply(key, lines, int(lines.positions[0]), self._ends.get(key))
+            if self.run.is_full:
+                self.run.commit()
+                self.committed()
+            if (clock.now_millis() >= until) if self.follows else self.topics.is_ended:
+                return
+            if self.run.has_stopped:
+                return
+
+    def committed(self) -> None:
+        if not any(target.failure is not None for target in self.run.targets.values()):
+            self.topics.commit_offsets()
+
+    def wait(self) -> None:
+        """A round takes an interval."""
+
+    def _rebalanced(self, is_lost: bool) -> None:
+        """Commit what is held before the partitions go; if they are gone, drop it: another member reads it again."""
+        if not is_lost:
+            self.run.commit()
+            self.committed()
+        self._ends.clear()
+        for target in list(self.run.targets.values()):
+            if target.failure is None:
+                self.run.reopen(target)
+
+
+def group_of(run: IngestRun) -> str:
+    """The consumer group of a call that names none: the same for the same tables, user and choice, and no other."""
+    call, site = run.call, run.site
+    place = [site.warehouse, call.into, call.database_from, call.table_prefix, site.branch, run.user, call.format]
+    choice = [sorted(texts or ()) for texts in (call.include, call.exclude, call.table_mapping)]
+    table = None if site.table is None else site.table.name
+    text = json.dumps([place, choice, table])
+    return f"{run.user}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
