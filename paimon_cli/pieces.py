@@ -215,6 +215,8 @@ class Pieces:
     """Snapshots that are read before what they need is copied."""
     copied_portion_files: int = 50_000
     """Files that are copied before the versions which need them are, and the next ones planned."""
+    erased_bytes: int = 4 << 30
+    """Bytes of data files that an erasure writes again before it records that they are done."""
     deleted_files: int = 1_000
     """Files that are deleted together: what S3 takes in one request."""
     orphan_portion_files: int = 1_000

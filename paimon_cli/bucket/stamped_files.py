@@ -33,7 +33,8 @@ def _dashed(digits: str) -> str:
     return "-".join(digits[start:end] for start, end in zip(starts, (*UUID_PARTS, None), strict=True) if digits[start:end])
 
 
-def _uuid_prefix(stamp: str) -> str:
+def uuid_prefix(stamp: str) -> str:
+    """How a UUID with a stamp begins."""
     return _dashed(stamp) + ("-" if len(stamp) in UUID_PARTS else "")
 
 
@@ -103,7 +104,7 @@ def _stamped_files_in(directories: Iterable[str], context: TableContext, stamp: 
 
 def _is_stamped(context: TableContext, name: str, stamp: str) -> bool:
     """Whether the job created the file. In names of postponed files, the writer comes before the stamp."""
-    options, uuid = context.options, _uuid_prefix(stamp)
+    options, uuid = context.options, uuid_prefix(stamp)
     if any(name.startswith(prefix + uuid) for prefix in (options.data_file_prefix, options.changelog_file_prefix, INDEX_PREFIX)):
         return True
     return name.startswith(options.data_file_prefix) and WRITER_MARK + uuid in name
@@ -111,7 +112,7 @@ def _is_stamped(context: TableContext, name: str, stamp: str) -> bool:
 
 def stamped_prefix(context: TableContext, stamp: str) -> str:
     """The prefix of the names of all data files of a job (changelog files have another one)."""
-    return context.options.data_file_prefix + _uuid_prefix(stamp)
+    return context.options.data_file_prefix + uuid_prefix(stamp)
 
 
 def _bucket_directories(context: TableContext) -> Iterator[str]:

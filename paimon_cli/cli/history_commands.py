@@ -17,7 +17,7 @@ from paimon_cli.requests.integrity import HistoryCheckOptions
 history = group("What did happen to a table.")
 
 
-@command(history, "check")
+@command(history, "check", runs_jobs=True)
 def check_history(
     call: Call, table: TableName, *, options: Annotated[Given, HistoryCheckOptions], report: ReportFile = None
 ) -> None:

@@ -121,6 +121,7 @@ LOST_UPDATE, BESIDE, DISORDER, CAME_BACK, REWRITTEN, TWO_PLACES, SNAPSHOT_OVERWR
     "clock-ran-back",
     "tag-lost-files",
 )
+VECTOR_LOST, SHARED_FILE = "vector-lost", "shared-file"
 
 
 class Commit(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import LIKELY, TWO_PLACES, UNTOLD, Anomaly, Commit, anomaly
 from paimon_cli.invariants.past_rows import KeyTally
 from paimon_cli.invariants.row_checks import rows_of_other_buckets
-from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
+from paimon_cli.invariants.version import Version
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.predicate import Predicate
 
@@ -87,3 +88,24 @@ def with_ends_elsewhere(context: TableContext, entries: Sequence[ManifestEntry])
         flags = rows_of_other_buckets(context, group[0], batch).reshape(-1, 2)
         found += [group[number] for number in np.flatnonzero(flags[:, 0] | flags[:, 1]).tolist()]
     return tuple(found)
+
+
+def indexes_by_bucket(version: Version) -> dict[BucketId, tuple[IndexFileMeta, ...]]:
+    """The index files of each bucket that has some."""
+    grouped: dict[BucketId, tuple[IndexFileMeta, ...]] = {}
+    for entry in version.index_entries:
+        grouped[entry.bucket_id] = (*grouped.get(entry.bucket_id, ()), entry.index_file)
+    return grouped
+
+
+def several_buckets(
+    version: Version, partitions: Collection[bytes], *, together: bool = False
+) -> Iterator[tuple[BucketFiles, ...]]:
+    """The buckets of each partition with several of them, or of all together."""
+    indexes, groups = indexes_by_bucket(version), dict[bytes, list[BucketFiles]]()
+    for bucket_id, entries in sorted(version.buckets.items()):
+        if bucket_id.partition in partitions and not entries[0].is_postponed:
+            files = tuple(entry.file for entry in entries)
+            bucket = BucketFiles(*bucket_id, 0, files, indexes.get(bucket_id, ()))
+            groups.setdefault(b"" if together else bucket_id.partition, []).append(bucket)
+    yield from (tuple(group) for group in groups.values() if len(group) > 1)

@@ -24,17 +24,26 @@ from paimon_cli.invariants.anomalies import (
     REPEATED_COMMIT,
     REWRITTEN,
     RULE_OF_CODE,
+    SHARED_FILE,
     SNAPSHOT_OVERWRITTEN,
     TAG_LOST,
     TWO_PLACES,
+    VECTOR_LOST,
     Anomaly,
     Commit,
     anomaly,
 )
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
-from paimon_cli.invariants.key_places import KeysOfBuckets, RowsElsewhere, with_ends_elsewhere
+from paimon_cli.invariants.key_places import (
+    KeysOfBuckets,
+    RowsElsewhere,
+    indexes_by_bucket,
+    several_buckets,
+    with_ends_elsewhere,
+)
 from paimon_cli.invariants.past_questions import Question
 from paimon_cli.invariants.past_rows import RewrittenBucket, SharedKeys, overlap_of_keys
+from paimon_cli.invariants.past_vectors import IfHeld, lost_marks, visible_rows
 from paimon_cli.invariants.retained_past import (
     commits_without_snapshot,
     holds_any,
@@ -43,7 +52,6 @@ from paimon_cli.invariants.retained_past import (
     ran_back,
     untold_before,
 )
-from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
@@ -60,7 +68,11 @@ class _Wrote:
     """What one commit wrote to a bucket: its level-0 files, and their range of sequence numbers."""
 
     commit: Commit
-    files: tuple[DataFileMeta, ...]
+    entries: tuple[ManifestEntry, ...]
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        return tuple(entry.file for entry in self.entries)
 
     @property
     def sequences(self) -> tuple[int, int]:
@@ -84,7 +96,8 @@ class PastCommits:
     since_millis: int | None = None
     holds: Callable[[ManifestEntry], bool] = holds_any
     _found: set[Anomaly] = field(default_factory=set)
-    _commits: dict[tuple[str, int], Snapshot] = field(default_factory=dict)
+    _commits: dict[tuple[str, int], tuple[Snapshot, tuple[ManifestEntry, ...]]] = field(default_factory=dict)
+    """For each identity the first commit, and its files if keys are asked for."""
     _added: dict[str, tuple[int, Commit]] = field(default_factory=dict)
     """For each live file, by name: its place in the order of files, and the commit that added it."""
     _removed: dict[str, Commit] = field(default_factory=dict)
@@ -117,7 +130,7 @@ class PastCommits:
             for violation, snapshot in lost_from_tags(context, self.holds):
                 yield from self._translated(violation, snapshot)
 
-    def _of_retention(self, ids: Sequence[int]) -> Iterator[Anomaly]:
+    def _of_retention(self, ids: Sequence[int]) -> Iterator[Found]:
         """What cannot be told any more, after the commits that tags and changelogs have kept beyond their snapshots."""
         context = self.context
         oldest = context.snapshots.find(ids[0]) if ids else None
@@ -126,7 +139,7 @@ class PastCommits:
         before, outlived = None, outlived_commits(context, oldest.id)
         for snapshot in outlived if self.holds is holds_any else ():
             if self.since_millis is None or snapshot.time_millis >= self.since_millis:
-                yield from self._repeated(snapshot) if self.wants(REPEATED_COMMIT) else ()
+                yield from self._repeated(snapshot, ()) if self.wants(REPEATED_COMMIT) else ()
                 yield from ran_back(before, snapshot) if self.wants(RAN_BACK) else ()
             before = snapshot
         yield from ran_back(before, oldest) if self.wants(RAN_BACK) else ()
@@ -141,15 +154,19 @@ class PastCommits:
         self._lists |= {snapshot.base_manifest_list, snapshot.delta_manifest_list}
         is_concerned = bool(delta) or self.holds is holds_any
         if is_concerned and self.wants(REPEATED_COMMIT):
-            yield from self._repeated(snapshot)
+            yield from self._repeated(snapshot, delta)
         for violation in _violations(version):
             if is_concerned:
-                yield from self._translated(violation, snapshot)
+                yield from self._if_held(self._translated(violation, snapshot), delta)
         indexes = self._indexes
         if version.index_changed:
-            indexes = _by_bucket(version)
+            indexes = indexes_by_bucket(version)
+            yield from lost_marks(version, self._indexes, indexes, self.holds) if self.wants(VECTOR_LOST) else ()
         yield from self._of_compaction(version, delta, self._indexes, indexes)
         self._indexes = indexes
+        again = self._added_again(version.delta)
+        yield from self._shared(version, again)
+        delta = [entry for entry in delta if entry.file.file_name not in again]  # these rows are no new ones
         yield from self._disorder(version, delta)
         yield from self._beside(version, delta)
         yield from self._files_again(version, delta)
@@ -165,14 +182,44 @@ class PastCommits:
             self._found.add(found)
             yield found
 
-    def _repeated(self, snapshot: Snapshot) -> Iterator[Anomaly]:
+    def _if_held(self, found: Iterable[Anomaly], *groups: Iterable[ManifestEntry]) -> Iterator[Found]:
+        """Findings of metadata; where a key is asked for, only if the files of each group hold it, which their rows tell."""
+        if self.holds is holds_any:
+            yield from found
+        elif told := tuple(found):
+            yield IfHeld(told, tuple(map(tuple, groups)))
+
+    def _repeated(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> Iterator[Found]:
         # all commits of Java's batch writers have the greatest identifier, which therefore tells no repetition
         if snapshot.commit_kind != APPEND or snapshot.commit_identifier == sys.maxsize:
             return
-        first = self._commits.setdefault((snapshot.commit_user, snapshot.commit_identifier), snapshot)
+        files = () if self.holds is holds_any else tuple(delta)
+        first, its_files = self._commits.setdefault((snapshot.commit_user, snapshot.commit_identifier), (snapshot, files))
         if first.id != snapshot.id:
             what = f"identifier {snapshot.commit_identifier} was committed in snapshot {first.id} and again in {snapshot.id}"
-            yield anomaly(REPEATED_COMMIT, what, (Commit.of(first), Commit.of(snapshot)))
+            found = anomaly(REPEATED_COMMIT, what, (Commit.of(first), Commit.of(snapshot)))
+            yield from self._if_held([found], its_files, files)
+
+    def _added_again(self, delta: Iterable[ManifestEntry]) -> set[str]:
+        """The names of files that a commit adds while they are live: it does not remove their entries."""
+        names = {e.file.file_name for e in delta if e.kind == EntryKind.ADD and e.file.file_name in self._added}
+        return names - {e.file.file_name for e in delta if e.kind != EntryKind.ADD} if names else names
+
+    def _shared(self, version: WalkedVersion, again: Collection[str]) -> Iterator[Found]:
+        """Files that a commit adds although their rows are live already, in this bucket or by their path in another one."""
+        if not again or not self.wants(SHARED_FILE):
+            return
+        live = [entry for entry in version.whole().live if entry.file.file_name in again]
+        for entry in version.delta:
+            if entry.kind != EntryKind.ADD or entry.file.file_name not in again or not self.holds(entry):
+                continue
+            path, (_, by) = version.file_path(entry), self._added[entry.file.file_name]
+            same = [e for e in live if version.file_path(e) == path]
+            added = version.before is not None and version.before.holds(entry)
+            if added or len(same) > 1:
+                what = f"{path} was added by snapshot {by.snapshot_id}, and again by snapshot {version.snapshot.id}"
+                found = anomaly(SHARED_FILE, what, (by, Commit.of(version.snapshot)), files=(entry.file.file_name,))
+                yield from self._if_held([found], [entry])
 
     def _of_compaction(
         self,
@@ -202,7 +249,11 @@ class PastCommits:
             ]
             if context.schema.primary_keys:
                 yield RewrittenBucket(rules, (commit,), version.snapshot.schema_id, *sides)
-            elif (counts := [_rows(side) for side in sides])[0] != counts[1] and None not in counts and self.wants(REWRITTEN):
+            elif (
+                (counts := [visible_rows(side) for side in sides])[0] != counts[1]
+                and None not in counts
+                and self.wants(REWRITTEN)
+            ):
                 what = f"{context.bucket_path(*bucket_id)} had {counts[0]} rows before the compaction, and {counts[1]} after it"
                 yield anomaly(REWRITTEN, what, (commit,))
 
@@ -243,12 +294,12 @@ class PastCommits:
                 self._lasts.pop(entry.bucket_id, None)
         if snapshot.commit_kind != APPEND or not context.schema.primary_keys or context.options.sequence_snapshot_ordering:
             return
-        written: dict[BucketId, list[DataFileMeta]] = {}
+        written: dict[BucketId, list[ManifestEntry]] = {}
         for entry in delta:
             if entry.kind == EntryKind.ADD and entry.file.level == 0 and not entry.is_postponed:
-                written.setdefault(entry.bucket_id, []).append(entry.file)
-        for bucket_id, files in written.items():
-            now = _Wrote(Commit.of(snapshot), tuple(files))
+                written.setdefault(entry.bucket_id, []).append(entry)
+        for bucket_id, entries in written.items():
+            now = _Wrote(Commit.of(snapshot), tuple(entries))
             lasts = self._lasts.setdefault(bucket_id, deque(maxlen=REMEMBERED_COMMITS))
             least, met = now.sequences[0], list[_Wrote]()
             if before is not None and least <= before.highest_sequence(bucket_id):
@@ -264,13 +315,14 @@ class PastCommits:
         if self.wants(BESIDE):
             where = context.bucket_path(*bucket_id)
             what = f"both commits began from one version of {where}: sequence numbers {last.sequences} and {now.sequences}"
-            yield anomaly(BESIDE, what, commits, files=[file.file_name for file in (*last.files, *now.files)])
+            found = anomaly(BESIDE, what, commits, files=[file.file_name for file in (*last.files, *now.files)])
+            yield from self._if_held([found], last.entries, now.entries)
         rules = self.wants(LOST_UPDATE, CAME_BACK)
         # where versions of a key are combined, neither of two changes is lost
         if rules and context.mode.merge_engine.newest_wins and overlap_of_keys(context, last.files, now.files) is not None:
             yield SharedKeys(rules, commits, bucket_id, last.files, now.files)
 
-    def _files_again(self, version: WalkedVersion, delta: Iterable[ManifestEntry]) -> Iterator[Anomaly]:
+    def _files_again(self, version: WalkedVersion, delta: Iterable[ManifestEntry]) -> Iterator[Found]:
         """Files that a commit adds although an earlier one has removed them, and what is known of files from now on."""
         commit = Commit.of(version.snapshot)
         wants = self.wants(CAME_BACK) and version.before is not None and version.snapshot.commit_kind != OVERWRITE
@@ -279,7 +331,7 @@ class PastCommits:
                 name = entry.file.file_name
                 if entry.kind == EntryKind.ADD and name not in self._added and (by := self._removed.get(name)) is not None:
                     what = f"its file {name} is live again, which snapshot {by.snapshot_id} had removed"
-                    yield anomaly(CAME_BACK, what, (by, commit), files=(name,))
+                    yield from self._if_held([anomaly(CAME_BACK, what, (by, commit), files=(name,))], [entry])
         for entry in version.fresh:
             self._added.setdefault(entry.file.file_name, (len(self._added) + len(self._removed), commit))
         kept = {entry.file.file_name for entry in version.delta if entry.kind == EntryKind.ADD}
@@ -293,7 +345,7 @@ class PastCommits:
         """Partitions that have just got files of another number of buckets, so that keys may be in two of them."""
         mixed = {partition for partition, counts in version.bucket_counts().items() if len(counts) > 1}
         if (new := mixed - self._mixed) and (rules := self.wants(TWO_PLACES)) and self.context.schema.primary_keys:
-            for buckets in _buckets(version.whole(), new):
+            for buckets in several_buckets(version.whole(), new):
                 yield KeysOfBuckets((Commit.of(version.snapshot),), buckets, rules)
         self._mixed |= mixed
 
@@ -305,17 +357,17 @@ class PastCommits:
         version, commit = last.whole(), Commit.of(last.snapshot)
         if context.mode.bucket_mode.moves_keys or context.options.bucket == -1:
             partitions = {entry.partition for entry in version.live}
-            for buckets in _buckets(version, partitions, together=context.mode.bucket_mode.moves_keys):
+            for buckets in several_buckets(version, partitions, together=context.mode.bucket_mode.moves_keys):
                 yield KeysOfBuckets((commit,), buckets)
             return
         for partition in sorted(self._mixed):
-            for buckets in _buckets(version, {partition}):
+            for buckets in several_buckets(version, {partition}):
                 yield KeysOfBuckets((commit,), buckets)
         for entries in version.buckets.values():
             held = [entry for entry in entries if self.holds(entry) and not entry.is_postponed]
             with suppress(DamagedFile):  # `verify` reports it
                 if held and (suspects := with_ends_elsewhere(context, held)):
-                    yield RowsElsewhere((), suspects)
+                    yield RowsElsewhere(tuple(self._writers(entry.file for entry in suspects)), suspects)
 
 
 def _violations(version: WalkedVersion) -> Iterator[Violation]:
@@ -326,30 +378,3 @@ def _violations(version: WalkedVersion) -> Iterator[Violation]:
         if version.before is not None:
             for step in _OF_STEP:
                 yield from step(version.before, version)
-
-
-def _by_bucket(version: Version) -> dict[BucketId, tuple[IndexFileMeta, ...]]:
-    grouped: dict[BucketId, tuple[IndexFileMeta, ...]] = {}
-    for entry in version.index_entries:
-        grouped[entry.bucket_id] = (*grouped.get(entry.bucket_id, ()), entry.index_file)
-    return grouped
-
-
-def _rows(bucket: BucketFiles) -> int | None:
-    """The rows of a bucket of an append table, None if its vectors do not say how many they mark."""
-    names = {file.file_name for file in bucket.files}
-    vectors = [v for index in bucket.index_files for v in index.deletion_vector_ranges or () if v.data_file_name in names]
-    if any(vector.cardinality is None for vector in vectors):
-        return None
-    return sum(file.row_count for file in bucket.files) - sum(vector.cardinality or 0 for vector in vectors)
-
-
-def _buckets(version: Version, partitions: Collection[bytes], *, together: bool = False) -> Iterator[tuple[BucketFiles, ...]]:
-    """The buckets of each partition with several of them, or of all together."""
-    indexes, groups = _by_bucket(version), dict[bytes, list[BucketFiles]]()
-    for bucket_id, entries in sorted(version.buckets.items()):
-        if bucket_id.partition in partitions and not entries[0].is_postponed:
-            files = tuple(entry.file for entry in entries)
-            bucket = BucketFiles(*bucket_id, 0, files, indexes.get(bucket_id, ()))
-            groups.setdefault(b"" if together else bucket_id.partition, []).append(bucket)
-    yield from (tuple(group) for group in groups.values() if len(group) > 1)

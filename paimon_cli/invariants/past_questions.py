@@ -11,6 +11,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import Anomaly
 from paimon_cli.invariants.key_places import KeysOfBuckets, RowsElsewhere
 from paimon_cli.invariants.past_rows import RewrittenBucket, SharedKeys
+from paimon_cli.invariants.past_vectors import IfHeld, ReplacedVectors
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.predicate import Predicate
@@ -79,7 +80,7 @@ def in_groups(questions: Sequence[Question]) -> list[Question]:
     return result
 
 
-Question = SharedKeys | RewrittenBucket | CompactionChain | RowsElsewhere | KeysOfBuckets
+Question = SharedKeys | RewrittenBucket | CompactionChain | RowsElsewhere | KeysOfBuckets | ReplacedVectors | IfHeld
 
 
 def answered(context: TableContext, where: Predicate | None, question: Question) -> list[Anomaly]:

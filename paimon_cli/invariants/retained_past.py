@@ -54,9 +54,10 @@ def commits_without_snapshot(
         lost = list(lost_commits(context, newest.whole()))
     except (DamagedFile, NotFound, NotSupported):
         return
+    published = max(newest.snapshot.time_millis, _modified_millis(context, newest.snapshot.id))
     for each in lost:
         held = [entry.file for entry in each.entries if holds(entry)]
-        if held and (each.is_sure or each.modified_millis <= newest.snapshot.time_millis):
+        if held and (each.is_sure or each.modified_millis <= published):
             rows = counted(sum(file.row_count for file in held), "row")
             what = (
                 f"a commit of {rows} was written that no snapshot names: its snapshot was "
@@ -65,6 +66,13 @@ def commits_without_snapshot(
             )
             names = [each.path, *(file.file_name for file in held)]
             yield anomaly(SNAPSHOT_OVERWRITTEN, what, files=names, certainty=PROVEN if each.is_sure else LIKELY)
+
+
+def _modified_millis(context: TableContext, number: int) -> int:
+    """When the file of a snapshot was written, which is later than its time: that is of when its commit was prepared."""
+    name = context.layout.snapshot(number).rpartition("/")[2]
+    listed = context.storage.list_directory(context.layout.snapshot_directory)
+    return max((status.modified_millis for status in listed if status.name == name), default=0)
 
 
 def lost_from_tags(context: TableContext, holds: HoldsKey) -> Iterator[tuple[Violation, Snapshot | None]]:

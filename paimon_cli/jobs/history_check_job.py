@@ -11,6 +11,7 @@ from paimon_cli.invariants.anomalies import ANOMALY_RULES, BY_NAME, UNTOLD, Anom
 from paimon_cli.invariants.past_commits import PastCommits
 from paimon_cli.invariants.past_questions import Question, answered, in_groups
 from paimon_cli.invariants.past_rows import SharedKeys
+from paimon_cli.invariants.past_vectors import IfHeld
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.read.key_history import key_predicate
@@ -59,9 +60,10 @@ def _may_hold(context: TableContext, where: Predicate) -> Callable[[ManifestEntr
 def _by_metadata(context: TableContext, questions: list[Question]) -> list[Anomaly]:
     """What metadata says about the questions: which key ranges overlap, and which rules only rows can decide."""
     hint = "--level rows compares them"
-    undecided = {rule for question in questions if not isinstance(question, SharedKeys) for rule in question.rules}
+    known = [question for question in questions if isinstance(question, SharedKeys | IfHeld)]
+    undecided = {rule for question in questions if not isinstance(question, SharedKeys | IfHeld) for rule in question.rules}
     found = [anomaly(rule, f"the rows of files were not compared: {hint}", certainty=UNTOLD) for rule in undecided]
-    return found + [a for question in questions if isinstance(question, SharedKeys) for a in question.untold(context, hint)]
+    return found + [told for question in known for told in question.untold(context, hint)]
 
 
 def _answers(

@@ -225,6 +225,19 @@ def test_a_file_that_is_live_again(tmp_path: Path) -> None:
     assert (again.certainty, again.snapshots, again.files) == (PROVEN, (3, 7), (bucket.files[0].file_name,))
 
 
+def test_a_file_that_is_added_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of files is committed again, which is no lost update: nobody wrote beside another."""
+    context = table(tmp_path)
+    write(context, [row(1, 1)])
+    ((bucket_id, bucket),) = bucket_files(context, context.snapshots.latest()).items()
+    monkeypatch.setattr(Committer, "_check", lambda *_: None)
+    commit(context, [CommitMessage(*bucket_id, 1, append=FileChanges(added=bucket.files))])
+    (only,) = found(context).values()
+    names = tuple(file.file_name for file in bucket.files)
+    assert (only.rule, only.certainty, only.snapshots, only.files) == ("shared-file", PROVEN, (1, 2), names)
+    assert found(context, key={"k": 1}) and not found(context, key={"k": 2})
+
+
 def graft(source: TableContext, target: TableContext, monkeypatch: pytest.MonkeyPatch, buckets: int | None = None) -> None:
     """Commit the newest files of one table to another, as a job that checks nothing would."""
     monkeypatch.setattr(Committer, "_check", lambda *_: None)
@@ -281,6 +294,8 @@ def test_a_snapshot_that_another_one_replaced(tmp_path: Path) -> None:
     write(other, [row(3, 3)])
     shutil.copytree(other.url, context.url, dirs_exist_ok=True)
     replaced = found(context)["snapshot-overwritten"]
+    published = (Path(context.url) / "snapshot/snapshot-2").stat().st_mtime  # not before the commit that it replaced
+    assert other.snapshots.get(2).time_millis <= 1000 * published
     assert replaced.certainty == LIKELY and "1 row was" in replaced.message
     write(context, [row(4, 4)])
     assert set(found(context)) == {"snapshot-overwritten"}

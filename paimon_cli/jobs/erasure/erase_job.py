@@ -16,7 +16,7 @@ A command that is killed leaves old and new versions side by side, all readable,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from paimon_cli.jobs.copy_claim import LEASE_MILLIS, lease_of
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedMatches, ErasedRows
 from paimon_cli.jobs.erasure.erasure_record import ErasureRecord, RecordedFile, RecordedIndex, keys_of, unfinished_erasures
-from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile, new_name
+from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile
 from paimon_cli.jobs.erasure.inventory import SNAPSHOT, Inventory, StoredFile, StoredVersion, paths_of
 from paimon_cli.jobs.erasure.metadata_rewrite import IndexFiles, MetadataRewrite
 from paimon_cli.jobs.service.leases import Leases
@@ -323,19 +323,17 @@ class Erasure:
         missing = [file for file in left if file.key in there]
         if not missing:
             return
-        tasks = [RewriteTask(file, new_name(self.context, file.entry.file.file_name)) for file in missing]
-        for task in tasks:
-            entry = task.file.entry
-            new = replace(entry, file=replace(entry.file, file_name=task.new_name, extra_files=(f"{task.new_name}.index",)))
-            record.files |= self._below((*paths_of(self.context, entry), *paths_of(self.context, new)))
-            self._seen.add((entry.partition, entry.bucket, task.new_name))
-        record.write(self.context)
+        record.files |= self._below(path for file in missing for path in paths_of(self.context, file.entry))
         histories = Histories(self.inventory.branches, self.rows)
-        sizes = [file.entry.file.file_size for file in missing]
         self.engine.prepare(Work.of(file.entry.file for file in missing), self.progress)
-        with phase(self.progress, "Writing files again", len(tasks)) as on_done:
-            done = self.engine.run_tasks(histories.rewrite, tasks, on_done, sizes)
-        self.rewritten.update((file.key, file) for file in done)
+        with phase(self.progress, "Writing files again", len(missing)) as on_done:
+            for portion in _portions(missing):
+                record.write(self.context)  # a repeated command goes on after the last portion
+                tasks = [RewriteTask(file, record.stamp) for file in portion]
+                done = self.engine.run_tasks(histories.rewrite, tasks, on_done, [file.entry.file.file_size for file in portion])
+                self.rewritten.update((file.key, file) for file in done)
+                self._seen.update((*file.key[:2], file.after.file_name) for file in done if file.after is not None)
+                record.rewritten = tuple(map(RecordedFile.of, self.rewritten.values()))
 
     def erased_hashes(self, bucket_id: BucketId, stored: KeyHashes) -> KeyHashes:
         """The hashes of erased keys that no other key of the bucket has."""
@@ -386,7 +384,7 @@ class Erasure:
     def _delete_old(self) -> None:
         context = self.context
         named = self._below(self.inventory.paths(context))
-        old = sorted({path for record in self.unfinished for path in record.files} - named)
+        old = sorted({path for record in self.unfinished for path in record.all_files(context)} - named)
         paths = [f"{context.layout.root}/{path}" for path in old]
         data = [path for path in paths if path.rpartition("/")[0].rpartition("/")[2].startswith("bucket-")]
         for some in (data, [path for path in paths if path not in set(data)]):
@@ -395,6 +393,19 @@ class Erasure:
         for directory in sorted({path.rpartition("/")[0] for path in data}):
             while directory != context.layout.root and remove_empty_directory(context.storage, directory):
                 directory = directory.rpartition("/")[0]
+
+
+def _portions(files: Sequence[StoredFile]) -> Iterator[list[StoredFile]]:
+    """The files in portions, after each of which a repeated command can go on."""
+    portion, size = list[StoredFile](), 0
+    for file in files:
+        portion.append(file)
+        size += file.entry.file.file_size
+        if size >= PIECES.erased_bytes:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _is_still(context: TableContext, path: str, content: bytes) -> bool:

@@ -142,7 +142,7 @@ class TableErasure:
     def _look_at_unnamed(self) -> None:
         erasure, context = self.erasure, self._context
         assert erasure.rows is not None
-        ours = {f"{context.layout.root}/{path}" for record in erasure.unfinished for path in record.files}
+        ours = {f"{context.layout.root}/{path}" for record in erasure.unfinished for path in record.all_files(context)}
         others = [file for file in unnamed_files(context, erasure.inventory) if file.path not in ours]
         found = holding(context, erasure.rows, others, erasure.engine, erasure.progress)
         young = [file for file in found if file.modified_millis >= self.before]

@@ -10,6 +10,7 @@ matched the condition may be gone already, while its other versions are left.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from paimon_cli.bucket.stamped_files import new_stamp, uuid_prefix
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.history.table_context import TableContext
@@ -25,8 +27,10 @@ from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestE
 from paimon_cli.metadata.staged_commit import record_from_json, record_to_json
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.storage.storage import remove_empty_directory
+from paimon_cli.storage.threads import in_parallel
 
 _KIND = "erasure"
+_STAMP = re.compile("[0-9a-f]{16}")
 _DIRECTORIES = ("manifest", "index", "statistics")
 
 
@@ -64,7 +68,8 @@ class RecordedIndex:
 
 @dataclass
 class ErasureRecord:
-    """A record: `keys` as serialised rows of the whole primary key, `files` by path below the table.
+    """A record: `keys` as serialised rows of the whole primary key, `files` by path below the table; its tasks write files with
+    its `stamp` beside those.
 
     `rewritten`, `index_files`: what took the place of what. Versions that are replaced before and after a kill must name the same
     files, or the history would show changes that nobody made.
@@ -72,16 +77,32 @@ class ErasureRecord:
 
     path: str
     keys: tuple[bytes, ...] = ()
+    stamp: str = ""
     files: set[str] = field(default_factory=set)
     rewritten: tuple[RecordedFile, ...] = ()
     index_files: tuple[RecordedIndex, ...] = ()
 
     @staticmethod
     def new(context: TableContext, keys: Iterable[bytes]) -> ErasureRecord:
-        return ErasureRecord(context.layout.removal(context.random.uuid()), tuple(keys))
+        return ErasureRecord(context.layout.removal(context.random.uuid()), tuple(keys), new_stamp(context))
+
+    def all_files(self, context: TableContext) -> set[str]:
+        """The `files`, and those that tasks have written in their directories: also what attempts have left that failed."""
+        if not self.stamp:
+            return set(self.files)
+        directories = {path.rpartition("/")[0] for path in self.files if path.split("/")[-2].startswith("bucket-")}
+        paths = [f"{context.layout.root}/{path}" for path in sorted(directories)]
+        listed = in_parallel(context.storage.list_directory, paths, context.read_threads)
+        names = (
+            f"{directory}/{status.name}"
+            for directory, statuses in zip(sorted(directories), listed, strict=True)
+            for status in statuses
+            if uuid_prefix(self.stamp) in status.name and is_plain_name(status.name)
+        )
+        return {*self.files, *names}
 
     def write(self, context: TableContext) -> None:
-        content = {"kind": _KIND, "keys": [key.hex() for key in self.keys], "files": sorted(self.files)}
+        content = {"kind": _KIND, "keys": [key.hex() for key in self.keys], "stamp": self.stamp, "files": sorted(self.files)}
         content |= {name: [record_to_json(one) for one in getattr(self, name)] for name in ("rewritten", "index_files")}
         context.storage.overwrite(self.path, json.dumps(content).encode())
 
@@ -105,7 +126,8 @@ def unfinished_erasures(context: TableContext) -> list[ErasureRecord]:
                 indexes = tuple(record_from_json(RecordedIndex, one) for one in content["index_files"])
                 for one in rewritten:
                     one.file()
-                found.append(ErasureRecord(status.path, keys, files, rewritten, indexes))
+                stamp = content["stamp"] if _STAMP.fullmatch(content["stamp"]) else ""
+                found.append(ErasureRecord(status.path, keys, stamp, files, rewritten, indexes))
         except (FileNotFoundError, ValueError, TypeError, LookupError, RecursionError, AttributeError):
             continue
     return found

@@ -17,7 +17,7 @@ from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.file_indexes import INDEX_KINDS, SUFFIX
-from paimon_cli.bucket.stamped_files import DataFileNames
+from paimon_cli.bucket.stamped_files import DataFileNames, stamped_uuid
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.erased_rows import ErasedRows, Mask
@@ -75,7 +75,8 @@ class Histories:
         """Write the file again without its erased rows; if none is left, no file is written."""
         file = task.file
         is_erased = np.concatenate([np.zeros(0, bool), *self._masks(file)])
-        writer = _writer(self.branches[file.branch], file.entry, task.new_name)
+        branch = self.branches[file.branch]
+        writer = _writer(branch, file.entry, new_name(branch, file.entry.file.file_name, task.stamp))
         try:
             position = 0
             for batch in _stored_rows(writer.context, file.entry):
@@ -97,10 +98,10 @@ def _distinct(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class RewriteTask:
-    """A file to write again, and its new name."""
+    """A file to write again. Its new name has the `stamp` of the erasure: each attempt of the task makes a file of its own."""
 
     file: StoredFile
-    new_name: str
+    stamp: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +149,11 @@ class RewrittenFile:
         return replace(entry, file=file)
 
 
-def new_name(context: TableContext, old: str) -> str:
-    """The name of the file that takes the place of another: with another UUID. It keeps the writer of a postponed file."""
-    uuid = context.random.uuid()
+def new_name(context: TableContext, old: str, stamp: str) -> str:
+    """The name of the file that takes the place of another: with another UUID, which begins with the stamp. It keeps the writer
+    of a postponed file.
+    """
+    uuid = stamped_uuid(context, stamp)
     found = list(_UUID.finditer(old))
     if found:
         return old[: found[-1].start()] + uuid + old[found[-1].end() :]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,12 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.erasure.erase_job import EraseRequest, Erasure
 from paimon_cli.jobs.erasure.erase_table import EraseSummary, TableErasure
+from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile
+from paimon_cli.jobs.erasure.inventory import Inventory
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.tags import create_tag
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import Storage, WrappedStorage
@@ -145,6 +149,46 @@ def test_it_may_die_at_any_step(kind: str, every: int, tmp_path: Path) -> None:
             request = VerifyRequest(level="full", all_snapshots=True)
             found = run_verify(opened(context.url, storage), request, LocalEngine(), NoProgress()).violations
             assert not found, (at, [(v.code, v.path, v.message) for v in found])
+
+
+class TwiceEngine(LocalEngine):
+    """Carries out every task twice, as after the death of an executor whose task had ended."""
+
+    def run_tasks(self, function: Any, tasks: Any, *more: Any) -> list[Any]:
+        super().run_tasks(function, tasks)
+        return super().run_tasks(function, tasks, *more)
+
+
+def test_tasks_may_be_repeated(tmp_path: Path) -> None:
+    context = KEYED["changelogs"](tmp_path / "t")
+    before = States.of(context.url)
+    job = TableErasure(Erasure(context, EraseRequest(CONDITION), TwiceEngine(), NoProgress()), False, context.clock.now_millis())
+    job.plan()
+    assert job.run().found == ()
+    check(context.url, before, is_kept, *GONE)
+    stored = {str(path) for path in Path(context.url).rglob("*.parquet")}
+    assert stored <= Inventory.take(context).paths(context), "attempts leave nothing"
+
+
+def test_what_was_written_again_before_a_kill_is_not_written_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "erased_bytes", 1)
+    context = KEYED["partitions, a tag and a branch"](tmp_path / "t")
+    before, rewrite, calls = States.of(context.url), Histories.rewrite, list[str]()
+
+    def dies_at_the_fourth(histories: Histories, task: RewriteTask) -> RewrittenFile:
+        if len(calls) == 3:
+            raise Died
+        calls.append(task.file.entry.file.file_name)
+        return rewrite(histories, task)
+
+    monkeypatch.setattr(Histories, "rewrite", dies_at_the_fourth)
+    with pytest.raises(Died):
+        erased(context)
+    first, again = calls.copy(), calls.clear()
+    monkeypatch.setattr(Histories, "rewrite", lambda h, task: calls.append(task.file.entry.file.file_name) or rewrite(h, task))
+    assert erased(opened(context.url, context.storage)).found == () and again is None
+    assert len(first) == 3 and calls and not {*first} & {*calls}
+    check(context.url, before, is_kept, *GONE)
 
 
 def beside(context: TableContext, meddler: Meddler) -> EraseSummary:
