@@ -64,20 +64,20 @@ class IndexBuilder:
     """The file index of a data file that is being written."""
 
     def __init__(self, columns: Sequence[IndexedColumn], options: TableOptions) -> None:
-        self._indexes = {column: column.kind.empty(column.field, options) for column in columns}
+        self.indexes: Mapping[IndexedColumn, FileIndex] = {column: column.kind.empty(column.field, options) for column in columns}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for column, index in self._indexes.items():
+        for column, index in self.indexes.items():
             index.add(batch.column(column.field.name))
 
     def merge(self, others: Mapping[IndexedColumn, FileIndex]) -> None:
         """Add all values of another file, given by its indexes (`FileIndexes.fitting`)."""
-        for column, index in self._indexes.items():
+        for column, index in self.indexes.items():
             index.merge(others[column])
 
     def container(self) -> bytes:
         bodies: dict[str, dict[str, bytes | None]] = {}
-        for column, index in self._indexes.items():
+        for column, index in self.indexes.items():
             bodies.setdefault(column.field.name, {})[column.kind.name] = index.to_bytes()
         return encode_file_index(bodies)
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import footer_statistics, leaf_numbers
-from paimon_cli.bucket.data_file_reader import FilePart, KeepsGroup
-from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.bucket.data_file_reader import FilePart, KeepsGroup, read_part
+from paimon_cli.datatypes.arrow_types import values_from_arrow, values_to_arrow
+from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import SortedKeys
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX
 from paimon_cli.storage.threads import cached_property
 
@@ -40,6 +40,17 @@ def stored_keys(context: TableContext, keys: Iterable[bytes]) -> SortedKeys:
     columns = [values_to_arrow(list(values), t) for values, t in zip(rows, context.key_types, strict=True)]
     names = schema.trimmed_primary_keys
     return SortedKeys.of(pa.record_batch(columns, list(names)), names)
+
+
+def first_key(context: TableContext, bucket_id: BucketId, file: DataFileMeta, group: int) -> bytes:
+    """The first key of a row group, serialised. It is decoded: statistics may be cut short, and know single columns only."""
+    schema = context.schema
+    only = FilePart(keeps=lambda _, number: number == group)
+    keys = schema.trimmed_primary_keys
+    batch: pa.RecordBatch
+    _, batch = next(iter(read_part(context, bucket_id, file, keys, 1, only)))
+    values = [values_from_arrow(batch.column(name).slice(0, 1), schema.field(name).type)[0] for name in keys]
+    return serialize_row(values, context.key_types)
 
 
 @dataclass(frozen=True)
@@ -77,16 +88,17 @@ class RangeReader:
         self.counts[file] += found.num_rows
         return found
 
-    def holds(self, lows: SortedKeys, highs: SortedKeys) -> np.ndarray:
-        """For each pair of values of the first key column, whether all keys from one to the other are in the range, whatever
-        their other columns are.
+    def holds(self, lows: SortedKeys, highs: SortedKeys, ends_below: np.ndarray) -> np.ndarray:
+        """For each pair of values of the first key column, or of whole keys, whether all keys from one to the other are in the
+        range, whatever further columns are. `ends_below`: the greater one does not count, where this is true.
         """
-        inside = np.ones(len(lows), bool)
+        inside, width = np.ones(len(lows), bool), len(lows.columns)
         if self._low is not None:
-            first = self._low.prefix(1)
-            inside &= first.below(lows) == 1 if len(self._low.columns) > 1 else first.up_to(lows) == 1
+            first = self._low.prefix(width)
+            inside &= first.below(lows) == 1 if len(self._low.columns) > width else first.up_to(lows) == 1
         if self._high is not None:
-            inside &= self._high.prefix(1).up_to(highs) == 0
+            end = self._high.prefix(width)
+            inside &= (end.up_to(highs) == 0) | (ends_below & (end.below(highs) == 0))
         return inside
 
     @cached_property

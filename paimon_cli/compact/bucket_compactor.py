@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,16 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.data_file_reader import FilePart, KeepsGroup, read_data_file
-from paimon_cli.bucket.data_file_writer import CopiedFile, DataFileWriter, changelog_writer, check_writable
-from paimon_cli.bucket.decoding import decoding
+from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
 from paimon_cli.bucket.key_range import RangeReader, stored_keys
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, prefetch, without_retractions
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import stamped_prefix
-from paimon_cli.bucket.stitched_files import StoredGroups
-from paimon_cli.compact.append_rewriter import AppendRewriter, columns_without_bounds
+from paimon_cli.compact.append_rewriter import AppendRewriter
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, task_steps
+from paimon_cli.compact.group_copier import GroupCopier
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.compact.rewriter import Rewriter
 from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups, can_copy, groups_without
@@ -46,7 +44,6 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import open_sized
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,10 @@ class WriterCompaction:
 
 
 class MergeRewriter(Rewriter):
-    """Merges sorted runs into data files, without deletion vectors or a changelog."""
+    """Merges sorted runs into data files, without deletion vectors or a changelog.
+
+    In the highest level, row groups that no newer run touches are copied, if that saves enough.
+    """
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
@@ -93,6 +93,7 @@ class MergeRewriter(Rewriter):
         self._expiry = RecordExpiry.of(context)
         self._order = SnapshotOrder.of(context, task.picked)
         self._range = None if task.within is None else RangeReader(context, task.within, self.counts)
+        self._untouched: dict[int, list[UntouchedGroup]] = {}
 
     def upgrade(self, file: DataFileMeta) -> None:
         """Upgrade a file without rewriting it, unless its deletes must be dropped."""
@@ -111,24 +112,56 @@ class MergeRewriter(Rewriter):
     def _may_keep_deletes(self, file: DataFileMeta) -> bool:
         return self._task.output_level != self._task.max_level or file.level == self._task.max_level
 
+    def _untouched_groups(self) -> UntouchedGroups:
+        return UntouchedGroups(self._context, self._task, self._range, self._expiry)
+
+    def _frame(self, step: Rewrite) -> FooterFrame | None:
+        self._untouched = {}
+        if not can_copy(self._context, self._task):
+            return None
+        chooser = self._untouched_groups()
+        self._untouched = chooser.of(step.sections)
+        return chooser.frame if self._untouched else None
+
     def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
-        for section in step.sections:
-            for batch in self._merged(list(section)):
+        for number, section in enumerate(step.sections):
+            self._merge_around(writer, list(section), self._untouched.get(number, []))
+        return {"copied_groups": sum(map(len, self._untouched.values()))} if self._untouched else {}
+
+    def _merge_around(self, writer: DataFileWriter, section: Section, groups: list[UntouchedGroup]) -> None:
+        """Merge the section, and copy each of the groups between the rows with smaller and with greater keys."""
+        keys, done = self._context.schema.trimmed_primary_keys, 0
+        lows = SortedKeys.joined([SortedKeys.of(group.bounds.slice(0, 1), keys) for group in groups]) if groups else None
+        with GroupCopier(self._context, self._task, writer, self._range) as copier:
+            for batch in self._merged(section, groups_without(groups)):
                 self._check_given_up()
-                writer.write(self._order.stored(without_retractions(batch) if self._task.drop_deletes else batch))
-        return {}
+                start = 0
+                if lows is not None and done < len(groups):
+                    for at in SortedKeys.of(batch, keys).below(lows.slice(done, len(groups))).tolist():
+                        if at == batch.num_rows:
+                            break
+                        writer.write(self._kept(batch.slice(start, at - start)))
+                        copier.copy(groups[done])
+                        start, done = at, done + 1
+                writer.write(self._kept(batch.slice(start)))
+            for group in groups[done:]:
+                self._check_given_up()
+                copier.copy(group)
 
-    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
-        return self._merged_parts(section, {})
+    def _kept(self, merged: pa.RecordBatch) -> pa.RecordBatch:
+        """Merged rows as they are stored."""
+        return self._order.stored(without_retractions(merged) if self._task.drop_deletes else merged)
 
-    def _merged_parts(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> Iterator[pa.RecordBatch]:
+    def _merged(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> Iterator[pa.RecordBatch]:
         """The merged rows of the task's range of keys. `wanted`: which row groups of some files to merge, by file name."""
-        task, files = self._task, [file for run in section for file in run.files]
-        if self._range is None:
-            parts = {name: FilePart(keeps=keeps) for name, keeps in wanted.items()}
-        else:
-            parts = {file.file_name: self._range.part_of(file, wanted.get(file.file_name, _every_group)) for file in files}
+        task, parts = self._task, self._parts(section, wanted)
         return merge_section(self._context, task.picked, section, self._columns, task.memory, self._expiry, parts=parts)
+
+    def _parts(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> dict[str, FilePart]:
+        if self._range is None:
+            return {name: FilePart(keeps=keeps) for name, keeps in wanted.items()}
+        files = [file for run in section for file in run.files]
+        return {file.file_name: self._range.part_of(file, wanted.get(file.file_name, _every_group)) for file in files}
 
     def _changelog_writer(self) -> DataFileWriter:
         task = self._task
@@ -159,7 +192,7 @@ class CutRewriter(MergeRewriter):
     def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
         keys, cuts, done = self._context.schema.trimmed_primary_keys, stored_keys(self._context, self._task.cuts), 0
         for section in step.sections:
-            for batch in self._merged(list(section)):
+            for batch in self._merged(list(section), {}):
                 self._check_given_up()
                 start = 0
                 for at in SortedKeys.of(batch, keys).below(cuts.slice(done, len(cuts))).tolist():
@@ -170,75 +203,6 @@ class CutRewriter(MergeRewriter):
                     start, done = at, done + 1
                 writer.write(batch.slice(start))
         return {"cuts": done}
-
-
-class PartialRewriter(MergeRewriter):
-    """Merges into the highest level, and copies the row groups there that no newer run touches, if that saves enough."""
-
-    def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
-        super().__init__(context, task, is_given_up)
-        self._chooser = UntouchedGroups(context, task, self._range)
-        self._untouched: dict[int, list[UntouchedGroup]] = {}
-
-    def _frame(self, step: Rewrite) -> FooterFrame | None:
-        self._untouched = self._chooser.of(step.sections)
-        return self._chooser.frame if self._untouched else None
-
-    def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
-        if not self._untouched:
-            return super()._fill(writer, step)
-        for number, section in enumerate(step.sections):
-            self._merge_around(writer, list(section), self._untouched.get(number, []))
-        return {"copied_groups": sum(map(len, self._untouched.values()))}
-
-    def _merge_around(self, writer: DataFileWriter, section: Section, groups: list[UntouchedGroup]) -> None:
-        """Merge the section, and copy each of the groups between the rows with smaller and with greater keys."""
-        task, keys = self._task, self._chooser.keys
-        lows = SortedKeys.joined([SortedKeys.of(group.bounds.slice(0, 1), keys) for group in groups]) if groups else None
-        done = 0
-        with ExitStack() as opened:
-            copier = _GroupCopier(self._context, task, writer, opened, self._range)
-            for batch in self._merged_parts(section, groups_without(groups)):
-                self._check_given_up()
-                start = 0
-                if lows is not None and done < len(groups):
-                    for at in SortedKeys.of(batch, keys).below(lows.slice(done, len(groups))).tolist():
-                        if at == batch.num_rows:
-                            break
-                        writer.write(without_retractions(batch.slice(start, at - start)))
-                        copier.copy(groups[done])
-                        start, done = at, done + 1
-                writer.write(without_retractions(batch.slice(start)))
-            for group in groups[done:]:
-                self._check_given_up()
-                copier.copy(group)
-
-
-@dataclass
-class _GroupCopier:
-    """Copies row groups of one file after the other, which is open meanwhile."""
-
-    context: TableContext
-    task: CompactionTask
-    writer: DataFileWriter
-    opened: ExitStack
-    range: RangeReader | None
-    _name: str = ""
-    _file: CopiedFile | None = None
-
-    def copy(self, group: UntouchedGroup) -> None:
-        path = self.context.data_file_path(*self.task.bucket_id, group.file)
-        with decoding(path):
-            if self._file is None or self._name != group.file.file_name:
-                self.opened.close()
-                source = self.opened.enter_context(open_sized(self.context.storage, path, group.file.file_size))
-                stored = StoredGroups(source, self.writer.frame)
-                self._file = CopiedFile(stored, columns_without_bounds(self.context.schema, group.file), {})
-                self._name = group.file.file_name
-            copied = self._file.stored.groups[group.number]
-            self.writer.copy_group(self._file, copied, group.sequences, group.bounds)
-        if self.range is not None:
-            self.range.counts[group.file.file_name] += copied.rows
 
 
 class LookupRewriter(MergeRewriter):
@@ -266,8 +230,11 @@ class LookupRewriter(MergeRewriter):
         self._lookup.moves(file)
         super()._move(file)
 
-    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
-        return self._lookup.merged(section)
+    def _untouched_groups(self) -> UntouchedGroups:
+        return replace(super()._untouched_groups(), vectors=self._lookup.vectors.before)
+
+    def _merged(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> Iterator[pa.RecordBatch]:
+        return self._lookup.merged(section, self._parts(section, wanted))
 
     def message(self) -> CommitMessage:
         """The commit message, with new index files if any deletion vector changed."""
@@ -301,7 +268,7 @@ class FullChangelogRewriter(MergeRewriter):
             self._changelog.write(inserts(rows))
         super()._move(file)
 
-    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
+    def _merged(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> Iterator[pa.RecordBatch]:
         context, task, schema = self._context, self._task, self._context.schema
         changes = ChangedKeys.of(schema, context.options)
         on_changes = functools.partial(self._write_changes, self._changelog)
@@ -324,8 +291,6 @@ def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callab
         return FullChangelogRewriter(context, task, is_given_up)
     if task.cuts:
         return CutRewriter(context, task, is_given_up)
-    if can_copy(context, task):
-        return PartialRewriter(context, task, is_given_up)
     return MergeRewriter(context, task, is_given_up)
 
 

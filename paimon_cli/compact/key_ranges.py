@@ -16,16 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import GROUP_BOUNDS
-from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_part
+from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.decoding import decoding
-from paimon_cli.bucket.key_range import KeyRange
+from paimon_cli.bucket.key_range import KeyRange, first_key
 from paimon_cli.compact.compaction_task import CompactionTask
-from paimon_cli.datatypes.arrow_types import values_from_arrow
-from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
@@ -173,7 +170,7 @@ def _ranges(context: TableContext, task: CompactionTask, section: Section) -> li
         for begin in islice(_begins(context, task, largest), 1, None):
             if begin.before * count >= largest.size * (len(chosen) + 1):
                 chosen.append(begin)
-        bounds = [None, *(_first_key(context, task, begin) for begin in chosen), None]
+        bounds = [None, *(first_key(context, task.bucket_id, begin.file, begin.group) for begin in chosen), None]
     except (DamagedFile, FileNotFoundError):
         return []  # merging reports what is wrong with it
     sizes, at = [], 0
@@ -195,17 +192,6 @@ def _begins(context: TableContext, task: CompactionTask, run: SortedRun) -> Iter
             yield _Begin(file, number, before + file.file_size * done // max(1, sum(sizes)))
             done += size
         before += file.file_size
-
-
-def _first_key(context: TableContext, task: CompactionTask, begin: _Begin) -> bytes:
-    """The first key of a row group, decoded: its statistics may be cut short, and know single columns only."""
-    schema = context.schema
-    only = FilePart(keeps=lambda _, number: number == begin.group)
-    keys = schema.trimmed_primary_keys
-    batch: pa.RecordBatch
-    _, batch = next(iter(read_part(context, task.bucket_id, begin.file, keys, 1, only)))
-    values = [values_from_arrow(batch.column(name).slice(0, 1), schema.field(name).type)[0] for name in keys]
-    return serialize_row(values, context.key_types)
 
 
 def _files(section: Section) -> list[DataFileMeta]:

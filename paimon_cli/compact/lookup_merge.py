@@ -7,14 +7,14 @@ its values, they take part in the merge. Where the oldest row wins, it stays and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.data_file_reader import FilePart, read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.key_lookup import FoundRows, find_keys, rows_at
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
@@ -97,14 +97,14 @@ class LookupMerge:
                 for _ in self._resolved(with_level(self._order.in_merge(batch, file), 0), merge_lone=False):
                     pass
 
-    def merged(self, section: Section) -> Iterator[pa.RecordBatch]:
-        """The merged rows of a section, one per key, including retractions."""
+    def merged(self, section: Section, parts: Mapping[str, FilePart]) -> Iterator[pa.RecordBatch]:
+        """The merged rows of a section, one per key, including retractions. `parts`: as for `merge_section`."""
         context, task, before = self.context, self.task, self.vectors.before
-        parts = (context, task.picked, section, self.columns, task.memory, self.expiry, before)
+        merge = partial(merge_section, context, task.picked, section, self.columns, task.memory, self.expiry, before, parts=parts)
         if all(file.level for run in section for file in run.files):
-            yield from merge_section(*parts)
+            yield from merge()
             return
-        for rows in _chunks(merge_section(*parts, level_engine=KeepAllVersions())):
+        for rows in _chunks(merge(level_engine=KeepAllVersions())):
             yield from self._resolved(rows)
 
     def _resolved(self, chunk: pa.RecordBatch, merge_lone: bool = True) -> Iterator[pa.RecordBatch]:

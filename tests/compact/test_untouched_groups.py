@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from paimon_cli import Table
+from paimon_cli.bucket.file_indexes import FileIndexes
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.compact import bucket_compactor
+from paimon_cli.compact.compaction_task import marked_files
+from paimon_cli.compact.group_copier import GroupCopier
 from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.live_files import bucket_files
@@ -114,8 +119,13 @@ def test_types_of_keys(tmp_path: Path, copied: list[int], monkeypatch: pytest.Mo
     check_equal(tmp_path, copied, monkeypatch, seed=5, shape=shape, engine="deduplicate", key=key, **{"file.compression": codec})
 
 
-def base(folder: Path) -> TableContext:
-    context = make_table(folder, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=WRITE_ONLY)
+def test_snapshot_ordering(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"sequence.snapshot-ordering": "true"}
+    check_equal(tmp_path, copied, monkeypatch, seed=3, shape=SHAPES["deduplicate"][0], engine="deduplicate", **given)
+
+
+def base(folder: Path, options: Mapping[str, str] = MappingProxyType({})) -> TableContext:
+    context = make_table(folder, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={**WRITE_ONLY, **options})
     write(context, [{"k": 2 * n, "v": "old"} for n in range(2000)])
     compact(context, strategy="full")
     return context
@@ -142,9 +152,114 @@ def test_scattered_keys_take_the_usual_path(tmp_path: Path, copied: list[int]) -
     assert copied[-1] == 0 and sum(row["v"] == "new" for row in stored(context)) == 98
 
 
+LOOKUPS = {
+    "vectors": {"deletion-vectors.enabled": "true"},
+    "changelog": {"changelog-producer": "lookup"},
+    "vectors and changelog": {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
+    "first row": {"merge-engine": "first-row"},
+    "partial update": {"merge-engine": "partial-update", "changelog-producer": "lookup"},
+}
+
+
+@pytest.mark.parametrize("kind", LOOKUPS)
+def test_tables_that_look_up_old_rows(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Groups with marked rows are merged, and lose them; no vector of a removed file is left; the changelog is the same."""
+
+    def table(folder: Path) -> TableContext:
+        options = {**WRITE_ONLY, **LOOKUPS[kind]}
+        context = make_table(folder, {"k": "INT NOT NULL", "v": "STRING", "w": "INT"}, ["k"], options=options)
+        write(context, [{"k": 2 * n, "v": "old", "w": n} for n in range(2000)])
+        compact(context, strategy="full")
+        for number, first in enumerate((3000, 3100)):
+            write(context, [{"k": k, "v": f"new {number}", "w": None} for k in range(first, first + 250)])
+            compact(context, strategy="minor")
+        if kind not in ("first row", "partial update"):
+            write(context, [{"k": k, "v": None, "w": None} for k in range(3200, 3300, 2)], op="delete")
+        (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+        assert bool(marked_files(bucket.index_files)) == ("vectors" in kind)
+        write(context, [{"k": 3401, "v": "newest", "w": 0}])
+        compact(context, strategy="full")
+        return context
+
+    partial = table(tmp_path / "partial")
+    assert copied[-1] > 0
+    monkeypatch.setattr(bucket_compactor, "can_copy", lambda *_: False)
+    usual = table(tmp_path / "usual")
+    assert stored(partial) == stored(usual)
+    if "changelog-producer" in LOOKUPS[kind]:
+        changes = [Table.open(context.url).changelog(1).to_arrow().to_pylist() for context in (partial, usual)]
+        assert changes[0] == changes[1] and len(changes[0]) > 2500
+    (bucket,) = bucket_files(partial, partial.snapshots.latest()).values()
+    assert not marked_files(bucket.index_files)
+    assert list(check_table(partial, rows=True)) == []
+
+
+def test_marked_rows_are_dropped_without_newer_files(tmp_path: Path, copied: list[int]) -> None:
+    context = base(tmp_path / "t", {"deletion-vectors.enabled": "true"})
+    write(context, [{"k": k, "v": ""} for k in range(3000, 3010, 2)], op="delete")
+    compact(context, strategy="minor")
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    marked = marked_files(bucket.index_files)
+    assert marked and marked <= {file.file_name for file in bucket.files if file.level == 5}
+    compact(context, strategy="full")
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    assert copied[-1] > 0 and not marked_files(bucket.index_files)
+    assert [row["k"] for row in stored(context)] == [k for k in range(0, 4000, 2) if not 3000 <= k < 3010]
+    assert list(check_table(context, rows=True)) == []
+
+
+def test_rows_that_expire(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups with rows that expire are merged, also if their statistics do not show them."""
+    columns = {"k": "INT NOT NULL", "t": "INT", "v": "STRING"}
+    context = make_table(tmp_path / "t", columns, ["k"], options=WRITE_ONLY)
+    now = context.clock.now_millis() // 1000
+    times = {2 * n: None if n == 5 else 10 if 3000 <= 2 * n < 3010 else now for n in range(2000)}
+    write(context, [{"k": k, "t": t, "v": "old"} for k, t in times.items()])
+    compact(context, strategy="full")
+    expiring = context.with_options({"record-level.expire-time": "1 d", "record-level.time-field": "t"})
+    monkeypatch.setattr(UntouchedGroups, "_may_expire", lambda *_: False)
+    compact(expiring, strategy="full")
+    assert copied[-1] > 0
+    assert [row["k"] for row in stored(context)] == [k for k, t in times.items() if t != 10]
+    monkeypatch.undo()
+    before = len(copied)
+    monkeypatch.setattr(PIECES, "row_group_bytes", 4000)
+    compact(expiring, strategy="full")
+    assert len(copied) == before and len(stored(context)) == 1995
+    assert list(check_table(context, rows=True)) == []
+
+
+@pytest.mark.parametrize("size", ["1 kb", "1 mb"])
+def test_file_indexes(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, size: str) -> None:
+    """The index of the new file is that of its rows: values of replaced rows are not in it."""
+    options = {
+        "file-index.bloom-filter.columns": "v,w",
+        "file-index.bloom-filter.v.items": "3000",
+        "file-index.bloom-filter.w.items": "3000",
+        "file-index.in-manifest-threshold": size,
+    }
+
+    def indexed(folder: Path) -> tuple[TableContext, bytes]:
+        context = make_table(folder, {"k": "INT NOT NULL", "v": "STRING", "w": "INT"}, ["k"], options={**WRITE_ONLY, **options})
+        write(context, [{"k": 2 * n, "v": f"old {n}", "w": None if n % 7 == 0 else n} for n in range(2000)])
+        compact(context, strategy="full")
+        write(context, [{"k": k, "v": f"new {k}", "w": k} for k in range(3000, 3300)])
+        compact(context, strategy="full")
+        (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+        (file,) = bucket.files
+        assert (file.embedded_file_index is None) == (size == "1 kb")
+        return context, FileIndexes(context, *bucket.bucket_id, file)._bytes()
+
+    context, partial = indexed(tmp_path / "partial")
+    assert copied[-1] > 0
+    monkeypatch.setattr(bucket_compactor, "can_copy", lambda *_: False)
+    assert indexed(tmp_path / "usual")[1] == partial
+    assert list(check_table(context, rows=True)) == []
+
+
 @pytest.mark.parametrize("width", [1, 7])
 def test_keys_of_two_columns(tmp_path: Path, copied: list[int], width: int) -> None:
-    """Where neighbouring groups may share a value of the first column, everything is merged."""
+    """Where neighbouring groups share values of the first column, whole keys bound them."""
     columns = {"a": "INT NOT NULL", "k": "BIGINT NOT NULL", "v": "STRING"}
     context = make_table(tmp_path / "t", columns, ["a", "k"], options=WRITE_ONLY)
     rows = {(n // width, n): "old" for n in range(3000)}
@@ -153,7 +268,7 @@ def test_keys_of_two_columns(tmp_path: Path, copied: list[int], width: int) -> N
     changed = {(n // width, n): "new" for n in (*range(2800, 3050), 1501)}
     write(context, [{"a": a, "k": k, "v": v} for (a, k), v in changed.items()])
     compact(context, strategy="full")
-    assert (copied[-1] > 0) == (width == 1)
+    assert copied[-1] > 0
     assert {(row["a"], row["k"]): row["v"] for row in stored(context)} == rows | changed
     assert list(check_table(context, rows=True)) == []
 
@@ -183,14 +298,14 @@ def test_a_failure_leaves_no_file(tmp_path: Path, copied: list[int], monkeypatch
     context = base(tmp_path / "t")
     write(context, [{"k": 3001, "v": "new"}])
     before = {path for path in tmp_path.rglob("data-*")}
-    real, count = bucket_compactor._GroupCopier.copy, iter(range(100))
+    real, count = GroupCopier.copy, iter(range(100))
 
     def fails(self: Any, group: UntouchedGroup) -> None:
         if next(count) == 2:
             raise StorageUnavailable("the disk is gone")
         real(self, group)
 
-    monkeypatch.setattr(bucket_compactor._GroupCopier, "copy", fails)
+    monkeypatch.setattr(GroupCopier, "copy", fails)
     with pytest.raises(StorageUnavailable):
         compact(context, strategy="full")
     assert {path for path in tmp_path.rglob("data-*")} == before

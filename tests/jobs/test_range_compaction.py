@@ -15,7 +15,7 @@ from paimon_cli.bucket import data_file_reader
 from paimon_cli.bucket.key_range import RangeReader
 from paimon_cli.commit.committer import Committer
 from paimon_cli.compact import bucket_compactor
-from paimon_cli.compact.bucket_compactor import PartialRewriter, rewriter_of, run_compaction
+from paimon_cli.compact.bucket_compactor import MergeRewriter, rewriter_of, run_compaction
 from paimon_cli.compact.compaction_task import CompactionTask, task_steps
 from paimon_cli.errors import DamagedFile, PartialSuccess, StorageUnavailable, Unpublished
 from paimon_cli.history.live_files import bucket_files
@@ -289,13 +289,17 @@ def test_ranges_read_only_row_groups_that_may_hold_their_keys(tmp_path: Path, mo
     assert sum(read) <= once + 2 * small * (ranges.count - 1)
 
 
+@pytest.mark.parametrize("width", [1, 700])
 @pytest.mark.parametrize("newest_only", [False, True])
-def test_row_groups_without_newer_keys_are_copied_in_ranges_too(tmp_path: Path, newest_only: bool) -> None:
+def test_row_groups_without_newer_keys_are_copied_in_ranges_too(tmp_path: Path, newest_only: bool, width: int) -> None:
+    """Also where many keys have the same first column."""
     options = {**OPTIONS, "target-file-size": "1gb"}
-    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "t": "STRING"}, ["k"], options=options)
-    write(context, [{"k": n, "t": f"text {n * 7919 % 10007}"} for n in range(3000)])
+    columns = {"a": "INT NOT NULL", "k": "INT NOT NULL", "t": "STRING"}
+    context = make_table(tmp_path / "t", columns, ["a", "k"], options=options)
+    write(context, [{"a": n // width, "k": n, "t": f"text {n * 7919 % 10007}"} for n in range(3000)])
     compact(context, ranges_over=None)
-    write(context, [{"k": n, "t": None} for n in (range(2500, 2900, 3) if newest_only else range(0, 3300, 7))])
+    changed = range(2500, 2900, 3) if newest_only else range(0, 3300, 7)
+    write(context, [{"a": n // width, "k": n, "t": None} for n in changed])
     expected, before = rows(context), newest(context)
     (task,) = plan_compaction(context, CompactRequest(ranges_over=1)).tasks
     ranges = CompactRequest(ranges_over=1).ranges_of(context, task)
@@ -304,7 +308,7 @@ def test_row_groups_without_newer_keys_are_copied_in_ranges_too(tmp_path: Path, 
     for part in ranges.parts[0]:
         with rewriter_of(context, part, lambda: False) as rewriter:
             (step,) = task_steps(context, part)
-            assert isinstance(rewriter, PartialRewriter) and isinstance(step, Rewrite)
+            assert isinstance(rewriter, MergeRewriter) and isinstance(step, Rewrite)
             rewriter.rewrite(step)
             copied.append(sum(map(len, rewriter._untouched.values())))
     assert (sum(copied) > 2) == newest_only and len(copied) > 2
