@@ -153,6 +153,8 @@ class Pieces:
     """Bytes of CSV that are parsed at a time. Also the maximum length of a CSV row."""
     event_block_bytes: int = 32 << 20
     """Text of events that is decoded at a time: enough that each of some hundred tables has a hundred rows."""
+    collected_bytes: int = 64 << 20
+    """Rows of a batch of a stream that the driver of Spark writes itself: a job for each small table would take longer."""
     polled_messages: int = 10_000
     """Messages of Kafka that are taken at a time."""
     fetched_bytes: int = 64 << 20

@@ -18,6 +18,9 @@ ALLOWED = {
     ("paimon_cli/spark/writing.py", "_write_where_read"): "what `writing_task` of this job has returned",
     ("paimon_cli/spark/merging.py", "run"): "what the tasks of `Staging` have returned in this job",
     ("paimon_cli/spark/reading.py", "read_tasks"): "parts of a scan that the driver has sent inside the function itself",
+    ("paimon_cli/spark/ingesting.py", "_follow"): "what `DecodingTask` of this batch has returned",
+    ("paimon_cli/spark/ingesting.py", "_checked"): "what `ConvertingTask` of this batch has returned",
+    ("paimon_cli/spark/event_tasks.py", "_converted"): "events that a `DecodingTask` of this batch has returned",
     ("paimon_cli/jobs/task_processes.py", "serve"): "the function and its tasks, from the process that has started this one",
     ("paimon_cli/spark/source_writing.py", "commit_written"): "messages of this write's tasks, which Spark hands over",
 }

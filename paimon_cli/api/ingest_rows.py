@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.api.ingest_schema import FollowingTable, refused_kinds, sequence_column
+from paimon_cli.api.ingest_schema import EventColumns, FollowingTable, refused_kinds, sequence_column
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, UsageError
@@ -41,8 +41,8 @@ class EventTable(FollowingTable):
 
     def rows(self, events: TableEvents, bad: list[BadEvent]) -> tuple[pa.Table, Positions]:
         """The rows of events in the types of the table, and the position of the event of each."""
-        self._expect_one_schema(events.table)
-        self.follow(events)
+        self.expect_one_schema(events.table)
+        self.follow(EventColumns.of(events))
         schema = self.schema
         assert schema is not None
         rows = rows_of(
@@ -134,7 +134,7 @@ class EventTable(FollowingTable):
             tables.append(pa.table({**columns, KIND_COLUMN: part[KIND_COLUMN].cast(pa.string())}))
         return pa.concat_tables(tables)
 
-    def _expect_one_schema(self, table: SourceTable) -> None:
+    def expect_one_schema(self, table: SourceTable) -> None:
         """Raise `UsageError` if tables of several schemas have one name: only those of several databases are shards."""
         sources = self.sources | {table}
         if len({source.schema for source in sources}) > 1:

@@ -73,7 +73,7 @@ class IngestRun:
             what = "rows of plain JSON name no table"
             raise UsageError(what, "the events go into the tables of a database", "name a table: --into DB.TABLE")
         self.stops = call.on_error == OnError.FAIL
-        self.decoder = EventDecoder(self.format, self._wanted, self._position)
+        self.decoder = EventDecoder(self.format, self.wanted, self._position)
 
     @property
     def block_bytes(self) -> int:
@@ -176,7 +176,7 @@ class IngestRun:
             if self.call.on_commit is not None:
                 self.call.on_commit(target.result())
 
-    def _wanted(self, table: SourceTable) -> Wanted | None:
+    def wanted(self, table: SourceTable) -> Wanted | None:
         """What the decoder asks of a table; None if its events are left out, or it has stopped."""
         if table not in self.by_source:
             self.by_source[table] = self._target(table) if self.names.is_wanted(table) else None

@@ -12,7 +12,7 @@ from paimon_cli.catalog.schema_drift import changes_to_follow
 from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import AlreadyExists, UsageError
-from paimon_cli.ingest.changes.event_decoder import TableEvents, Wanted
+from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents, Wanted
 from paimon_cli.lsm.aggregators.catalog import function_of
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import RowKind
@@ -28,6 +28,26 @@ MAX_ALTERS = 5
 def sequence_column(path: str) -> str:
     """The column for a number of events, `source_lsn` for `source.lsn`."""
     return path.replace(".", "_").strip("_")
+
+
+@dataclass(frozen=True)
+class EventColumns:
+    """The columns that events have. `table`: of the source; `types`: by column; `declared`: those whose types the events say;
+    `keys`: the primary key that they name.
+    """
+
+    table: SourceTable
+    types: Mapping[str, DataType]
+    declared: frozenset[str]
+    keys: tuple[str, ...]
+
+    @staticmethod
+    def of(events: TableEvents) -> EventColumns:
+        found = {name: form.type for name, form in events.forms.items()}
+        for image in (events.read.after, events.read.before):
+            for name in image.columns:
+                found.setdefault(name, events.form(name).type)
+        return EventColumns(events.table, found, frozenset(events.forms), events.keys)
 
 
 @dataclass
@@ -90,13 +110,9 @@ class FollowingTable:
             return []
         return [name for name in schema.field_names if name not in schema.primary_keys and name != number]
 
-    def follow(self, events: TableEvents) -> None:
+    def follow(self, events: EventColumns) -> None:
         """Create the table, or let it follow the columns of the events."""
-        found = {name: form.type for name, form in events.forms.items()}
-        for image in (events.read.after, events.read.before):
-            for name in image.columns:
-                found.setdefault(name, events.form(name).type)
-        declared = frozenset(events.forms)
+        found = dict(events.types)
         if self.sequence is not None:
             found[sequence_column(self.sequence)] = BIGINT
         if self.schema is None:
@@ -104,7 +120,7 @@ class FollowingTable:
             return
         for attempt in range(MAX_ALTERS):
             schema = self.schema
-            changes = changes_to_follow(schema, found, declared)
+            changes = changes_to_follow(schema, found, events.declared)
             if not changes:
                 return
             try:
@@ -125,7 +141,7 @@ class FollowingTable:
         alter_table(self.table.context, changes)
         self.table.refresh()
 
-    def _create(self, found: Mapping[str, DataType], events: TableEvents) -> None:
+    def _create(self, found: Mapping[str, DataType], events: EventColumns) -> None:
         keys = self.keys or events.keys
         if not keys and not self.allows_append:
             raise UsageError(

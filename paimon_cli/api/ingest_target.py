@@ -27,12 +27,13 @@ from paimon_cli.ingest.changes.read_marks import (
     tables_of_text,
     tables_text,
 )
-from paimon_cli.ingest.row_sources import ArrowRows
+from paimon_cli.ingest.row_sources import ArrowRows, RowSource
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 
 if TYPE_CHECKING:
     from paimon_cli.api.writing import Writing
     from paimon_cli.jobs.write_job import WriteSummary
+    from paimon_cli.jobs.write_request import WriteRequest
 
 MAX_LISTED = 100
 """Snapshots that a result lists, the last ones: a run that follows its sources makes any number."""
@@ -45,7 +46,8 @@ class IngestTarget(EventTable):
     """One table of an ingest, and the rows that it is yet to commit.
 
     `held`: rows that are not yet committed, of `held_bytes`. `pending`: marks of the sources of these rows; `marks`: of those
-    that are committed. `failure`: why it has stopped. `stops_on_bad`: a bad event stops it.
+    that are committed; `next_id`: the identifier of the next commit. `failure`: why it has stopped. `stops_on_bad`: a bad event
+    stops it.
     """
 
     user: str
@@ -59,7 +61,7 @@ class IngestTarget(EventTable):
     truncations: int = 0
     bad_events: int = 0
     snapshots: list[int] = field(default_factory=list)
-    _next_id: int = 0
+    next_id: int = 0
 
     def open(self, table: Writing | None) -> None:
         """Take a table that exists, and find out how far it has come. Raises `Refused` if that cannot be told."""
@@ -77,7 +79,7 @@ class IngestTarget(EventTable):
                 "the snapshot of its last commit has expired, and its record does not say it",
                 "look which events are there, and go on with another --commit-user and sources that begin after them",
             )
-        self.marks, self.sources, self._next_id = marks, self.sources | tables, last.identifier + 1
+        self.marks, self.sources, self.next_id = marks, self.sources | tables, last.identifier + 1
 
     def reopen(self) -> None:
         """Drop what is not committed, and find out how far the table has come, perhaps by another process."""
@@ -132,13 +134,13 @@ class IngestTarget(EventTable):
         self.table.check_commit()
         after = {**self.marks, marks.key: marks.after(position)}
         context = self.table.context
-        identity = replace(identity_of(context, self.user, self._next_id), properties=self._properties(after))
+        identity = replace(identity_of(context, self.user, self.next_id), properties=self._properties(after))
         done = run_drop(context, (), plan_drop(context, (), identity), identity)
         if done.already_committed:
             self._expect_same(after)
         if done.snapshots:
             self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
-            self.marks, self._next_id = after, self._next_id + 1
+            self.marks, self.next_id = after, self.next_id + 1
 
     def _properties(self, marks: Marks) -> tuple[tuple[str, str], ...]:
         return (MARKS_PROPERTY, marks_text(marks, self.user)), (TABLES_PROPERTY, tables_text(self.sources))
@@ -177,7 +179,7 @@ class IngestTarget(EventTable):
             else:
                 if not done.already_committed:
                     self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
-                    self.marks, self._next_id = marks, self._next_id + 1
+                    self.marks, self.next_id = marks, self.next_id + 1
                     break
             if self._met_others(pending):
                 break
@@ -186,17 +188,21 @@ class IngestTarget(EventTable):
 
     def _write(self, rows: Sequence[pa.Table], marks: Marks) -> WriteSummary:
         assert self.table is not None
-        from paimon_cli.jobs.write_request import WriteRequest
-
-        request = WriteRequest(
-            source=ArrowRows(self.united(rows), f"the events of {self.name}"),
-            op_column=KIND_COLUMN,
-            commit_user=self.user,
-            commit_id=self._next_id,
-            properties=self._properties(marks),
-        )
+        request = self.request(ArrowRows(self.united(rows), f"the events of {self.name}"), marks)
         self.table.check_commit()
         return self.table._write(request, None)
+
+    def request(self, source: RowSource, marks: Marks) -> WriteRequest:
+        """The write of rows of events, with the marks of their sources."""
+        from paimon_cli.jobs.write_request import WriteRequest
+
+        return WriteRequest(
+            source=source,
+            op_column=KIND_COLUMN,
+            commit_user=self.user,
+            commit_id=self.next_id,
+            properties=self._properties(marks),
+        )
 
     def _met_others(self, pending: Marks) -> bool:
         """Take over what other processes have committed under our name. Returns whether these rows are among it.

@@ -1,6 +1,6 @@
 """Tables as Spark DataFrames, in the session of the caller: classic or Spark Connect.
 
-`configure` prepares a session before it starts. `read`, `write` and `merge` are functions; `explain` says how
+`configure` prepares a session before it starts. `read`, `write`, `merge` and `ingest` are functions; `explain` says how
 `read` would read. `errors` raises the errors of this
 package where Spark would raise exceptions that quote them.
 `spark.read.format("paimon")`, `df.write.format("paimon")` and streams go through `PaimonDataSource`, which Spark finds by itself
@@ -21,18 +21,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paimon_cli.spark.configuration import configure
     from paimon_cli.spark.data_source import PaimonDataSource
+    from paimon_cli.spark.ingesting import ingest
     from paimon_cli.spark.merging import merge
     from paimon_cli.spark.raising import errors
     from paimon_cli.spark.reading import explain, read
     from paimon_cli.spark.writing import write
 
-__all__ = ["PaimonDataSource", "configure", "errors", "explain", "merge", "read", "write"]
+__all__ = ["PaimonDataSource", "configure", "errors", "explain", "ingest", "merge", "read", "write"]
 
 _MODULES = {
     "PaimonDataSource": "paimon_cli.spark.data_source",
     "configure": "paimon_cli.spark.configuration",
     "errors": "paimon_cli.spark.raising",
     "explain": "paimon_cli.spark.reading",
+    "ingest": "paimon_cli.spark.ingesting",
     "merge": "paimon_cli.spark.merging",
     "read": "paimon_cli.spark.reading",
     "write": "paimon_cli.spark.writing",

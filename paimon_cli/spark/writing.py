@@ -15,6 +15,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,6 +42,9 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.write_job import WriteSummary
+
+
+AsRows = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class FrameWrite(WriteCall):
@@ -117,17 +121,26 @@ class FrameEngine(SessionEngine):
         self._columns = frame.schema
         self.frame = frame.toDF(*(f"c{i}" for i in range(len(self._names))))  # mapInArrow fails for names with a dot
 
+    def check(self, plan: WritePlan) -> None:
+        """Raise `BadInput`, before any task runs, for columns that the table cannot take."""
+        check_columns(plan, self._columns)
+
+    @property
+    def as_rows(self) -> AsRows:
+        """What makes rows of what a task receives."""
+        return partial(_renamed, names=self._names)
+
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         if not is_of_frame(plan):
             return super().write_rows(plan, tallies, progress)
-        check_columns(plan, self._columns)
+        self.check(plan)
         send_package(self.session)
         if not plan.shuffles:
             return self._write_where_read(plan, tallies, progress)
         shuffle = replace(shuffle_of(plan, self.parallelism()), numbers_rows=True)
         with self.exchange() as directory, phase(progress, "Writing rows", None), self.one_job():
             shuffle = replace(shuffle, directory=directory)
-            chunks = self.frame.mapInArrow(routing_task(shuffle, self._names), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
+            chunks = self.frame.mapInArrow(routing_task(shuffle, self.as_rows), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
             written, found = write_on_spark(chunks, shuffle)
         tallies.update(found)
         return written
@@ -154,34 +167,34 @@ class FrameEngine(SessionEngine):
         return self.session.range(0, 1, 1, 1).mapInArrow(marks, CHUNKS_SQL)
 
     def _write_where_read(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
-        written = self.frame.mapInArrow(writing_task(plan, self._names), "written binary")
+        written = self.frame.mapInArrow(writing_task(plan, self.as_rows), "written binary")
         with phase(progress, "Writing rows", None), self.one_job():
             results = [pickle.loads(row.written) for row in written.collect()]
         tallies.update((number, tally) for number, (_, tally) in enumerate(results))
         return Written.of_tasks(written for written, _ in results)
 
 
-def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
-    """A task from the rows of a partition, with columns of these names, to chunks for the first receivers."""
+def routing_task(shuffle: Shuffle, as_rows: AsRows) -> Task:
+    """A task from the rows of a partition to chunks for the first receivers."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with called_by_spark(), shuffle.sending() as chunks_of:
             tally, number, router = Tally(), partition_number(), shuffle.first_router()
-            for rows in checked_rows(shuffle.plan, _renamed(gathered(batches), names), number, tally):
+            for rows in checked_rows(shuffle.plan, as_rows(gathered(batches)), number, tally):
                 yield chunks_of(shuffle.first_pieces(rows, router))
             yield note_chunk((number, tally))
 
     return route
 
 
-def writing_task(plan: WritePlan, names: Sequence[str]) -> Task:
-    """A task that writes the rows of a partition, with columns of these names, to files."""
+def writing_task(plan: WritePlan, as_rows: AsRows) -> Task:
+    """A task that writes the rows of a partition to files."""
 
     def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with called_by_spark():
             tally, number = Tally(), partition_number()
             with TableWriter(plan.by_writer(number)) as writer:
-                for rows in numbered_from_0(checked_rows(plan, _renamed(batches, names), number, tally)):
+                for rows in numbered_from_0(checked_rows(plan, as_rows(batches), number, tally)):
                     writer.write(rows)
                 written = pickle.dumps((writer.finish(), tally))
                 yield pa.record_batch([pa.array([written], pa.binary())], names=["written"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli import Runtime, Table, spark
+from tests.event_streams import debezium
 from tests.tables import data_files, named_files
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("item", pa.string()), ("qty", pa.int32())])
@@ -39,6 +41,7 @@ class Notebook:
             self.check()
             self.dynamic_buckets()
             self.stream_through_a_function()
+            self.stream_changes()
             self.check()
             self.stream_out()
         in_session = Table.open(self.name, runtime=Runtime(session=self.session))
@@ -122,6 +125,22 @@ class Notebook:
         self.table.refresh()
         commits = [(one.commit_user, one.commit_identifier) for one in self.table.snapshots() if one.kind == "APPEND"]
         assert commits.count(("function", 0)) == 1, commits
+
+    def stream_changes(self) -> None:
+        """Change events into two tables; the second time the batch is repeated, because Spark has lost its note of it."""
+        (self.folder / "changes").mkdir()
+        lines = [debezium(f"c{n % 2}", "c", None, {"id": n, "n": n}) for n in range(20)]
+        (self.folder / "changes/1.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for _ in range(2):
+            stream = self.session.readStream.format("text").load(str(self.folder / "changes"))
+            given: dict[str, Any] = {"into": "changes", "warehouse": str(self.folder), "commit_user": "notebook"}
+            self.finish(spark.ingest(stream, format="debezium", primary_key="id", **given), "changes")
+            for note in ("0", ".0.crc"):
+                (self.folder / "checkpoint-changes" / "commits" / note).unlink()
+        for n in range(2):
+            table = Table.open(str(self.folder / f"changes.db/c{n}"))
+            assert sorted(int(row["id"]) for row in table.scan().to_arrow().to_pylist()) == list(range(n, 20, 2))
+            assert [one.commit_identifier for one in table.snapshots()] == [0]
 
     def stream_out(self) -> None:
         out = str(self.folder / "out")

@@ -26,7 +26,7 @@ MAX_EVENT_BYTES = 256 << 20
 class PositionUnit:
     """What the positions of a source count: bytes of its text, or events of a partition of a topic, some of which may be gone."""
 
-    BYTE, OFFSET = "byte", "offset"
+    BYTE, OFFSET, ROW = "byte", "offset", "row"
 
 
 class BadEvent(NamedTuple):

@@ -1,0 +1,200 @@
+"""Tasks of a stream of change events: they decode its messages, and make rows of the events of each table.
+
+Events and rows are single binary values to Spark, as the chunks of a write are: their types are those of Arrow and of Paimon,
+some of which Spark does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable
+from paimon_cli.api.ingest_schema import EventColumns
+from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.ingest.changes.event_decoder import EventDecoder, SourceTable, Wanted
+from paimon_cli.ingest.changes.event_formats import EventFormat
+from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, PositionUnit
+from paimon_cli.jobs.spark.tasks import called_by_spark
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.pieces import PIECES
+from paimon_cli.spark.task_rows import partition_number
+
+EVENTS_SQL = "source string, found binary, events binary"
+ROWS_SQL = "target string, size long, found binary, rows binary"
+_EVENTS = pa.schema([("source", pa.string()), ("found", pa.binary()), ("events", pa.binary())])
+_ROWS = pa.schema([("target", pa.string()), ("size", pa.int64()), ("found", pa.binary()), ("rows", pa.binary())])
+MESSAGE_COLUMNS = ("value", "key", "topic", "partition", "offset")
+"""What a task gets of each message. A stream that is not of Kafka has only values."""
+
+
+@dataclass(frozen=True)
+class FoundEvents:
+    """What the driver must know of some events. `columns`: None if their table was not known to the task, which left them out.
+    `bad`: events whose table cannot be told.
+    """
+
+    columns: EventColumns | None = None
+    truncates: bool = False
+    bad: tuple[BadEvent, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConvertedRows:
+    """What became of some events. `bad`: those without rows; `failure`: why the table cannot take them at all."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    bad: tuple[BadEvent, ...] = ()
+    incomplete: int = 0
+    failure: PaimonError | None = None
+
+
+def source_text(table: SourceTable) -> str:
+    """A table of the source as a value of Spark."""
+    return json.dumps(table)
+
+
+@dataclass(frozen=True)
+class DecodingTask:
+    """Decodes the messages of a partition. `known`: what the tables want that the driver has met; None to leave one out."""
+
+    format: EventFormat
+    known: Mapping[SourceTable, Wanted | None]
+    block_bytes: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with called_by_spark():
+            number, new = partition_number(), set[SourceTable]()
+
+            def wanted(table: SourceTable) -> Wanted | None:
+                if table not in self.known:
+                    new.add(table)
+                return self.known.get(table)
+
+            decoder, told = EventDecoder(self.format, wanted), set[SourceTable]()
+            for lines in _lines_of(batches, number, self.block_bytes):
+                found = decoder.decode(lines)
+                for events in found.events:
+                    facts = FoundEvents(EventColumns.of(events), events.truncates)
+                    yield _one(_EVENTS, source_text(events.table), pickle.dumps(facts), pickle.dumps(events))
+                if found.bad:
+                    yield _one(_EVENTS, "", pickle.dumps(FoundEvents(bad=tuple(found.bad))), b"")
+                for table in sorted(new - told):
+                    yield _one(_EVENTS, source_text(table), pickle.dumps(FoundEvents()), b"")
+                told |= new
+
+
+def _lines_of(batches: Iterable[pa.RecordBatch], number: int, size: int) -> Iterator[EventLines]:
+    """The messages in blocks of about `size` bytes, each of one partition of a topic."""
+    held, held_bytes, row = list[pa.RecordBatch](), 0, 0
+    for batch in batches:
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes >= size:
+            yield from _cut(pa.concat_batches(held), number, row)
+            row += sum(map(len, held))
+            held, held_bytes = [], 0
+    if held:
+        yield from _cut(pa.concat_batches(held), number, row)
+
+
+def _cut(batch: pa.RecordBatch, number: int, row: int) -> Iterator[EventLines]:
+    value = batch.column("value").cast(pa.large_binary())
+    value = value.fill_null(b"null")
+    if batch.column("topic").null_count == len(batch):
+        yield EventLines(f"partition {number}", value, np.arange(row, row + len(batch)), row + len(batch), PositionUnit.ROW)
+        return
+    topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_numpy(zero_copy_only=False)
+    names = np.array([f"{topic}/{one}" for topic, one in zip(topics, partitions, strict=True)], object)
+    offsets = batch.column("offset").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
+    for begin, end in pairwise(cuts):
+        if begin == end:
+            continue
+        part, keys = offsets[begin:end], batch.column("key").slice(begin, end - begin)
+        texts = value.slice(begin, end - begin)
+        yield EventLines(str(names[begin]), texts, part, int(part[-1]) + 1, PositionUnit.OFFSET, keys)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How the events of a table become rows: those of the table with this schema."""
+
+    target: str
+    schema: TableSchema
+    sequence: str | None
+
+    def table(self) -> EventTable:
+        def refuse(*_: Any) -> Any:
+            raise UsageError(f"{self.target} does not exist", "it was to be created before its rows were made")
+
+        planned = self.schema
+        return EventTable(
+            name=self.target,
+            keys=planned.primary_keys,
+            allows_append=True,
+            create=refuse,
+            define=refuse,
+            is_dry=True,
+            sequence=self.sequence,
+            planned=planned,
+        )
+
+
+@dataclass(frozen=True)
+class ConvertingTask:
+    """Makes rows of events. `conversions`: by source, for the tables that go on."""
+
+    conversions: Mapping[str, Conversion]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with called_by_spark():
+            tables = dict[str, EventTable]()
+            for batch in batches:
+                for source, text in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                    conversion = self.conversions.get(source)
+                    if conversion is None or not (events := text.as_py()):
+                        continue
+                    if conversion.target not in tables:
+                        tables[conversion.target] = conversion.table()
+                    yield _converted(tables[conversion.target], conversion.target, events)
+
+
+def _converted(table: EventTable, target: str, text: bytes) -> pa.RecordBatch:
+    events = pickle.loads(text)  # of a task of this job
+    bad, before = list(events.bad), table.incomplete
+    try:
+        rows, _ = table.rows(events, bad)
+    except PaimonError as failure:
+        return _one(_ROWS, target, 0, pickle.dumps(ConvertedRows(failure=failure)), b"")
+    kinds = rows[KIND_COLUMN].cast(pa.string())
+    rows = rows.set_column(rows.column_names.index(KIND_COLUMN), KIND_COLUMN, kinds)
+    counts = Counter({one["values"]: one["counts"] for one in kinds.value_counts().to_pylist()})
+    found = pickle.dumps(ConvertedRows(counts, tuple(bad), table.incomplete - before))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return _one(_ROWS, target, rows.nbytes, found, sink.getvalue().to_pybytes())
+
+
+def rows_of_chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows in the last column of what a `ConvertingTask` gave."""
+    for batch in batches:
+        for text in batch.column(batch.num_columns - 1):
+            if text.is_valid and len(text.as_buffer()):
+                table = pa.ipc.open_stream(text.as_buffer()).read_all()
+                yield from table.combine_chunks().to_batches(max_chunksize=PIECES.batch_rows)
+
+
+def _one(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([one], kind) for one, kind in zip(values, schema.types, strict=True)], schema=schema
+    )

@@ -1,0 +1,143 @@
+"""`paimon_cli.spark.ingest`: a stream of change events into tables, each batch once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paimon_cli import Catalog, Table, spark
+from paimon_cli.errors import UsageError
+from paimon_cli.pieces import PIECES
+from tests.api.test_ingest_run import check
+from tests.event_streams import Stream, debezium, rows_of, written
+
+SUMS = {"merge-engine": "aggregation", "fields.amount.aggregate-function": "sum", "bucket": "2"}
+
+
+class Events:
+    """A stream of text files, and its query. Each run takes the files that are new, in one batch."""
+
+    def __init__(self, session: SparkSession, folder: Path, **given: Any) -> None:
+        self.session, self.folder, self.given = session, folder, {"format": "debezium", "into": "shop", **given}
+        (folder / "events").mkdir(parents=True)
+
+    def add(self, name: str, *events: Any) -> None:
+        written(self.folder / "events" / f"{name}.json", *events)
+
+    def run(self) -> None:
+        stream = self.session.readStream.format("text").load(str(self.folder / "events"))
+        writer = spark.ingest(stream, warehouse=str(self.folder), **self.given)
+        query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination(300)
+
+    def repeat(self, batch: int) -> None:
+        """Let Spark forget that it has done a batch."""
+        for name in (str(batch), f".{batch}.crc"):
+            (self.folder / "checkpoint" / "commits" / name).unlink()
+
+
+@pytest.fixture(params=[64 << 20, 0], ids=["written by the driver", "written by jobs"])
+def collected(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "collected_bytes", request.param)
+
+
+@pytest.mark.usefixtures("collected")
+def test_tables_equal_a_replay(session: SparkSession, tmp_path: Path) -> None:
+    """Keys, types and new columns come through; the second batch is repeated."""
+    stream = Stream(2, is_typed=True).add(300)
+    events = Events(session, tmp_path, primary_key="id")
+    events.add("1", *stream.lines[:150])
+    events.run()
+    events.add("2", *stream.lines[150:])
+    events.run()
+    check(tmp_path, stream)
+    events.repeat(1)
+    events.run()
+    check(tmp_path, stream)
+    commits = [one.commit_identifier for one in Table.open(str(tmp_path / "shop.db/t0")).snapshots()]
+    assert sorted(commits) == [0, 1]
+
+
+@pytest.mark.usefixtures("collected")
+def test_a_batch_that_was_committed_in_part_is_completed(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One table fails, the other commits; the batch is repeated, and each has its events once."""
+    catalog = Catalog(str(tmp_path))
+    columns = ["id INT NOT NULL", "amount BIGINT"]
+    catalog.create_table("shop.a", columns=columns, primary_key="id", options=SUMS)
+    events = Events(session, tmp_path)
+    added = [debezium(name, "c", None, {"id": n % 3, "amount": str(n)}) for n in range(30) for name in "ab"]
+    events.add("1", *added)
+    with pytest.raises(Exception, match=r"primary key of shop\.b is not known"):
+        events.run()
+    assert [one.commit_identifier for one in Table.open(str(tmp_path / "shop.db/a")).snapshots()] == [0]
+    catalog.create_table("shop.b", columns=columns, primary_key="id", options=SUMS)
+    events.run()
+    for name in "ab":
+        found = {key: row["amount"] for key, row in rows_of(tmp_path, name).items()}
+        assert found == {key: sum(range(key, 30, 3)) for key in range(3)}
+
+
+def test_messages_of_kafka_are_ordered_and_name_their_keys(session: SparkSession, tmp_path: Path) -> None:
+    """The columns of Spark's Kafka source, from files whose lines are in another order."""
+    schema = "key string, value string, topic string, partition int, offset long, timestamp timestamp"
+    folder = tmp_path / "messages"
+    folder.mkdir()
+    for part in range(3):
+        lines = []
+        for offset in range(20, 0, -1):
+            number = offset * 3 + part
+            event = debezium("a", "c", None, {"id": number % 4 * 3 + part, "n": number})
+            facts = {"topic": "shop.a", "partition": part, "offset": offset, "key": json.dumps({"id": number % 4})}
+            lines.append(json.dumps({**facts, "value": json.dumps(event)}))
+        (folder / f"{part}.json").write_text("\n".join(lines))
+    stream = session.readStream.schema(schema).json(str(folder))
+    writer = spark.ingest(stream, format="debezium", into="shop", warehouse=str(tmp_path), commit_user="messages")
+    writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination(300)
+    newest = {str(n % 4 * 3 + n % 3): str(n) for n in sorted(o * 3 + p for p in range(3) for o in range(1, 21))}
+    assert {key: row["n"] for key, row in rows_of(tmp_path, "a").items()} == newest
+    assert Table.open(str(tmp_path / "shop.db/a")).snapshots()[0].commit_user == "messages"
+
+
+def test_bad_events_are_set_apart(session: SparkSession, tmp_path: Path) -> None:
+    letters = tmp_path / "letters.json"
+    Catalog(str(tmp_path)).create_table("shop.a", columns=["id INT NOT NULL", "n INT"], primary_key="id")
+    events = Events(session, tmp_path, on_error=str(letters))
+    good = [debezium("a", "c", None, {"id": n, "n": n}) for n in range(3)]
+    events.add("1", good[0], b"{oops", debezium("a", "c", None, {"id": 7, "n": "many"}), good[1])
+    events.run()
+    reasons = [json.loads(line)["dead_letter"]["reason"] for line in letters.read_text().splitlines()]
+    assert len(reasons) == 2 and any("many" in reason for reason in reasons)
+    assert sorted(rows_of(tmp_path, "a")) == [0, 1]
+    stopping = Events(session, tmp_path / "stopping")
+    Catalog(str(tmp_path / "stopping")).create_table("shop.a", columns=["id INT NOT NULL", "n INT"], primary_key="id")
+    stopping.add("1", good[0], debezium("a", "c", None, {"id": 7, "n": "many"}))
+    with pytest.raises(Exception, match="column 'n' cannot take 'many'"):
+        stopping.run()
+    assert not Table.open(str(tmp_path / "stopping/shop.db/a")).snapshots()
+
+
+def test_truncations_stop_their_table(session: SparkSession, tmp_path: Path) -> None:
+    events = Events(session, tmp_path, primary_key="id")
+    events.add("1", debezium("a", "c", None, {"id": 1}), debezium("b", "t", None, None))
+    with pytest.raises(Exception, match="was emptied by a truncation"):
+        events.run()
+    assert sorted(rows_of(tmp_path, "a")) == ["1"]
+
+
+def test_what_is_no_stream_of_events_is_refused(session: SparkSession, tmp_path: Path) -> None:
+    stream = session.readStream.format("text").load(str(tmp_path))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop"}
+    with pytest.raises(UsageError, match="no stream"):
+        spark.ingest(session.range(1), **given)
+    with pytest.raises(UsageError, match="no column value"):
+        spark.ingest(stream.withColumnRenamed("value", "text"), **given)
+    with pytest.raises(UsageError, match="where the events go"):
+        spark.ingest(stream, format="debezium")
+    with pytest.raises(UsageError, match="follow"):
+        spark.ingest(stream, **given, follow=True)
