@@ -1,7 +1,8 @@
 """Tasks on single data files: which keys match, how many rows are erased, and the same file without them.
 
 A file without its erased rows is a file of its own, with another name: rows keep their order, sequence numbers and kinds, the
-file its level, schema and format. Its metadata and indexes are made anew from the rows that are left.
+file its level, schema and format. Its metadata and indexes are made anew from the rows that are left. Ids of rows that followed
+from their positions are stored from then on, as in files that an update writes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.erased_rows import ErasedRows, Mask
 from paimon_cli.jobs.erasure.inventory import StoredFile
 from paimon_cli.maintain.needed_files import FileKey, key_of_file
-from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
+from paimon_cli.metadata.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, ManifestEntry, SimpleStats
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, TRACKING_COLUMNS, merge_schema, tracked_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import SNAPSHOT_ORDERING, TableOptions
 from paimon_cli.pieces import PIECES
@@ -141,10 +142,12 @@ class RewrittenFile:
             max_key=new.max_key,
             key_stats=_NO_STATS if old.key_stats == _NO_STATS else new.key_stats,
             value_stats=_NO_STATS if old.value_stats == _NO_STATS else new.value_stats,
-            value_stats_cols=old.value_stats_cols if old.value_stats == _NO_STATS else None,
+            value_stats_cols=old.value_stats_cols if old.value_stats == _NO_STATS else new.value_stats_cols,
             delete_row_count=None if old.delete_row_count is None else new.delete_row_count,
             extra_files=new.extra_files if has_index else (),
             embedded_file_index=new.embedded_file_index if has_index else None,
+            first_row_id=None if new.stores_row_ids else old.first_row_id,
+            write_cols=new.write_cols,
         )
         return replace(entry, file=file)
 
@@ -166,7 +169,12 @@ def _read(context: TableContext, entry: ManifestEntry, columns: tuple[str, ...])
 
 
 def _stored_rows(context: TableContext, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
-    """All rows of a file in `merge_schema` of its own schema, as they are stored. Rows of append tables have no numbers."""
+    """All rows of a file as its writer takes them, in its own schema. In append tables only rows with ids have numbers."""
+    if _has_row_ids(context, entry.file):
+        names = (*TRACKING_COLUMNS, *context.schema.field_names)
+        for batch in _read(context, entry, names):
+            yield tracked_rows(context.schema, dict(zip(names, batch.columns, strict=True)))
+        return
     schema, keyed = merge_schema(context.schema), bool(context.schema.primary_keys)
     names = [name for name in schema.names if keyed or name != SEQUENCE_NUMBER]
     arrival = entry.file.min_sequence_number
@@ -176,6 +184,12 @@ def _stored_rows(context: TableContext, entry: ManifestEntry) -> Iterator[pa.Rec
             columns[SEQUENCE_NUMBER] = pa.array(np.arange(arrival, arrival + batch.num_rows, dtype=np.int64))
             arrival += batch.num_rows
         yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _has_row_ids(context: TableContext, file: DataFileMeta) -> bool:
+    """Whether the rows have ids, which the file stores, or which follow from their positions (FORMAT.md, section 7.5)."""
+    follows = file.first_row_id is not None or file.file_source == SOURCE_COMPACT
+    return context.mode.tracks_rows and (file.stores_row_ids or follows)
 
 
 @dataclass(frozen=True)
@@ -207,8 +221,9 @@ def _writer(branch: TableContext, entry: ManifestEntry, name: str) -> _Writer:
     options = context.options.of_changelog_files if name.startswith(context.options.changelog_file_prefix) else context.options
     context = context.redefined(options=_options_of_file(options, file, context.schema))
     source = SOURCE_APPEND if file.file_source is None else file.file_source
+    names, tracks = _OneName(name, file.file_name), _has_row_ids(context, file)
     return _Writer(
-        context, DataFileWriter(context, entry.bucket_id, level=file.level, source=source, names=_OneName(name, file.file_name))
+        context, DataFileWriter(context, entry.bucket_id, level=file.level, source=source, names=names, tracks_rows=tracks)
     )
 
 

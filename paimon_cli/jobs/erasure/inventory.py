@@ -76,7 +76,7 @@ class Inventory:
         `known`: an earlier inventory, whose lists and manifests are not read again, as such files never change.
 
         Raises `DamagedFile` if something that an existing version names cannot be read, `NotSupported` for files outside of the
-        table and for rows that have ids of their own.
+        table and for rows whose columns are divided among files.
         """
         return undisturbed(context, lambda: _taken(context, known or Inventory({})))
 
@@ -219,8 +219,8 @@ def _check(branch: TableContext, entry: ManifestEntry) -> None:
     file = entry.file
     if file.external_path is not None:
         raise _outside(branch, f"data file {file.file_name}")
-    if file.first_row_id is not None or file.write_cols is not None:
-        why = "its rows have ids, or its columns are divided among files, and other files refer to the numbers of its rows"
+    if branch.mode.combines_columns or (file.write_cols is not None and not file.stores_row_ids):
+        why = "the columns of its rows are divided among files, which refer to the numbers of rows in each other"
         raise NotSupported(f"erase from data file {file.file_name} of {branch.address}", why)
 
 

@@ -353,3 +353,48 @@ def test_an_earlier_table_with_other_keys_is_refused(tmp_path: Path) -> None:
     write(make_table(root, PLAIN, ["k"], (), 1), [row(7, 1)])
     with pytest.raises(Refused, match="rows cannot be erased from shop"):
         Table.open(str(root)).plan_erase(CONDITION)
+
+
+def ids_of(root: str) -> dict[int, list[Row]]:
+    """The rows of each snapshot with their ids and the numbers of the snapshots that changed them."""
+    found, table = {}, Table.open(root)
+    for number in table.context.snapshots.ids():
+        columns = [*table.context.schema.field_names, "_ROW_ID", "_SEQUENCE_NUMBER"]
+        batches = table.scan(columns=columns, snapshot=number).to_arrow().to_pylist()
+        found[number] = sorted(batches, key=lambda one: one["_ROW_ID"])
+    return found
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_rows_keep_their_ids(form: str, vectors: str, tmp_path: Path) -> None:
+    """In files as they were appended, updated ones, compacted ones, and at all snapshots."""
+    options = {"row-tracking.enabled": "true", "file.format": form, "deletion-vectors.enabled": vectors}
+    context = make_table(tmp_path / "t", PLAIN, [], (), -1, options)
+    table = Table.open(context.url)
+    for n in range(3):
+        write(context, [row(number, n) for number in range(5 * n, 40)])
+    table.update({"n": 77}, where="k = 'user-0011' OR k = 'user-0007' AND n = 1")
+    table.delete("k = 'user-0001'")
+    compact(context, strategy="full")
+    write(context, [row(number, 3) for number in (7, 8)])
+    before = ids_of(context.url)
+    done = table.erase("k = 'user-0007'")
+    assert done.found == () and done.rows >= 6
+    expected = {number: [one for one in found if one["k"] != "user-0007"] for number, found in before.items()}
+    after = ids_of(context.url)
+    assert {number: after[number] for number in before} == expected
+    assert files_with(tmp_path / "t", "user-0007", "mail-0007") == {}
+    write(context, [row(50)])
+    assert max(one["_ROW_ID"] for one in ids_of(context.url)[max(after) + 1]) > max(o["_ROW_ID"] for o in before[max(before)])
+    assert not Table.open(context.url).verify("full", all_snapshots=True).violations
+
+
+def test_columns_that_are_divided_among_files_are_refused(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, [], (), -1, {"row-tracking.enabled": "true"})
+    write(context, [row(7), row(8)])
+    schema = tmp_path / "t/schema/schema-0"
+    schema.write_text(schema.read_text().replace('"row-tracking', '"data-evolution.enabled" : "true", "row-tracking', 1))
+    with pytest.raises(NotSupported, match="divided among files"):
+        Table.open(context.url).erase("k = 'user-0007'")
+    assert len(context.snapshots.ids()) == 1
