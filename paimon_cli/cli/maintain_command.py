@@ -203,6 +203,11 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     elif row.buckets:
         files, read = f"{counted(row.files_before, 'file')} -> {row.files_after}", human_size(row.bytes_read)
         parts.append(f"{counted(row.buckets, 'bucket')} compacted, {files}, {read} read, {human_size(row.bytes_written)} written")
+    if row.stale_files:
+        parts.append(f"{counted(row.stale_files, 'file')} with an old bucket count {'to move' if is_plan else 'moved'}")
+    if row.rescaled_to:
+        becomes = "is to be" if is_plan else "was"
+        parts.append(f"a rescale to {counted(row.rescaled_to, 'bucket')} that was interrupted {becomes} finished")
     if row.rows_dropped_after is not None:
         parts.append(dropped_rows_text(row.rows_dropped_after))
     parts += upkeep_texts(row.upkeep, *(("to expire", "to delete") if is_plan else ("expired", "deleted")))

@@ -233,7 +233,8 @@ def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
     from paimon_cli.jobs.rescale_job import RescaledPartition
 
     footer = f"{_headline(plan)}; nothing was changed (dry run)"
-    call.show(Listing("RescalePlan", table.name, RescaledPartition, plan.partitions, footer=footer))
+    summary = {"buckets": plan.buckets, "changes_option": plan.changes_option, "online": plan.online}
+    call.show(Listing("RescalePlan", table.name, RescaledPartition, plan.partitions, footer=footer, summary=summary))
 
 
 def _headline(plan: RescalePlan) -> str:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.unfinished_rescale import UnfinishedRescale
 from paimon_cli.inspect.bucket_report import skews
 from paimon_cli.inspect.compaction_history import DATA_FILES, compaction_rows
 from paimon_cli.inspect.findings.bucket_rules import GOOD_BUCKET, better_bucket_count, rescaled
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.metadata.table_layout import natural_order
+from paimon_cli.options.option_text import counted
 
 KEEP, SPLIT, MERGE, RESCALE = "keep", "split", "merge", "rescale"
 """What becomes of the buckets of a partition. A rescale is left to the owner of the table."""
@@ -107,7 +109,10 @@ def _postponed(table: ExaminedTable, held: Mapping[bytes, Sequence[BucketFiles]]
 
 def _fixed(table: ExaminedTable, held: Mapping[bytes, Sequence[BucketFiles]]) -> Iterator[BucketPlanRow]:
     """All partitions have one count, which only the owner of the table changes."""
-    total = table.context.options.bucket
+    total, left = table.context.options.bucket, table.unfinished_rescale
+    if left is not None:
+        yield from _rest_of_rescale(table, held, left)
+        return
     better = better_bucket_count(total, list(table.partition_sizes.values()))
     for partition, buckets in held.items():
         kept = replace(_kept(table, buckets, "the largest partition needs no other count"), target_bytes=GOOD_BUCKET)
@@ -122,6 +127,26 @@ def _fixed(table: ExaminedTable, held: Mapping[bytes, Sequence[BucketFiles]]) ->
             bucket_size_after=kept.biggest_bucket_bytes * kept.buckets // better,
             when=BY_OWNER,
             command=rescaled(table, better),
+        )
+
+
+def _rest_of_rescale(
+    table: ExaminedTable, held: Mapping[bytes, Sequence[BucketFiles]], left: UnfinishedRescale
+) -> Iterator[BucketPlanRow]:
+    """What the service makes of a rescale that was interrupted."""
+    why = f"a rescale to {counted(left.buckets, 'bucket')} was interrupted"
+    for partition, buckets in held.items():
+        kept = replace(_kept(table, buckets, why), target_bytes=GOOD_BUCKET)
+        if partition not in left.partitions or partition in table.mixed_partitions:
+            yield kept
+            continue
+        yield replace(
+            kept,
+            action=RESCALE,
+            new_buckets=left.buckets,
+            bucket_size_after=kept.size // left.buckets,
+            when=BY_SERVICE,
+            command=rescaled(table, left.buckets),
         )
 
 

@@ -21,8 +21,9 @@ from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
-from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
+from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, Refused, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.unfinished_rescale import UnfinishedRescale
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.bucket_regroup import regroup_planned
 from paimon_cli.jobs.bucket_task import CompactedPart, FailedBucket, compact_part
@@ -36,7 +37,8 @@ from paimon_cli.jobs.range_compaction import RangeCommits
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.stale_buckets import move_all_stale_files
 from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed, ran_on
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta
+from paimon_cli.jobs.unfinished_rescale import finish_rescale
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
@@ -57,6 +59,7 @@ class CompactSummary(Summary):
     `bytes_read`, `bytes_written`: without files that were only moved to a higher level.
 
     `stale_files`: files with an older bucket count than their partition, from writers of other engines, whose rows were moved.
+    `rescaled_to`: the bucket count of a rescale that had been interrupted, and was finished; None if there was none.
     `regrouped`: partitions whose buckets were split or merged; the new ones are among the `buckets`.
 
     `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
@@ -73,6 +76,7 @@ class CompactSummary(Summary):
     conflicts: int = 0
     regrouped: int = 0
     stale_files: int = 0
+    rescaled_to: int | None = None
     waiting_records: int = 0
     engine: str = ""
     engine_reason: str = ""
@@ -81,7 +85,7 @@ class CompactSummary(Summary):
 
     @property
     def has_changed(self) -> bool:
-        return bool(self.buckets or self.stale_files)
+        return bool(self.buckets or self.stale_files or self.rescaled_to)
 
     @classmethod
     def of(cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, run: dict[str, Any]) -> CompactSummary:
@@ -107,6 +111,7 @@ class CompactSummary(Summary):
             conflicts=conflicts,
             regrouped=len({message.partition for message in outcome.regrouped}),
             stale_files=outcome.stale_files,
+            rescaled_to=outcome.rescaled_to,
             waiting_records=max(0, plan.figures.waiting_records - shown),
             **run,
             plan=plan,
@@ -143,8 +148,8 @@ def run_compact(
     error of the first bucket is raised.
     """
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
-    if request.may_regroup and context.options.bucket > 0:
-        work.run(work.move_stale_files)
+    if request.mends_counts(context):
+        work.run(work.mend_counts)
         work.plan = None  # the one within the limits of the request follows
     if context.mode.bucket_mode.postpones:
         work.run(work.distribute_rows)
@@ -205,10 +210,27 @@ class _Compaction:
         plan = self._plan(self.request.after(self.total.committed), new_files.stamp, only)
         return plan, regroup_planned(new_files, plan, self.engine, self.progress)
 
-    def move_stale_files(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
-        """Move the rows of files that writers of other engines have committed with an older bucket count."""
+    def mend_counts(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Move the rows of files that writers of other engines committed with an older bucket count, and finish a rescale."""
         plan = self.ready if only is None and self.ready is not None else self._plan(self.request, "", only)
-        return plan, move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
+        outcome = move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
+        if plan.unfinished is not None and not (outcome.conflicts or outcome.failures):
+            self._finish_rescale(plan.unfinished, outcome)
+        return plan, outcome
+
+    def _finish_rescale(self, left: UnfinishedRescale, outcome: Outcome) -> None:
+        """Finish a rescale that was interrupted. If that fails, the table is compacted all the same."""
+        place = BucketId(min(left.partitions, default=EMPTY_ROW), 0)
+        try:
+            with self.shield():
+                outcome.snapshots += finish_rescale(self.context, left, self.engine, self.progress).snapshots
+        except Conflict as conflict:
+            outcome.conflicts[place] = conflict
+        except (NotSupported, Refused, UsageError) as refusal:
+            outcome.failures[place] = refusal
+        else:
+            outcome.rescaled_to = left.buckets
+            self.context, self.ready = self.context.reopened(), None
 
     def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Distribute postponed rows to their buckets."""
@@ -431,7 +453,7 @@ def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactS
     if not errors:
         return
     unfinished = {*total.failures, *total.conflicts}
-    others = len(total.regrouped) + total.stale_files
+    others = len(total.regrouped) + total.stale_files + bool(total.rescaled_to)
     done = len({message.bucket_id for message in total.committed} - unfinished) + others
     if not (total.committed or others) and (request.on_conflict != OnConflict.SKIP or total.failures):
         raise errors[0]

@@ -28,7 +28,8 @@ class Outcome:
     """Committed messages and their snapshots; the errors of buckets with a conflict and of buckets that failed.
 
     `regrouped`: the messages that split or merged buckets, which are not among those of compactions. `stale_files`: how many
-    files with another bucket count than their partition were moved.
+    files with another bucket count than their partition were moved. `rescaled_to`: the bucket count of a rescale that had been
+    interrupted, and was finished.
     """
 
     committed: list[CommitMessage] = field(default_factory=list)
@@ -37,6 +38,7 @@ class Outcome:
     failures: dict[BucketId, PaimonError] = field(default_factory=dict)
     regrouped: list[CommitMessage] = field(default_factory=list)
     stale_files: int = 0
+    rescaled_to: int | None = None
 
     def add_round(self, later: Outcome) -> None:
         """Add a repeated run of the same stage. Its conflicts replace the earlier ones, whose buckets were planned again."""
@@ -48,6 +50,7 @@ class Outcome:
         self.committed += later.committed
         self.regrouped += later.regrouped
         self.stale_files += later.stale_files
+        self.rescaled_to = later.rescaled_to or self.rescaled_to
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
         self.conflicts.update(later.conflicts)

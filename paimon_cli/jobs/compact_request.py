@@ -22,6 +22,7 @@ from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.unfinished_rescale import UnfinishedRescale, unfinished_rescale
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.goal_merges import NO_CHOICES, GoalChoices, GoalMerges
@@ -73,6 +74,10 @@ class CompactRequest(CompactOptions):
     def may_regroup(self) -> bool:
         """Whether the bucket counts of partitions may change: they are a matter of whole tables, and of services."""
         return self.regroups and not (self.partition or self.bucket or self.order_by or self.if_snapshot is not None)
+
+    def mends_counts(self, context: TableContext) -> bool:
+        """Whether it mends what a rescale has left behind: files of an old count, and an old option."""
+        return self.may_regroup and not context.mode.bucket_mode.postpones
 
     def choices(self, context: TableContext, buckets: Sequence[BucketFiles]) -> GoalChoices:
         """What the goal chooses to merge in these buckets; nothing without one, or where another strategy is asked for."""
@@ -178,7 +183,8 @@ NO_BUCKETS = BucketFigures()
 class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
-    `mixed`: partitions with files of several bucket counts, which a service mends before it compacts the table.
+    `mixed`: partitions with files of several bucket counts, which a service mends before it compacts the table; `unfinished`: a
+    rescale that was interrupted, which it finishes.
     `idle_at`: when the next partition will have been idle for `idle_time`, or the next merge will be worth it by the goal (epoch
     millis); None if none is waiting.
     """
@@ -188,6 +194,7 @@ class CompactionPlan(ShownAsTable):
     figures: BucketFigures = NO_BUCKETS
     idle_at: int | None = None
     mixed: tuple[bytes, ...] = ()
+    unfinished: UnfinishedRescale | None = None
 
     def prepared(self, file_stamp: str, limits: CompactRequest) -> CompactionPlan:
         """This plan with a file stamp for its tasks, and within the limits of the request."""
@@ -215,7 +222,7 @@ class CompactionPlan(ShownAsTable):
 
     @property
     def has_work(self) -> bool:
-        return bool(self.tasks or self.postponed or self.regrouped or self.mixed)
+        return bool(self.tasks or self.postponed or self.regrouped or self.mixed or self.unfinished)
 
     @property
     def work(self) -> Work:
@@ -278,8 +285,12 @@ def plan_compaction(
     waiting = [*(moment + (request.idle_time or 0) for moment in newest.values()), *by_goal.due]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
-    mixed = mixed_partitions(buckets.table.bucket_counts()) if request.may_regroup and context.options.bucket > 0 else ()
-    return CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at, tuple(mixed))
+    plan = CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
+    if not request.mends_counts(context):
+        return plan
+    counts = buckets.table.bucket_counts()
+    mixed = tuple(mixed_partitions(counts)) if context.options.bucket > 0 else ()
+    return replace(plan, mixed=mixed, unfinished=unfinished_rescale(context, counts))
 
 
 def _chosen_buckets(context: TableContext, request: CompactRequest, snapshot: Snapshot) -> LazyBuckets:

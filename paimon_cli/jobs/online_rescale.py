@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
 from paimon_cli.compact.bucket_regrouper import RegroupTask, regroup_buckets, regroup_tasks
 from paimon_cli.errors import FilesConflict, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -77,12 +77,15 @@ def refuse_foreign(context: TableContext, after: int) -> None:
 
 @dataclass
 class OnlineRescale:
-    """The rounds of one online rescale. `done`: the tasks that were carried out, each with its messages."""
+    """The rounds of one online rescale. `identity`: makes that of a commit. `done`: the tasks that were carried out, each with
+    its messages.
+    """
 
     context: TableContext
     buckets: int
     engine: Engine
     progress: Progress
+    identity: Callable[[TableContext], CommitIdentity] = fresh_identity
     done: list[tuple[RegroupTask, tuple[CommitMessage, ...]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -99,7 +102,7 @@ class OnlineRescale:
                     return [], ()
             checked = latest.id
             messages = [replace(message, read_snapshot_id=latest.id) for _, made in self.done for message in made]
-            publish = functools.partial(committer.commit, messages, fresh_identity(context))
+            publish = functools.partial(committer.commit, messages, self.identity(context))
             try:
                 return messages, self.new_files.commit(messages, publish, keep_on=FilesConflict).snapshots
             except FilesConflict:

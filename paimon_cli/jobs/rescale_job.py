@@ -15,7 +15,7 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import check_of_partitions
-from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, Refused, SnapshotExpired, UsageError
@@ -23,6 +23,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, expect_partitions, partition_text
 from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.unfinished_rescale import rescale_record
 from paimon_cli.jobs.bucket_regroup import can_regroup, regroup
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.online_rescale import MOST_ROUNDS, OnlineRescale, check_online
@@ -73,7 +74,8 @@ class RescalePlan:
     """The partitions whose bucket count at `snapshot` is not `buckets`.
 
     `changes_option`: whether the table's `bucket` option is changed too; a rescale of chosen partitions leaves it alone, and
-    `differs_from_option` says that their new count differs from it. `online`: writers of paimon-cli go on meanwhile.
+    `differs_from_option` says that their new count differs from it. `online`: writers of paimon-cli go on meanwhile. `record`:
+    what its snapshot says of the option, before and after.
     """
 
     snapshot: Snapshot | None
@@ -82,6 +84,7 @@ class RescalePlan:
     changes_option: bool
     differs_from_option: bool = False
     online: bool = False
+    record: tuple[int, int] = (0, 0)
 
     @property
     def is_needed(self) -> bool:
@@ -90,6 +93,10 @@ class RescalePlan:
     @property
     def size(self) -> int:
         return sum(partition.size for partition in self.partitions)
+
+    def identity(self, context: TableContext) -> CommitIdentity:
+        """The identity of a commit, whose snapshot says what becomes of the option, in case the run is killed before that."""
+        return replace(fresh_identity(context), properties=(rescale_record(*self.record),))
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +156,9 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
         check_online(context, present, total, {partition: held[0].total_buckets for partition, held in found.items()})
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))
     differs = total != present and not postpones
-    return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions), options.online)
+    changes, disagrees = differs and not partitions, differs and bool(partitions)
+    record = (present, total if changes else present)
+    return RescalePlan(snapshot, total, tuple(rescaled), changes, disagrees, options.online, record)
 
 
 def _partitions_to_move(
@@ -205,7 +214,7 @@ def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Eng
     """Commit the rows of all partitions in their new buckets, with those that are written meanwhile."""
     messages, snapshots = list[CommitMessage](), tuple[Snapshot, ...]()
     for _ in range(MOST_ROUNDS):
-        more, made = OnlineRescale(context, plan.buckets, engine, progress).run()
+        more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
         messages, snapshots = messages + more, snapshots + made
         latest = context.snapshots.latest()
         if not _partitions_to_move(context, latest, plan.buckets, PartitionSpec.everything()):
@@ -255,7 +264,7 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
             raise PaimonError(f"{shown} rows became {rows} when rewritten into {plan.buckets} buckets", "nothing was committed")
         # In one snapshot: with a second one for the compactions, readers that skip level 0 would see no rows in between.
         messages = in_one_half(scaled, written, reports_rows=False)
-    snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
+    snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot, plan.identity(context))
     return RescaleSummary(plan.buckets, len(chosen), rows, **written_files(messages), snapshots=snapshots)
 
 
@@ -266,7 +275,7 @@ def _regroup_partitions(
     counts = {partition.key: plan.buckets for partition in plan.partitions}
 
     def attempt() -> RescaleSummary:
-        latest, identity = context.snapshots.latest_to_plan(), fresh_identity(context)
+        latest, identity = context.snapshots.latest_to_plan(), plan.identity(context)
         check_of_partitions(context, identity, counts.__contains__, snapshot.id, keeps_postponed=True)(latest)
         if latest is None:
             raise ValueError("the check refuses a history that has begun again")
@@ -326,14 +335,14 @@ def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, 
 
 
 def _commit(
-    new_files: NewFiles, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot
+    new_files: NewFiles, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot, identity: CommitIdentity
 ) -> tuple[Snapshot, ...]:
     context = new_files.context
     committer = Committer(context, ConflictCheck.PARTITION)
     publish = functools.partial(
         committer.overwrite,
         messages,
-        fresh_identity(context),
+        identity,
         replaced_partitions=replaced.matches,
         read_snapshot_id=snapshot.id,
         keeps_postponed=True,

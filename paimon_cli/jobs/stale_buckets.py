@@ -69,6 +69,13 @@ class MovedRows:
             yield kept
 
 
+def movable_files(context: TableContext) -> int:
+    """How many files `move_all_stale_files` would move."""
+    snapshot = context.snapshots.latest()
+    found = [] if snapshot is None else stale_partitions(context, snapshot)
+    return sum(len(partition.stale) for partition in found if partition.can_be_mended)
+
+
 def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
     """Move what can be moved in all partitions, each in a commit of its own; the others are left to the user (`health`)."""
     outcome, snapshot = Outcome(), context.snapshots.latest()

@@ -294,8 +294,8 @@ class WritePlan:
             raise UsageError(
                 f"{path} was written with {counted(count, 'bucket')}, but the table's option says {option}",
                 "rows of one key must stay in one bucket",
-                "try again if a rescale is running, which changes the option last; if one was interrupted, repeat it with "
-                f"--buckets {count} --online; otherwise run: "
+                "try again if a rescale is running, which changes the option last; if one was interrupted, maintain finishes it, "
+                f"or repeat it with --buckets {count}; otherwise run: "
                 f"paimon-cli rescale {self.context.layout.argument} --buckets {option if option > 0 else count} --yes",
             )
 

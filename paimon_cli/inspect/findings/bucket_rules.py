@@ -142,10 +142,16 @@ def rescaled(table: ExaminedTable, buckets: int, partition: bytes = EMPTY_ROW) -
 @rule(Topic.BUCKETS, Code.OTHER_COUNT)
 def bucket_counts_agree(table: ExaminedTable) -> Iterator[Finding]:
     """Partitions with another bucket count than the option, which writers refuse."""
-    option = table.context.options.bucket
-    others = {bucket.partition for bucket in table.other_counts}
-    if others:
-        total = len({bucket.partition for bucket in table.buckets})
+    option, left = table.context.options.bucket, table.unfinished_rescale
+    others = {bucket.partition for bucket in table.other_counts} | (left.partitions if left is not None else set())
+    total = len({bucket.partition for bucket in table.buckets})
+    if left is not None:
+        what = f"a rescale from {left.before} to {counted(left.buckets, 'bucket')} was interrupted"
+        message = f"{what}; until it is finished, as the next round of maintain or compact --watch does, writers are refused"
+        figures = {"bucket": option, "partitions": total, "partitions_with_another_count": len(others)}
+        command = rescaled(table, left.buckets)
+        yield Finding(Code.OTHER_COUNT, ERROR, "buckets", message, command, figures=figures, threshold=f"bucket={left.buckets}")
+    elif others:
         message = f"another bucket count than bucket={option} in {len(others)} of {counted(total, 'partition')}"
         message = f"{message}; writers refuse {'it' if len(others) == 1 else 'them'}"
         command = rescaled(table, option)

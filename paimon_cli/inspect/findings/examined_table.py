@@ -12,6 +12,7 @@ from paimon_cli.errors import DamagedFile, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.unfinished_rescale import UnfinishedRescale, unfinished_rescale
 from paimon_cli.inspect.findings.finding import Code, Remedy
 from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.compaction_simulation import OnCommit
@@ -148,6 +149,12 @@ class ExaminedTable:
     def mixed_partitions(self) -> dict[bytes, tuple[int, ...]]:
         """The partitions with files of several bucket counts, and these counts."""
         return mixed_partitions(self.state.table.bucket_counts())
+
+    @cached_property
+    def unfinished_rescale(self) -> UnfinishedRescale | None:
+        """What is left of a rescale that was interrupted."""
+        is_postponed = self.context.mode.bucket_mode.postpones
+        return None if is_postponed else unfinished_rescale(self.context, self.state.table.bucket_counts())
 
     @cached_property
     def other_counts(self) -> list[BucketFiles]:

@@ -34,6 +34,7 @@ from paimon_cli.jobs.service.upkeep import (
     kinds_that_expire,
     old_orphans,
 )
+from paimon_cli.jobs.stale_buckets import movable_files
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import NEVER, Upkeep
@@ -73,7 +74,8 @@ class MaintainedTable(ShownAsTable):
     """What a run has done with a table, or in a dry run would do.
 
     `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time. `findings`: what
-    `health` still finds; None if the table was not examined.
+    `health` still finds; None if the table was not examined. `stale_files`: files with an older bucket count than their
+    partition, whose rows were moved; `rescaled_to`: the bucket count of a rescale that had been interrupted, and was finished.
 
     Only in a dry run: `rows_dropped_after`, `record-level.expire-time` if a compaction is due, which drops older rows;
     `default_retention`, Paimon's own if snapshots may expire by it, because the table has none; `orphan_files`, the first ones.
@@ -82,6 +84,8 @@ class MaintainedTable(ShownAsTable):
     table: str
     state: str
     buckets: int = 0
+    stale_files: int = 0
+    rescaled_to: int | None = None
     files_before: int = 0
     files_after: int = 0
     bytes_read: int = 0
@@ -112,6 +116,8 @@ class MaintainedTable(ShownAsTable):
             done.table,
             done.state,
             summary.buckets,
+            summary.stale_files,
+            summary.rescaled_to,
             summary.files_before,
             summary.files_after,
             summary.bytes_read,
@@ -145,7 +151,7 @@ class MaintainedTable(ShownAsTable):
 
     @property
     def has_work(self) -> bool:
-        return bool(self.buckets) or self.deletes
+        return bool(self.buckets or self.stale_files or self.rescaled_to) or self.deletes
 
 
 @dataclass(frozen=True)
@@ -265,9 +271,11 @@ def _judged(total: TableRound, findings: tuple[Finding, ...] | PaimonError | Non
 
 def _both(before: TableRound, done: TableRound) -> TableRound:
     """What two rounds did to a table."""
-    names = ("buckets", "files_before", "files_after", "bytes_before", "bytes_after", "bytes_read", "bytes_written", "conflicts")
-    sums = {name: getattr(before.summary, name) + getattr(done.summary, name) for name in (*names, "snapshots", "seconds")}
-    summary: CompactSummary = replace(done.summary, **sums)
+    sizes = ("files_before", "files_after", "bytes_before", "bytes_after", "bytes_read", "bytes_written")
+    names = ("buckets", "stale_files", "conflicts", "snapshots", "seconds", *sizes)
+    sums = {name: getattr(before.summary, name) + getattr(done.summary, name) for name in names}
+    rescaled_to = done.summary.rescaled_to or before.summary.rescaled_to
+    summary: CompactSummary = replace(done.summary, **sums, rescaled_to=rescaled_to)
     is_kept = before.state == RoundState.COMPACTED or (before.state == RoundState.CLEANED and done.state == RoundState.NOTHING)
     state = before.state if is_kept and done.error is None else done.state
     return replace(done, state=state, summary=summary, upkeep=before.upkeep + done.upkeep)
@@ -317,8 +325,8 @@ def _name(table: ServedTable) -> str:
 def _planned(table: ServedTable, request: CompactRequest, progress: Progress) -> tuple[MaintainedTable, PaimonError | None]:
     turn = look(table.name, table.opened, request, {}, AT_ONCE, True)
     context, upkeep = turn.context(), NOT_KEPT_UP
-    decisions = () if turn.plan is None else turn.plan.decisions
-    fitting = CompactionPlan(turn.snapshot_id, apply_limits(decisions, request))
+    planned = turn.plan or CompactionPlan(turn.snapshot_id)
+    fitting = replace(planned, decisions=apply_limits(planned.decisions, request))
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
         _, expiry = due_expiry(context, what, progress, table.policy)
         files = 0 if what == PARTITIONS or not expiry.names else len(expiry.files())
@@ -330,6 +338,8 @@ def _planned(table: ServedTable, request: CompactRequest, progress: Progress) ->
         buckets=fitting.picked,
         files_before=fitting.work.files,
         bytes_read=fitting.work.size,
+        stale_files=movable_files(context) if fitting.mixed else 0,
+        rescaled_to=None if fitting.unfinished is None else fitting.unfinished.buckets,
         plan=fitting,
     )
     is_limited = request.budget_bytes is not None or request.max_bytes is not None or request.max_buckets is not None
