@@ -11,7 +11,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 
 from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.api.merging import Merge
-from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.bucket.stamped_files import new_stamp, stamped_index_files, stamped_uuid
 from paimon_cli.datatypes.data_type import DataField
@@ -43,6 +42,7 @@ from paimon_cli.jobs.spark.write import Task
 from paimon_cli.requests.fields import Names
 from paimon_cli.requests.writing import ChangeCall
 from paimon_cli.spark.spark_types import arrow_timezone
+from paimon_cli.spark.table_call import TableCall
 from paimon_cli.spark.task_rows import arrow_columns, partition_number
 from paimon_cli.spark.writing import FrameEngine, compute_rows_of_batch
 from paimon_cli.storage.storage import delete_all, overlapping_writes
@@ -52,15 +52,12 @@ if TYPE_CHECKING:
     from paimon_cli.requests.merging import MergeCall, MergeClause
 
 
-class FrameMerge(ChangeCall):
+class FrameMerge(TableCall, ChangeCall):
     """A merge of a DataFrame into a table, `on` columns that are equal in both."""
 
     on: Names = Names()
     _: KW_ONLY
     timezone: str | None = None
-    options: Mapping[str, str] | None = None
-    warehouse: str | None = None
-    branch: str | None = None
 
 
 @checks_call
@@ -85,14 +82,7 @@ def merge(frame: DataFrame, name: str | os.PathLike[str] | Table, call: FrameMer
         raise UsageError(
             "the DataFrame is a stream", "a merge is one commit", "call this function for each batch in foreachBatch"
         )
-    if isinstance(name, Table):
-        if not (call.options is None and call.warehouse is None and call.branch is None):
-            raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
-        runtime = replace(name.runtime, engine="auto", master=None, spark_conf={}, given_engine=None, session=session)
-        table = Table(name.context, runtime)
-    else:
-        runtime = Runtime(session=session)
-        table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)
+    table = call.table_in(name, session=session)
     timezone = call.timezone or arrow_timezone(str(session.conf.get("spark.sql.session.timeZone")))
     begun = table.merge(FrameToMerge(frame), call.on, **vars(ChangeCall.of(call)), timezone=timezone)
 

@@ -14,7 +14,7 @@ import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ from paimon_cli.read.scan_plan import Split
 from paimon_cli.requests.reading import ScanCall, SparkCall
 from paimon_cli.spark.native_files import Division, NativeFile, all_to_python, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
+from paimon_cli.spark.table_call import TableCall
 from paimon_cli.storage.whole_file import ScratchStorage
 
 if TYPE_CHECKING:
@@ -74,13 +75,8 @@ V1_SOURCES = "spark.sql.sources.useV1SourceList"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
 
-class FrameCall(SparkCall):
+class FrameCall(TableCall, SparkCall):
     """A read of a table as a DataFrame."""
-
-    _: KW_ONLY
-    options: Mapping[str, str] | None = None
-    warehouse: str | None = None
-    branch: str | None = None
 
     def check(self) -> None:
         super().check()
@@ -165,12 +161,9 @@ def explain(spark: SparkSession, name: Readable, call: FrameCall) -> SparkPlan:
 
 def _scan_of(name: Readable, call: FrameCall) -> RowScan:
     """The planned scan. Raises `UsageError` for arguments that a scan or an opened table has already."""
-    if not isinstance(name, (Table, Scan)):
-        return open_scan(Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch), call).rows
-    if not (call.options is None and call.warehouse is None and call.branch is None):
-        raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
-    if isinstance(name, Table):
-        return open_scan(name, call).rows
+    if not isinstance(name, Scan):
+        return open_scan(call.table(name), call).rows
+    call.check_open()
     if ScanCall.of(call) != ScanCall():
         raise UsageError("the scan is planned", "its columns, condition and snapshot were chosen", "give them to Table.scan")
     if name.rows.request.order_by:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, replace
 from functools import partial
@@ -22,7 +22,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from paimon_cli.api.arguments import checks_call, takes
-from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.faults import Tally
@@ -36,6 +35,7 @@ from paimon_cli.options.choices import OnError
 from paimon_cli.requests.writing import WriteCall
 from paimon_cli.spark.source_writing import QUERY
 from paimon_cli.spark.spark_types import arrow_timezone
+from paimon_cli.spark.table_call import TableCall
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame, partition_number
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -47,13 +47,10 @@ if TYPE_CHECKING:
 AsRows = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-class FrameWrite(WriteCall):
+class FrameWrite(TableCall, WriteCall):
     """A write of a DataFrame into a table."""
 
     _: KW_ONLY
-    options: Mapping[str, str] | None = None
-    warehouse: str | None = None
-    branch: str | None = None
     on_written: Callable[[WriteSummary], None] | None = None
 
 
@@ -84,16 +81,7 @@ def write(frame: DataFrame, name: str | os.PathLike[str] | Table, call: FrameWri
         why = "its rows cannot be read again, as files are, to list the bad cells"
         hint = "on_error='skip' leaves rows with bad cells out; the result counts them"
         raise NotSupported(f"on_error={call.on_error!r} for a DataFrame", why, hint)
-    engine = FrameEngine(frame)
-    if isinstance(name, Table):
-        if not (call.options is None and call.warehouse is None and call.branch is None):
-            raise UsageError("the table is open", "options, warehouse and branch say how to open one", "leave them out")
-        table = Table(
-            name.context, replace(name.runtime, engine="auto", master=None, spark_conf={}, session=None, given_engine=engine)
-        )
-    else:
-        runtime = Runtime(given_engine=engine)
-        table = Table.open(name, call.options, warehouse=call.warehouse, branch=call.branch, runtime=runtime)
+    table = call.table_in(name, engine=FrameEngine(frame))
     timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
     summary = table.write(FrameRows(timezone), **vars(WriteCall.of(call)), on_written=call.on_written)
     if summary.already_committed:
