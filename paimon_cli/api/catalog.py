@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from paimon_cli.api.adoption import Adopting
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.backups import Backups
 from paimon_cli.api.catalog_health import Examination
@@ -62,7 +63,7 @@ class NewInCatalog(NewTable):
 
 
 @checks_arguments
-class Catalog(Backups, DroppedTables, Ingesting, KeepsLedger, KeepsPolicy, Examination):
+class Catalog(Adopting, Backups, DroppedTables, Ingesting, KeepsLedger, KeepsPolicy, Examination):
     """The tables of a warehouse or of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.

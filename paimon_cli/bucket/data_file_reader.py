@@ -103,7 +103,7 @@ def read_part(
     rows counted.
     """
     path = context.data_file_path(*bucket_id, file)
-    read = ReadColumns(context, file, columns)
+    read = ReadColumns(context, file, columns, bucket_id[0])
     stored = _StoredRows(context, path, file, read.physical, batch_rows, part)
     rows = 0
     with decoding(path, read.file_schema.fields):
@@ -360,7 +360,9 @@ class _StoredRows:
         physical = self._physical or [next(field.name for field in schema.fields if file.stores(field.name))]
         if form == "orc":
             stripes = OrcFile(source)
-            names = [name for name in physical if not name.startswith(KEY_PREFIX) or name in stripes.schema.names]
+            held = stripes.schema.names
+            may_lack = (*(name for name in physical if name.startswith(KEY_PREFIX)), *schema.partition_keys)
+            names = [name for name in physical if name in held or name not in may_lack] or held[:1]
             for number in range(stripes.nstripes):
                 rows = pa.Table.from_batches([stripes.read_stripe(number, columns=names)]).select(names)
                 yield from _without_padding(context, file, rows).to_batches(max_chunksize=self._batch_rows)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.arrow_types import arrow_type, retyped
+from paimon_cli.datatypes.arrow_types import arrow_type, retyped, values_to_arrow
 from paimon_cli.datatypes.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -125,7 +125,9 @@ def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, 
 class ReadColumns:
     """The columns of a read, and how to get them from the columns that a data file stores."""
 
-    def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
+    def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str], partition: bytes | None = None) -> None:
+        """`partition`: that of the file, which has the values of partition columns that the file does not store."""
+        self._context, self._partition = context, partition
         self.file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.named(file.schema_id)
         self._columns = list(columns)
         self._has_kinds = bool(context.file_layout.keys)
@@ -202,6 +204,14 @@ class ReadColumns:
             declared = arrow_type(self.file_schema.field(own).type)
             arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), declared)
         for source in self._sources:
-            raw = None if source.file_field is None else stored.column(source.file_field.name)
+            raw = None if source.file_field is None else self._stored(stored, source.file_field.name)
             arrays[source.field.name] = source.column(raw, stored.num_rows)
         return pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
+
+    def _stored(self, stored: pa.RecordBatch, name: str) -> pa.Array:
+        """A column of the file. Files that were made for Hive, and then adopted, do not store partition columns."""
+        keys = self.file_schema.partition_keys
+        if name in stored.schema.names or self._partition is None or name not in keys:
+            return stored.column(name)
+        value, t = self._context.partition_values(self._partition)[keys.index(name)], self.file_schema.field(name).type
+        return pa.repeat(values_to_arrow([value], t)[0], stored.num_rows)

@@ -94,6 +94,7 @@ NAMES_OF_KIND = {
     _PLACE: "certificate copy destination external_path file html output_path path table url",
 }
 KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
+    "AdoptionPlan.columns": NAMES,
     "BackupRow.branches": COUNT,
     "BackupRow.run": ID,
     "BackupRow.snapshots": COUNT,

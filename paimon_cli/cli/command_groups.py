@@ -31,6 +31,7 @@ PANELS = {
         "sql": "sql_command",
         "export": "read_commands.export",
         "compact": "compact_command",
+        "adopt": "adopt_command",
         "truncate": "drop_commands",
         "drop-partition": "drop_commands",
         "drop": "drop_commands",

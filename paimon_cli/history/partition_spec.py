@@ -40,7 +40,7 @@ class PartitionSpec:
             if name not in keys:
                 what = f"the table's partition keys are {', '.join(keys)}" if keys else "the table is not partitioned"
                 raise UsageError(f"'{name}' is not a partition key", what)
-            wanted[keys.index(name)] = _value(context, name, text)
+            wanted[keys.index(name)] = partition_value(context, name, text)
 
         def matches(partition: bytes) -> bool:
             found = context.partition_values(partition)
@@ -71,7 +71,8 @@ def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:
     return tuple(f"{key}={null if text is None else text}" for key, text in values.items())
 
 
-def _value(context: TableContext, name: str, text: str | None) -> Any:
+def partition_value(context: TableContext, name: str, text: str | None) -> Any:
+    """The internal value of a partition column from its text; None for null. Raises `UsageError` for an invalid one."""
     if text is None or text == context.options.partition_default_name:
         return None
     t = context.schema.field(name).type

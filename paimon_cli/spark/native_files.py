@@ -201,6 +201,8 @@ class _NativeSplits:
             return "the type of a column has changed"
         if file.external_path is not None:
             return "files are outside of the table"
+        if self._context.schema.partition_keys and not self._context.mode.has_keys and file.max_sequence_number == 0:
+            return "files that may be adopted ones, which lack partition columns"
         if file_format(file.file_name) != "parquet":
             return f"{file_format(file.file_name)} files"
         path = self._spark_path(self._context.data_file_path(split.bucket.partition, split.bucket.bucket, file))

@@ -165,6 +165,22 @@ class LocalStorage:
         with errors_of(path):
             return os.readlink(path) if os.path.islink(path) else None
 
+    def link_file(self, path: str, target: str) -> None:
+        """See `storage.LinksFiles`."""
+        self._check(target)
+        self._check(path)
+        with errors_of(target):
+            _make_directory(os.path.dirname(target))
+            os.link(path, target, follow_symlinks=False)
+
+    def can_link(self, directory: str, target: str) -> bool:
+        """See `storage.LinksFiles`: on one file system."""
+        there = target
+        while not os.path.isdir(there) and there != os.path.dirname(there):
+            there = os.path.dirname(there)
+        with errors_of(directory):
+            return os.stat(directory).st_dev == os.stat(there).st_dev
+
     def make_directory(self, path: str) -> None:
         """See `storage.MovesDirectories`."""
         with errors_of(path):

@@ -154,6 +154,21 @@ class HasLinks(Protocol):
 
 
 @runtime_checkable
+class LinksFiles(Protocol):
+    """A store on which a file can have a second name, so that neither name depends on the other."""
+
+    def link_file(self, path: str, target: str) -> None:
+        """Give the file `path` the new name `target`, creating parent directories. The name is durable once its directory is
+        synced. A symbolic link at `path` is not followed.
+        """
+        ...
+
+    def can_link(self, directory: str, target: str) -> bool:
+        """Whether files below `directory` can have names below `target`, which need not exist."""
+        ...
+
+
+@runtime_checkable
 class SyncsDirectories(Protocol):
     """A store on which a deleted file may reappear after a power failure until its directory is synced."""
 
@@ -333,6 +348,20 @@ def link_target(storage: Storage, path: str) -> str | None:
     """Where the symbolic link at `path` leads; None if it is no link."""
     links: HasLinks | None = _outermost(storage, HasLinks)
     return None if links is None else links.link_target(path)
+
+
+def can_link(source: Storage, directory: str, storage: Storage, target: str) -> bool:
+    """Whether files below `directory` of `source` can be linked to names below `target` of `storage`."""
+    here, there = _outermost(source, LinksFiles), _outermost(storage, LinksFiles)
+    return here is not None and there is not None and bool(there.can_link(directory, target))
+
+
+def link_file(storage: Storage, path: str, target: str) -> None:
+    """See `LinksFiles`. Raises `NotSupported` if the store cannot do that."""
+    linking: LinksFiles | None = _outermost(storage, LinksFiles)
+    if linking is None:
+        raise NotSupported(f"{path} cannot be linked", "this store has no links")
+    linking.link_file(path, target)
 
 
 def directories_of(storage: Storage) -> MovesDirectories | None:

@@ -73,6 +73,7 @@ def test_every_command_on_tables_is_met() -> None:
     words = {" ".join(command.split(" {t}")[0].split()[:2]) for command in (*READING, *CHANGING)}
     listed = {name for name in get_command(app).commands}  # type: ignore[attr-defined]
     apart = {
+        "adopt",
         "create",
         "db",
         "locks",

@@ -32,7 +32,7 @@ GLOBAL = {
 def with_index(content: bytes, kind: str) -> bytes:
     """The index manifest with one more entry, as Java's IndexManifestEntrySerializer writes it."""
     reader = fastavro.reader(io.BytesIO(content))
-    schema, records = json.loads(json.dumps(reader.writer_schema)), list(reader)
+    schema, records = json.loads(json.dumps(reader.writer_schema)), [record for record in reader if isinstance(record, dict)]
     schema["fields"].append({"name": "_GLOBAL_INDEX", "type": ["null", GLOBAL], "default": None})
     of_rows = {"_ROW_RANGE_START": 0, "_ROW_RANGE_END": 2, "_INDEX_FIELD_ID": 1, "_INDEX_META": b"x", "_SOURCE_META": b"y"}
     added = {
@@ -41,7 +41,7 @@ def with_index(content: bytes, kind: str) -> bytes:
         "_GLOBAL_INDEX": of_rows,
     }
     out = io.BytesIO()
-    fastavro.writer(out, schema, [*({**record, "_GLOBAL_INDEX": None} for record in records), added])
+    fastavro.writer(out, schema, [*(dict(record, _GLOBAL_INDEX=None) for record in records), added])
     return out.getvalue()
 
 

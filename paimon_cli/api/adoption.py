@@ -1,0 +1,51 @@
+"""Files of other engines that become a table, without being rewritten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.arguments import checks_arguments, takes
+from paimon_cli.api.maintenance import Planned
+from paimon_cli.api.opened_catalog import OpenedCatalog
+from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.requests.adoption import AdoptOptions
+from paimon_cli.storage.catalog_options import store_options
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.adoption.adopt_job import Adopted, AdoptionPlan
+
+_THREADS = 8
+"""How many footers are read at the same time."""
+
+
+@checks_arguments
+class Adopting(OpenedCatalog):
+    """What adopts files."""
+
+    @takes(AdoptOptions)
+    def plan_adoption(self, options: AdoptOptions) -> Planned[AdoptionPlan, Adopted]:
+        """Plan to make a table of the files of a directory, or of an Iceberg table, without rewriting them: an append table
+        without buckets, in one commit.
+
+        The footers of all files are read. Raises `NotSupported` for a Delta or Hudi table, for an Iceberg table with deletes or
+        with evolved columns or partitions, and for files whose columns differ or that engines of Paimon would not understand.
+        """
+        from paimon_cli.jobs.adoption.adopt_job import adopt, plan_adoption
+        from paimon_cli.jobs.adoption.source_search import find_source
+
+        location = locate_table(options.table, self.url, self._options, is_new=True)
+        location = replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+        of_store = store_options(location.storage_options)
+        source, progress = find_source(options.source, of_store, _THREADS), self.runtime.new_progress()
+        columns = options.partition_columns or ()
+        found = plan_adoption(source, location, columns, self._table_options, options.files, progress, _THREADS)
+        return Planned(found.plan(), lambda: adopt(found, progress))
+
+    @takes(AdoptOptions)
+    def adopt(self, options: AdoptOptions) -> Adopted:
+        """Make a table of the files of a directory, or of an Iceberg table; see `plan_adoption`.
+
+        The source stays as it is, unless `files` is `move`. After a failure there is no table.
+        """
+        return self.plan_adoption(**vars(options)).run()

@@ -1,0 +1,1 @@
+"""`adopt`: files that other engines wrote become an append table, without being rewritten."""

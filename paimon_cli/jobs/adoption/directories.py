@@ -1,0 +1,95 @@
+"""Finds the files of a directory whose directories are partitions, as Hive and Spark write them.
+
+A source is not trusted: links in it are refused, and no name in it leads elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.jobs.adoption.source import HIVE_NULL, AdoptedFile, Source
+from paimon_cli.storage.storage import FileStatus, Storage, link_target
+from paimon_cli.storage.threads import in_parallel
+
+_MAX_LEVELS = 15
+"""The most directories of partitions, one in another."""
+
+
+class PartitionWalk:
+    """Walks through directories of partitions, level by level."""
+
+    def __init__(self, storage: Storage, root: str, threads: int) -> None:
+        self._storage = storage
+        self._root = root
+        self._threads = threads
+        self._keys: list[str] = []
+
+    def source(self, entries: Sequence[FileStatus]) -> Source:
+        """The files below the root, whose `entries` are given. Raises `NotFound` if there are none, `UsageError` for directories
+        that are no partitions, `BadInput` for links.
+        """
+        level: list[tuple[FileStatus, tuple[str | None, ...]]] = [(entry, ()) for entry in entries if _counts(entry.name)]
+        while True:
+            directories = [(entry, values) for entry, values in level if entry.is_directory]
+            files = [(entry, values) for entry, values in level if not entry.is_directory]
+            if not directories:
+                break
+            if files:
+                self._refuse_mix(directories[0][0], files[0][0])
+            if len(self._keys) >= _MAX_LEVELS:
+                raise UsageError(
+                    f"{directories[0][0].path} is below {_MAX_LEVELS} directories", "no table has so many partitions"
+                )
+            inner = [(entry, (*values, self._value(entry))) for entry, values in directories]
+            listed = in_parallel(self._storage.list_directory, (entry.path for entry, _ in inner), self._threads)
+            level = [
+                (entry, values)
+                for (_, values), found in zip(inner, listed, strict=True)
+                for entry in found
+                if _counts(entry.name)
+            ]
+        if not files:
+            raise NotFound(f"there are no files in {self._root}", "files whose names begin with . or _ do not count")
+        found = in_parallel(self._checked, files, self._threads)
+        return Source("files", self._storage, self._root, tuple(self._keys), tuple(sorted(found, key=lambda file: file.path)))
+
+    def _value(self, entry: FileStatus) -> str | None:
+        """The partition value in the name of a directory; all of a level have the same column."""
+        name, mark, text = _plain(entry).partition("=")
+        if not mark or not name:
+            why = "it is no partition such as dt=2026-01-01"
+            raise UsageError(f"{entry.path} is a directory", why, "adopt the directory of one table")
+        key = unquote(name)
+        depth = entry.path[len(self._root) + 1 :].count("/")
+        if depth == len(self._keys):
+            if key in self._keys:
+                raise UsageError(f"{entry.path} is a partition of {key}, and so is a directory above it")
+            self._keys.append(key)
+        if self._keys[depth] != key:
+            raise UsageError(f"{entry.path} is a partition of {key}", f"beside it are partitions of {self._keys[depth]}")
+        return None if text == HIVE_NULL else unquote(text)
+
+    def _checked(self, found: tuple[FileStatus, tuple[str | None, ...]]) -> AdoptedFile:
+        entry, values = found
+        _plain(entry)
+        if link_target(self._storage, entry.path) is not None:
+            raise BadInput(f"{entry.path} is a symbolic link", "a link may lead out of the source", "put the file itself there")
+        return AdoptedFile(entry.path[len(self._root) + 1 :], entry.size, values)
+
+    def _refuse_mix(self, directory: FileStatus, file: FileStatus) -> None:
+        why = f"{file.path} is a file beside it"
+        raise UsageError(f"{directory.path} is a directory", why, "adopt the directory of one table")
+
+
+def _counts(name: str) -> bool:
+    """Whether Hive and Spark read a file or directory of that name."""
+    return not name.startswith((".", "_"))
+
+
+def _plain(entry: FileStatus) -> str:
+    """The name of an entry. Raises `BadInput` if it is not UTF-8, or has control characters."""
+    if not entry.name.isprintable():
+        raise BadInput(f"the name of {entry.path!r} is not plain text", "it could not be shown or typed", "rename it")
+    return entry.name

@@ -1,0 +1,166 @@
+"""Finds the files of an Iceberg table: those of its current snapshot, if no row of them is deleted by other files.
+
+All metadata is read through the confined storage of the source. Locations in it are followed only below the table's directory,
+also if that was moved since they were written.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from paimon_cli.bucket.decoding import first_line
+from paimon_cli.datatypes.internal_values import date_text
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, importing
+from paimon_cli.jobs.adoption.source import AdoptedFile, Source
+from paimon_cli.options.option_text import plain_number
+from paimon_cli.storage.external_storage import location_of
+from paimon_cli.storage.storage import Storage
+
+_KEY_TYPES = {"boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "string": "STRING", "date": "DATE"}
+"""Iceberg's name of a type -> Paimon's, of partition columns that both spell alike."""
+
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, AssertionError)
+"""What pyiceberg raises for metadata of another form than it expects."""
+
+
+def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -> Source:
+    """The files of the current snapshot. Raises `NotSupported` for deletes, evolved columns or partitions, partitions by other
+    transforms than identity, and locations outside of the directory; `DamagedFile` for metadata that cannot be read.
+    """
+    with importing("reading Iceberg tables needs the package pyiceberg", "iceberg"):
+        from pyiceberg.exceptions import NotInstalledError, ValidationError
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+    path = f"{root}/metadata/{_newest(storage, root, metadata_names)}"
+    try:
+        metadata: Any = TableMetadataUtil.parse_raw(storage.read_bytes(path).decode())
+        return _source(storage, root, metadata)
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        AssertionError,
+        NotInstalledError,
+        ValidationError,
+    ) as error:
+        raise DamagedFile(f"{path} cannot be read", first_line(error), path=path) from error
+    except FileNotFoundError as error:
+        raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", path=path) from error
+
+
+def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
+    """The current metadata file: that of the hint of Hadoop catalogs, or the one with the greatest number."""
+    files = [name for name in names if name.endswith(".metadata.json")]
+    if "version-hint.text" in names:
+        number = storage.read_bytes(f"{root}/metadata/version-hint.text").decode(errors="replace").strip()
+        if (hinted := f"v{number}.metadata.json") in files:
+            return hinted
+    return max(files, key=lambda name: (plain_number(name.removeprefix("v").split("-")[0].split(".")[0]) or 0, name))
+
+
+def _source(storage: Storage, root: str, metadata: Any) -> Source:
+    keys = _keys(root, metadata)
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        raise NotFound(f"the Iceberg table {root} has no snapshot", "it has no rows", "create the table with paimon-cli create")
+    own = metadata.location.rstrip("/")
+    names = [name for name, _ in keys]
+    files: list[AdoptedFile] = []
+    for entry in _entries(storage, root, own, snapshot):
+        file = entry.data_file
+        if file.file_format.value not in ("PARQUET", "ORC"):
+            raise NotSupported(f"the Iceberg table {root} has {file.file_format.value} files", "Parquet and ORC can be adopted")
+        values = tuple(_text(file.partition[number], kind) for number, (_, kind) in enumerate(keys))
+        files.append(AdoptedFile(_below(root, own, file.file_path), file.file_size_in_bytes, values, file.record_count))
+    if not files:
+        raise NotFound(f"the Iceberg table {root} has no rows", "its current snapshot has no data files", "create an empty table")
+    types = {name: _KEY_TYPES[kind] for name, kind in keys}
+    rows = sum(file.rows or 0 for file in files)
+    return Source("iceberg", storage, root, tuple(names), tuple(sorted(files, key=lambda file: file.path)), types, rows)
+
+
+def _keys(root: str, metadata: Any) -> list[tuple[str, str]]:
+    """The partition columns with Iceberg's names of their types."""
+    schemas = [{(f.field_id, f.name, str(f.field_type)) for f in schema.fields} for schema in metadata.schemas]
+    if any(schema != schemas[0] for schema in schemas[1:]):
+        raise _evolved(root, "columns", "older files may hold columns under other names or with other meanings")
+    if len(metadata.partition_specs) > 1:
+        raise _evolved(root, "partitions", "older files are divided in another way")
+    schema, keys = metadata.schema(), list[tuple[str, str]]()
+    for part in metadata.spec().fields:
+        column = schema.find_field(part.source_id)
+        kind = str(column.field_type)
+        if str(part.transform) != "identity" or kind not in _KEY_TYPES:
+            what = f"the Iceberg table {root} is partitioned by {part.transform}({column.name})"
+            known = ", ".join(_KEY_TYPES)
+            raise NotSupported(what, f"a table of Paimon is partitioned by columns, here of the types {known}", "write the rows")
+        keys.append((column.name, kind))
+    return keys
+
+
+def _entries(storage: Storage, root: str, own: str, snapshot: Any) -> Iterator[Any]:
+    """The live entries of data files."""
+    from pyiceberg.io import FileIO, InputFile
+    from pyiceberg.manifest import ManifestContent
+
+    class Stored(InputFile):
+        """A file of the source."""
+
+        def __init__(self, location: str) -> None:
+            super().__init__(location)
+            self.path = f"{root}/{_below(root, own, location)}"
+
+        def __len__(self) -> int:
+            return storage.file_size(self.path)
+
+        def exists(self) -> bool:
+            return storage.exists(self.path)
+
+        def open(self, seekable: bool = True) -> Any:
+            return io.BytesIO(storage.read_bytes(self.path))
+
+    class ConfinedFiles(FileIO):
+        """Opens what is below the table, and nothing else."""
+
+        def new_input(self, location: str) -> InputFile:
+            return Stored(location)
+
+        def new_output(self, location: str) -> Any:
+            raise NotImplementedError
+
+        def delete(self, location: Any) -> None:
+            raise NotImplementedError
+
+    files = ConfinedFiles()
+    for manifest in snapshot.manifests(files):
+        entries = manifest.fetch_manifest_entry(files, discard_deleted=True)
+        if entries and manifest.content == ManifestContent.DELETES:
+            what, why = f"the Iceberg table {root} has delete files", "rows in its data files do not count any more"
+            raise NotSupported(what, why, "compact it with its own engine first (rewrite_data_files), or write the rows")
+        yield from entries
+
+
+def _below(root: str, own: str, location: str) -> str:
+    """The path of a location below the table. Raises `NotSupported` for one elsewhere."""
+    plain, base = location_of(location), location_of(own)
+    for above in (base, location_of(root)):
+        if plain is not None and above is not None and plain.startswith(f"{above}/"):
+            return plain[len(above) + 1 :]
+    why = f"its metadata names {location}, which is not below the directory of the table"
+    raise NotSupported(f"files of the Iceberg table {root} lie elsewhere", why, "write the rows into a table of Paimon")
+
+
+def _text(value: Any, kind: str) -> str | None:
+    if value is None:
+        return None
+    if kind == "date" and isinstance(value, int):
+        return date_text(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _evolved(root: str, what: str, why: str) -> NotSupported:
+    return NotSupported(f"the {what} of the Iceberg table {root} have changed", why, "write the rows into a table of Paimon")

@@ -1,0 +1,44 @@
+"""What is adopted: the files of a source, with the values of their partition columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from paimon_cli.storage.storage import Storage
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The name of a partition value that is null, as Hive and Spark write it."""
+
+
+@dataclass(frozen=True)
+class AdoptedFile:
+    """A file by its path below the root of the source, its size in bytes, and the texts of its partition columns, None for null.
+
+    `rows`: how many it has by the metadata of the source; None if there is none.
+    """
+
+    path: str
+    size: int
+    partition: tuple[str | None, ...] = ()
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is adopted. `kind`: `files` or `iceberg`; `keys`: the names of the partition columns.
+
+    `types`: their types in SQL, as far as the source says. `rows`: how many it has by its own metadata.
+    """
+
+    kind: str
+    storage: Storage
+    root: str
+    keys: tuple[str, ...]
+    files: tuple[AdoptedFile, ...]
+    types: Mapping[str, str] = field(default_factory=dict)
+    rows: int | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)

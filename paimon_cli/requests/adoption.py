@@ -1,0 +1,43 @@
+"""The options of `adopt`."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY
+from typing import Annotated, Final, Literal
+
+from paimon_cli.requests.fields import Option, Request
+
+
+class FilePlacement:
+    """How the files of a source get into the table: as hard links, as copies, or as one of both, after which the source goes."""
+
+    LINK: Final = "link"
+    COPY: Final = "copy"
+    MOVE: Final = "move"
+
+
+class AdoptOptions(Request):
+    """What becomes a table, and how."""
+
+    source: Annotated[
+        str, Option("The directory of Parquet or ORC files, or of an Iceberg table.", metavar="DIR", is_argument=True)
+    ]
+    _: KW_ONLY
+    table: Annotated[str, Option("The new table: db.table, a path or URL.", metavar="TABLE", flags=("--as",))]
+    files: Annotated[
+        Literal["link", "copy", "move"] | None,
+        Option(
+            "link: a second name for each file, on one local disk; copy; move: as these, then delete the files of the source. "
+            "Default link where that is possible, else copy.",
+            library="`link`: a second name for each file, on one local disk; `copy`; `move`: as these, and then the files of the "
+            "source are deleted; default `link` where that is possible, else `copy`",
+        ),
+    ] = None
+    partition_columns: Annotated[
+        Sequence[str] | None,
+        Option(
+            "A column of partition directories, such as 'dt DATE' for dt=2026-01-01; repeatable. Default: STRING.",
+            metavar="'NAME TYPE'",
+            flags=("--partition-column",),
+            library="Columns of partition directories, such as `dt DATE` for dt=2026-01-01; default STRING",
+        ),
+    ] = None

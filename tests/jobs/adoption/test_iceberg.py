@@ -1,0 +1,161 @@
+"""Iceberg tables as sources: what is adopted, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, IdentityTransform, Transform
+from pyiceberg.types import DateType, LongType, NestedField, StringType
+
+from paimon_cli.api.catalog import Catalog
+from paimon_cli.api.runtime import Runtime
+from paimon_cli.api.table import Table
+from paimon_cli.errors import BadInput, DamagedFile, NotSupported, PaimonError
+
+DAYS = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2), None]
+
+
+def iceberg(tmp_path: Path, transform: Transform[Any, Any] | None = None) -> Any:
+    """A table of two appends of three rows each."""
+    (tmp_path / "ice").mkdir()
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/ice/c.db", warehouse=f"file://{tmp_path}/ice/wh")
+    catalog.create_namespace("d")
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "dt", DateType()), NestedField(3, "v", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, transform, "p")) if transform is not None else PartitionSpec()
+    table = catalog.create_table("d.t", schema, partition_spec=spec)
+    for first in () if isinstance(transform, DayTransform) else (0, 10):  # pyiceberg itself cannot write by day
+        table.append(pa.table({"id": pa.array([first, first + 1, first + 2], pa.int64()), "dt": DAYS, "v": ["a", "b", None]}))
+    return table
+
+
+def place(table: Any) -> Path:
+    return Path(table.location().removeprefix("file://"))
+
+
+def adopt(tmp_path: Path, source: Path) -> Table:
+    Catalog(runtime=Runtime(engine="local")).adopt(str(source), table=str(tmp_path / "t"))
+    return Table.open(str(tmp_path / "t"), runtime=Runtime(engine="local"))
+
+
+@pytest.mark.parametrize("transform", [None, IdentityTransform()])
+def test_adopted(tmp_path: Path, transform: Transform[Any, Any] | None) -> None:
+    source = place(iceberg(tmp_path, transform))
+    moved = tmp_path / "moved"
+    shutil.move(source, moved)
+    table = adopt(tmp_path, moved)
+    rows = {row["id"]: (row["dt"], row["v"]) for row in table.scan().to_arrow().to_pylist()}
+    assert rows == {first + n: (DAYS[n], ["a", "b", None][n]) for first in (0, 10) for n in range(3)}
+    assert table.context.schema.partition_keys == (() if transform is None else ("dt",))
+    assert not table.verify(level="full").violations
+
+
+def only_the_newest_counts(table: Any) -> None:
+    table.overwrite(pa.table({"id": pa.array([5], pa.int64()), "dt": DAYS[:1], "v": ["z"]}))
+
+
+def test_files_of_older_snapshots_do_not_count(tmp_path: Path) -> None:
+    made = iceberg(tmp_path)
+    only_the_newest_counts(made)
+    assert adopt(tmp_path, place(made)).scan().to_arrow().to_pydict()["id"] == [5]
+
+
+def new_column(table: Any) -> None:
+    with table.update_schema() as update:
+        update.add_column("w", LongType())
+
+
+def new_partitions(table: Any) -> None:
+    with table.update_spec() as update:
+        update.add_identity("v")
+
+
+def rewritten(table: Any, change: Callable[[dict[str, Any]], None]) -> None:
+    newest = max((place(table) / "metadata").glob("*.metadata.json"))
+    content = json.loads(newest.read_text())
+    change(content)
+    newest.write_text(json.dumps(content))
+
+
+def lists_elsewhere(table: Any) -> None:
+    rewritten(table, lambda content: content["snapshots"][-1].update({"manifest-list": "file:///etc/passwd"}))
+
+
+def climbs(table: Any) -> None:
+    above = f"{table.location()}/../../../../../../../etc/passwd"
+    rewritten(table, lambda content: content["snapshots"][-1].update({"manifest-list": above}))
+
+
+def claims_another_place(table: Any) -> None:
+    """Its files lie below a location that is not that of the directory."""
+    rewritten(table, lambda content: content.update({"location": "file:///etc"}))
+    shutil.move(place(table), place(table).parent / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("harm", "match"),
+    [
+        (new_column, "columns .* have changed"),
+        (new_partitions, "partitions .* have changed"),
+        (lists_elsewhere, "lie elsewhere"),
+        (climbs, "lie elsewhere"),
+        (claims_another_place, "lie elsewhere"),
+    ],
+)
+def test_refused(tmp_path: Path, harm: Callable[[Any], None], match: str) -> None:
+    made = iceberg(tmp_path)
+    harm(made)
+    source = place(made) if place(made).exists() else place(made).parent / "elsewhere"
+    with pytest.raises(NotSupported, match=match):
+        adopt(tmp_path, source)
+    assert not (tmp_path / "t").exists()
+
+
+def test_other_transforms_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match=r"partitioned by day\(dt\)"):
+        adopt(tmp_path, place(iceberg(tmp_path, DayTransform())))
+
+
+def test_delete_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.manifest import ManifestContent, ManifestFile
+
+    made = iceberg(tmp_path)
+    monkeypatch.setattr(ManifestFile, "content", property(lambda manifest: ManifestContent.DELETES))
+    with pytest.raises(NotSupported, match="has delete files"):
+        adopt(tmp_path, place(made))
+
+
+def cut_metadata(source: Path) -> None:
+    newest = max((source / "metadata").glob("*.metadata.json"))
+    newest.write_text(newest.read_text()[:200])
+
+
+def missing_list(source: Path) -> None:
+    for path in (source / "metadata").glob("snap-*.avro"):
+        path.unlink()
+
+
+def another_file(source: Path) -> None:
+    first, second, *_ = sorted(source.glob("data/**/*.parquet"))
+    second.write_bytes(first.read_bytes())
+    import pyarrow.parquet as pq
+
+    pq.write_table(pq.read_table(first).slice(0, 1), second)
+
+
+@pytest.mark.parametrize("harm", [cut_metadata, missing_list, another_file])
+def test_damage_is_said(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    source = place(iceberg(tmp_path))
+    harm(source)
+    with pytest.raises((DamagedFile, BadInput)) as said:
+        adopt(tmp_path, source)
+    assert isinstance(said.value, PaimonError) and not (tmp_path / "t").exists()
