@@ -45,6 +45,7 @@ class EventTable(FollowingTable):
         self.follow(EventColumns.of(events))
         schema = self.schema
         assert schema is not None
+        events, wrong = self.derived.added(events, {column.name: column.type for column in schema.fields})
         rows = rows_of(
             events,
             schema.primary_keys,
@@ -54,6 +55,11 @@ class EventTable(FollowingTable):
             key_images=self.key_images,
             refused=refused_kinds(schema),
         )
+        if wrong:
+            known = {event.position for event in bad}
+            found = (events.read.lines.bad(index, why, events.table.name) for index, why in sorted(wrong.items()))
+            bad += [event for event in found if event.position not in known]
+            rows = rows.without(np.isin(rows.event, list(wrong)))
         if not schema.primary_keys and (rows.kinds != RowKind.INSERT).any():
             raise UsageError(
                 f"{self.name} has no primary key, and events update or delete rows",

@@ -25,6 +25,7 @@ from paimon_cli.api.ingest_site import IngestSite
 from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.api.ingested_table import IngestedTable
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
+from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
 from paimon_cli.ingest.changes.event_lines import EventLines
@@ -72,6 +73,7 @@ class IngestRun:
         if self.format.name == PLAIN_JSON and place.table is None:
             what = "rows of plain JSON name no table"
             raise UsageError(what, "the events go into the tables of a database", "name a table: --into DB.TABLE")
+        self.derived = DerivedColumns.of(call.computed or (), call.metadata_column or ())
         self.stops = call.on_error == OnError.FAIL
         self.decoder = EventDecoder(self.format, self.wanted, self._position)
 
@@ -211,6 +213,7 @@ class IngestRun:
             is_dry=self.is_dry,
             stops_on_bad=self.stops,
             sequence=self.call.sequence,
+            derived=self.derived,
         )
         if failure is None:
             try:

@@ -12,6 +12,7 @@ from paimon_cli.catalog.schema_drift import changes_to_follow
 from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import AlreadyExists, UsageError
+from paimon_cli.ingest.changes.derived_columns import NOTHING_DERIVED, DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents, Wanted
 from paimon_cli.lsm.aggregators.catalog import function_of
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -55,8 +56,8 @@ class FollowingTable:
     """A table that follows the columns of its source. `create` makes it from columns and a key; in a dry run `define` makes only
     its schema, `planned`.
 
-    `keys`: the primary key of a new table, if the options name it. `sequence`: the number of events that orders rows. `table`:
-    None while it does not exist. `added`, `widened`: columns with their types.
+    `keys`: the primary key of a new table, if the options name it. `sequence`: the number of events that orders rows. `derived`:
+    columns that events lack. `table`: None while it does not exist. `added`, `widened`: columns with their types.
     """
 
     name: str
@@ -66,6 +67,7 @@ class FollowingTable:
     define: Callable[[Sequence[DataField], tuple[str, ...]], TableSchema]
     is_dry: bool = False
     sequence: str | None = None
+    derived: DerivedColumns = NOTHING_DERIVED
     table: Writing | None = None
     planned: TableSchema | None = None
     created: bool = False
@@ -108,11 +110,14 @@ class FollowingTable:
         is_ordered = any(name != number and name not in schema.primary_keys for name in options.sequence_fields)
         if not schema.primary_keys or not (takes_back or is_ordered or options.changelog_producer.records_input):
             return []
-        return [name for name in schema.field_names if name not in schema.primary_keys and name != number]
+        known = {*schema.primary_keys, *self.derived.names, number}
+        return [name for name in schema.field_names if name not in known]
 
     def follow(self, events: EventColumns) -> None:
         """Create the table, or let it follow the columns of the events."""
-        found = dict(events.types)
+        schema = self.schema
+        own = {} if schema is None else {column.name: column.type for column in schema.fields if column.name in events.types}
+        found = {**events.types, **self.derived.types({**events.types, **own})}
         if self.sequence is not None:
             found[sequence_column(self.sequence)] = BIGINT
         if self.schema is None:

@@ -84,6 +84,21 @@ class TableIngestOptions(Request):
             metavar="PATH",
         ),
     ] = None
+    computed: Annotated[
+        Texts,
+        Option(
+            "Add a column that is computed from another one, such as \"dt = date_format(created, 'yyyy-MM-dd')\"; repeatable. "
+            "year, month, day, hour, minute, second, date_format, substring, truncate, upper, lower, trim.",
+            metavar="COLUMN=FUNCTION",
+        ),
+    ] = Texts()
+    metadata_column: Annotated[
+        Texts,
+        Option(
+            "Add a column with a fact about each event: op_ts, database, schema, table, topic, partition or offset; repeatable.",
+            metavar="[COLUMN=]FACT",
+        ),
+    ] = Texts()
     commit_user: Annotated[
         str | None,
         Option(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable
 from paimon_cli.api.ingest_schema import EventColumns
 from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EventFormat
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, PositionUnit
@@ -131,6 +132,7 @@ class Conversion:
     target: str
     schema: TableSchema
     sequence: str | None
+    derived: DerivedColumns
 
     def table(self) -> EventTable:
         def refuse(*_: Any) -> Any:
@@ -145,6 +147,7 @@ class Conversion:
             define=refuse,
             is_dry=True,
             sequence=self.sequence,
+            derived=self.derived,
             planned=planned,
         )
 

@@ -23,7 +23,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from paimon_cli.api.arguments import checks_call, takes
+from paimon_cli.api.arguments import checks_call, option_texts, takes
 from paimon_cli.api.dead_letters import DeadLetters, bad_event
 from paimon_cli.api.ingest_call import IngestCall
 from paimon_cli.api.ingest_run import BLOCK_SHARE, IngestRun
@@ -32,6 +32,7 @@ from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import SourceTable, Wanted
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.options.choices import OnError
@@ -51,6 +52,7 @@ from paimon_cli.spark.event_tasks import (
 from paimon_cli.spark.source_writing import QUERY
 from paimon_cli.spark.task_rows import FrameRows
 from paimon_cli.spark.writing import AsRows, FrameEngine
+from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.write.write_plan import WritePlan
 
 if TYPE_CHECKING:
@@ -67,7 +69,6 @@ class StreamIngest(IngestOptions):
     into: str | None = None
     warehouse: str | None = None
     options: Mapping[str, str] | None = None
-    table_options: Mapping[str, str] | None = None
 
     def check(self) -> None:
         super().check()
@@ -84,7 +85,7 @@ def ingest(stream: DataFrame, call: StreamIngest) -> DataStreamWriter:
 
     `stream`: a streaming DataFrame with the events in a column `value`, such as those of `format("kafka")` and `format("text")`;
     the columns `key`, `topic`, `partition` and `offset` of Kafka are used, too. `into`: a database, whose tables are created as
-    needed, or one table. `warehouse`, `options`: those of `Catalog`; `table_options`: of new tables. The others are those of
+    needed, or one table. `warehouse`: the `url` of `Catalog`, and `options` its options. The others are those of
     `Catalog.ingest`; `--follow`, `--interval` and `--kafka-conf` are for sources that are not read by Spark.
 
         events = spark.readStream.format("kafka").options(**{"kafka.bootstrap.servers": "b:9092", "subscribe": "shop"}).load()
@@ -108,6 +109,7 @@ def ingest(stream: DataFrame, call: StreamIngest) -> DataStreamWriter:
         raise UsageError("name where the events go", "by either --into or --database-from source", "such as into='shop'")
     if call.commit_user is None and classic_context(stream.sparkSession) is None:
         raise UsageError("a commit user is needed", "Spark Connect does not tell which query it is", "give --commit-user")
+    DerivedColumns.of(call.computed or (), call.metadata_column or ())
     return stream.writeStream.foreachBatch(EventBatches(call))
 
 
@@ -124,7 +126,7 @@ class EventBatches:
         user = call.commit_user or (None if context is None else context.getLocalProperty(QUERY))
         if user is None:
             raise UsageError("a commit user is needed", "the batch does not tell its query", "give --commit-user")
-        site = IngestSite(Runtime(), call.warehouse, call.options or {}, call.table_options or {})
+        site = IngestSite(Runtime(), call.warehouse, *split_options(option_texts(call.options)))
         of_files = None if call.on_error == OnError.FAIL else call.on_error
         with DeadLetters(of_files, ()) as letters:
             asked = IngestCall.of(call, sources=(), into=call.into, commit_user=user)
@@ -218,7 +220,7 @@ class EventBatch:
         conversions = {}
         for source, target in self.run.by_source.items():
             if target is not None and target.failure is None and target.next_id <= self.number and target.schema is not None:
-                conversions[source_text(source)] = Conversion(target.name, target.schema, target.sequence)
+                conversions[source_text(source)] = Conversion(target.name, target.schema, target.sequence, target.derived)
         return events.select("source", "events").mapInArrow(ConvertingTask(conversions), ROWS_SQL)
 
     def _checked(self, rows: DataFrame) -> dict[str, int]:

@@ -356,3 +356,10 @@ def test_schema_parts_and_their_types_come_through(kafka: Cluster, tmp_path: Pat
     ingest(tmp_path, kafka.url("typed"), primary_key="id")
     check(tmp_path, stream)
     assert with_schema(created(1))["schema"]
+
+
+def test_topic_partition_and_offset_become_columns(kafka: Cluster, tmp_path: Path) -> None:
+    kafka.send("facts", *map(created, range(2)), partition=1)
+    ingest(tmp_path, kafka.url("facts"), primary_key="id", metadata_column=["topic", "part=partition", "offset"])
+    found = {key: (row["topic"], row["part"], row["offset"]) for key, row in rows_of(tmp_path, "a").items()}
+    assert found == {"0": ("facts", 1, 0), "1": ("facts", 1, 1)}

@@ -96,11 +96,13 @@ def test_messages_of_kafka_are_ordered_and_name_their_keys(session: SparkSession
             facts = {"topic": "shop.a", "partition": part, "offset": offset, "key": json.dumps({"id": number % 4})}
             lines.append(json.dumps({**facts, "value": json.dumps(event)}))
         (folder / f"{part}.json").write_text("\n".join(lines))
+    columns: dict[str, Any] = {"computed": "t = truncate(n, 1)", "metadata_column": "offset"}
     stream = session.readStream.schema(schema).json(str(folder))
-    writer = spark.ingest(stream, format="debezium", into="shop", warehouse=str(tmp_path), commit_user="messages")
+    writer = spark.ingest(stream, format="debezium", into="shop", warehouse=str(tmp_path), commit_user="messages", **columns)
     writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination(300)
     newest = {str(n % 4 * 3 + n % 3): str(n) for n in sorted(o * 3 + p for p in range(3) for o in range(1, 21))}
     assert {key: row["n"] for key, row in rows_of(tmp_path, "a").items()} == newest
+    assert all((row["t"], row["offset"]) == (row["n"][0], int(row["n"]) // 3) for row in rows_of(tmp_path, "a").values())
     assert Table.open(str(tmp_path / "shop.db/a")).snapshots()[0].commit_user == "messages"
 
 

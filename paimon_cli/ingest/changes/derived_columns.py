@@ -1,0 +1,143 @@
+"""Columns that events do not have themselves: computed from one of theirs, or facts about the event, such as its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from paimon_cli.datatypes.data_type import BIGINT, INT, STRING, DataType, TimestampType
+from paimon_cli.errors import UsageError
+from paimon_cli.ingest.changes.computed_columns import ComputedColumn
+from paimon_cli.ingest.changes.event_decoder import TableEvents
+from paimon_cli.ingest.changes.event_images import Images
+from paimon_cli.ingest.changes.event_lines import PositionUnit
+from paimon_cli.ingest.changes.event_values import ValueForm, as_column
+
+_OF_TOPICS = ("topic", "partition", "offset")
+_METADATA: Mapping[str, DataType] = {
+    "op_ts": TimestampType("TIMESTAMP_LTZ", precision=3),
+    "database": STRING,
+    "schema": STRING,
+    "table": STRING,
+    "topic": STRING,
+    "partition": INT,
+    "offset": BIGINT,
+}
+"""The facts about an event, with the types of their columns."""
+_TIMES = {
+    "debezium": (("source.ts_ms", 1), ("ts_ms", 1)),
+    "debezium-flat": (("__source_ts_ms", 1), ("__ts_ms", 1)),
+    "canal": (("es", 1), ("ts", 1)),
+    "maxwell": (("ts", 1000),),
+}
+"""Where events say when the change was made, by format, and how many milliseconds the number counts."""
+
+
+@dataclass(frozen=True)
+class MetadataColumn:
+    """A column with a fact about each event."""
+
+    name: str
+    fact: str
+
+    @staticmethod
+    def of(text: str) -> MetadataColumn:
+        """`op_ts`, or `changed_at=op_ts` for another name. Raises `UsageError`."""
+        first, sign, second = (part.strip() for part in text.partition("="))
+        name, fact = (first, second) if sign else (first, first)
+        if fact not in _METADATA or not name:
+            raise UsageError(f"--metadata-column {text}", f"there are {', '.join(_METADATA)}", "such as changed_at=op_ts")
+        return MetadataColumn(name, fact)
+
+    @property
+    def type(self) -> DataType:
+        return _METADATA[self.fact]
+
+    def values(self, events: TableEvents) -> pa.Array:
+        """The fact of each event. Raises `UsageError` if events of this source have none."""
+        lines, table, count = events.read.lines, events.table, len(events.read.lines)
+        if self.fact == "op_ts":
+            return _times(events)
+        if self.fact not in _OF_TOPICS:
+            return pa.repeat(pa.scalar(getattr(table, self.fact), pa.string()), count)
+        if lines.unit != PositionUnit.OFFSET:
+            raise UsageError(f"--metadata-column {self.fact}", f"{lines.source} is no topic", "leave it out")
+        topic, _, number = lines.source.rpartition("/")
+        if self.fact == "offset":
+            return pa.array(lines.positions)
+        return pa.repeat(topic if self.fact == "topic" else pa.scalar(int(number), pa.int32()), count)
+
+
+def _times(events: TableEvents) -> pa.Array:
+    for path, millis in _TIMES.get(events.format.name, ()):
+        found = events.read.part(path)
+        if found is not None and pa.types.is_integer(found.type):
+            counted = pa.compute.multiply(found.cast(pa.int64()), millis)
+            return counted.cast(pa.timestamp("ms", "UTC"))
+    if events.format.name not in _TIMES:
+        raise UsageError("--metadata-column op_ts", f"events of {events.format.name} have no time", "leave it out")
+    return pa.nulls(len(events.read.lines), pa.timestamp("ms", "UTC"))
+
+
+@dataclass(frozen=True)
+class DerivedColumns:
+    """All such columns of a table."""
+
+    computed: tuple[ComputedColumn, ...] = ()
+    metadata: tuple[MetadataColumn, ...] = ()
+
+    @staticmethod
+    def of(computed: Sequence[str], metadata: Sequence[str]) -> DerivedColumns:
+        """As options name them. Raises `UsageError`."""
+        found = DerivedColumns(tuple(map(ComputedColumn.of, computed)), tuple(map(MetadataColumn.of, metadata)))
+        if len(set(found.names)) < len(found.names):
+            raise UsageError("--computed and --metadata-column name a column twice", ", ".join(found.names), "name each once")
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in (*self.computed, *self.metadata)]
+
+    def types(self, types: Mapping[str, DataType]) -> dict[str, DataType]:
+        """The types of these columns, beside columns of events with these types. Raises `UsageError`."""
+        for name in self.names:
+            if name in types:
+                raise UsageError(f"events have a column {name} of their own", "--computed and --metadata-column add others")
+        computed = {column.name: column.type(types.get(column.source, STRING)) for column in self.computed}
+        return {**computed, **{column.name: column.type for column in self.metadata}}
+
+    def added(self, events: TableEvents, types: Mapping[str, DataType]) -> tuple[TableEvents, dict[int, str]]:
+        """The events with these columns in both images, and why some events, by index, cannot have them.
+
+        `types`: those of the table.
+        """
+        if not self.names or events.truncates:
+            return events, {}
+        read, wrong = events.read, dict[int, str]()
+        forms = {**events.forms, **{column.name: ValueForm(column.type) for column in self.metadata}}
+        facts = {column.name: column.values(events).take(pa.array(read.event)) for column in self.metadata}
+        images = []
+        for image in (read.before, read.after):
+            columns = {**image.columns, **facts}
+            for column in self.computed:
+                source = image.columns.get(column.source)
+                form = events.form(column.source)
+                kind = types.get(column.source, form.type)
+                cells = pa.nulls(len(image.present)) if source is None else source
+                typed, misfits = as_column(cells, form, kind)
+                values, refused = column.values(typed, kind)
+                forms[column.name] = ValueForm(column.type(kind))
+                columns[column.name] = values
+                rows = [*(cell.row for cell in misfits), *refused]
+                wrong |= {
+                    int(read.event[row]): f"'{column.name}' cannot be computed from '{column.source}'"
+                    for row in rows
+                    if image.present[row]
+                }
+            images.append(Images(image.present, columns))
+        return replace(events, read=replace(read, before=images[0], after=images[1]), forms=forms), wrong
+
+
+NOTHING_DERIVED = DerivedColumns()

@@ -1,0 +1,144 @@
+"""Columns that events do not have themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.datatypes.data_type import BIGINT, STRING, TimestampType
+from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.changes.computed_columns import ComputedColumn
+from paimon_cli.ingest.changes.derived_columns import DerivedColumns
+from tests.event_streams import canal, debezium, flat, maxwell, written
+
+MOMENTS = pa.array([datetime(2024, 2, 29, 23, 5, 7, 999_999), None, datetime(1969, 12, 31, 1, 2, 3)], pa.timestamp("us"))
+SECONDS = TimestampType("TIMESTAMP", precision=6)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("x = year(c)", [2024, None, 1969]),
+        ("x = second(c)", [7, None, 3]),
+        ("x = date_format(c, 'yyyy-MM-dd')", ["2024-02-29", None, "1969-12-31"]),
+        ("x=DATE_FORMAT( c , 'yyMMdd''T''HH:mm:ss')", ["240229T23:05:07", None, "691231T01:02:03"]),
+        ("x = date_format(c, 'DDD%')", ["060%", None, "365%"]),
+    ],
+)
+def test_functions_of_times(text: str, expected: list[Any]) -> None:
+    column = ComputedColumn.of(text)
+    assert column.values(MOMENTS, SECONDS)[0].to_pylist() == expected
+    texts = pa.array(["2024-02-29 23:05:07.999999", None, "1969-12-31T01:02:03"])
+    assert column.values(texts, STRING) == (pa.array(expected, column.values(texts, STRING)[0].type), [])
+    assert column.values(pa.array(["soon"]), STRING)[1] == [0]
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("x = upper(c)", ["ÄBCDE", None]),
+        ("x = lower(c)", ["äbcde", None]),
+        ("x = trim(c)", ["äbcDe", None]),
+        ("x = substring(c, 1)", ["bcDe", None]),
+        ("x = substring(c, 1, 3)", ["bc", None]),
+        ("x = truncate(c, 2)", ["äb", None]),
+    ],
+)
+def test_functions_of_texts(text: str, expected: list[Any]) -> None:
+    cells = pa.array([" äbcDe " if "trim" in text else "äbcDe", None])
+    assert ComputedColumn.of(text).values(cells, STRING)[0].to_pylist() == expected
+
+
+def test_numbers_are_truncated_as_java_does() -> None:
+    assert ComputedColumn.of("x = truncate(c, 10)").values(pa.array([17, -1, None, 0]), BIGINT)[0].to_pylist() == [
+        10,
+        -10,
+        None,
+        0,
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "x = c",
+        "x = now()",
+        "x = year()",
+        "x = year('c')",
+        "x = year(c, 1)",
+        "x = date_format(c)",
+        "x = date_format(c, 'yyyy-LL')",
+        "x = truncate(c, 0)",
+        "x = substring(c, -1)",
+        "x = substring(c, 1, 2, 3)",
+        "x = upper(lower(c))",
+        "= upper(c)",
+    ],
+)
+def test_what_cannot_be_computed_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        ComputedColumn.of(text)
+
+
+def test_names_are_those_of_one_column() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        DerivedColumns.of(["x = upper(c)"], ["x=op_ts"])
+    with pytest.raises(UsageError, match="there are op_ts, database"):
+        DerivedColumns.of([], ["lsn"])
+
+
+def test_a_computed_partition_moves_its_rows(tmp_path: Path) -> None:
+    """The row of the old partition is deleted when the column changes from which the partition is computed."""
+    rows = [{"id": 1, "at": "2024-05-06 07:08:09"}, {"id": 2, "at": "2024-05-07"}, {"id": 1, "at": "2025-01-01"}]
+    events = [debezium("a", "c", None, row) for row in rows[:2]] + [debezium("a", "u", rows[0], rows[2])]
+    events += [debezium("a", "d", rows[1], None)]
+    catalog = Catalog(str(tmp_path), {"partition": "dt"})
+    given: dict[str, Any] = {
+        "format": "debezium",
+        "into": "shop",
+        "primary_key": "dt,id",
+        "computed": "dt = substring(at, 0, 10)",
+    }
+    catalog.ingest(written(tmp_path / "1.json", *events), **given)
+    table = Table.open(str(tmp_path / "shop.db/a"))
+    assert table.scan().to_arrow().to_pylist() == [{"id": "1", "at": "2025-01-01", "dt": "2025-01-01"}]
+    assert table.context.schema.partition_keys == ("dt",)
+
+
+@pytest.mark.parametrize(
+    "name, envelope, millis",
+    [("debezium", debezium, 1_700_000_000_000), ("canal", canal, 1), ("maxwell", maxwell, 1000)],
+)
+def test_facts_about_events(tmp_path: Path, name: Any, envelope: Any, millis: int) -> None:
+    event = envelope("a", "c", None, {"id": 1, "name": "x"})
+    facts = ["op_ts", "from=database", "its_table=table", "of=schema"]
+    given = {"format": name, "into": "shop", "primary_key": "id", "metadata_column": facts}
+    done = Catalog(str(tmp_path)).ingest(written(tmp_path / "1.json", event), **given)
+    assert "op_ts TIMESTAMP(3) WITH LOCAL TIME ZONE" in str(done[0].columns) or "op_ts TIMESTAMP_LTZ(3)" in str(done[0].columns)
+    row = Table.open(str(tmp_path / "shop.db/a")).scan().to_arrow().to_pylist()[0]
+    assert round(row["op_ts"].timestamp() * 1000) == millis
+    assert (row["from"], row["its_table"], row["of"]) == ("shop", "a", "")
+
+
+def test_what_events_lack_is_said(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    file = written(tmp_path / "1.json", flat("a", "c", None, {"id": 1, "day": "soon"}))
+    given: dict[str, Any] = {"format": "debezium-flat", "into": "shop", "primary_key": "id"}
+    for more, why in (
+        ({"metadata_column": "offset"}, "is no topic"),
+        ({"computed": "day = upper(id)"}, "of their own"),
+        ({"computed": "x = truncate(none, 3)", "metadata_column": "id=op_ts"}, "of their own"),
+    ):
+        with pytest.warns(UserWarning), pytest.raises(UsageError, match=why):
+            catalog.ingest(file, **given, **more)
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="'y' cannot be computed from 'day'"):
+        catalog.ingest(file, **given, computed="y = year(day)")
+    letters = tmp_path / "letters.json"
+    catalog.ingest(file, **given, computed="y = year(day)", on_error=str(letters))
+    assert len(letters.read_text().splitlines()) == 1
