@@ -25,6 +25,8 @@ from paimon_cli.requests.upkeep import GoalName
 
 HOUR_MILLIS = 3_600_000
 _LEAST_PART = 1e-9
+_SMALL_PART = 0.75
+"""How large a run may be, beside what is merged already, so that it goes with a merge for the number of runs."""
 UNKNOWN_READS = 60.0
 """Reads of a bucket in an hour, where nothing is known about them."""
 
@@ -290,9 +292,9 @@ class ChosenMerges:
 def best_merges(found: MergeCandidates, now: int, goal: Goal, most_bytes: float = np.inf) -> ChosenMerges:
     """The merges that the goal asks for, the most urgent first.
 
-    Buckets with more runs than `most_runs` come first, the cheapest before: they take the cheapest merge that helps, or else the
-    deepest. Then those whose collected reads are worth the price, by score; of the merges of a bucket the one that is worth most
-    beyond its price. `most_bytes`: larger merges are made for the number of runs only, as far as the budget allows it.
+    Buckets with more runs than `most_runs` come first, those with the most before: they take the cheapest merge that helps, or
+    else the deepest. Then those whose collected reads are worth the price, by score; of the merges of a bucket the one that is
+    worth most beyond its price. `most_bytes`: larger merges are made for the number of runs only, as far as the budget allows it.
 
     Two files of level 0, one and three hours old, stand on a run of level 5 that was made ten hours ago.
 
@@ -313,7 +315,9 @@ def best_merges(found: MergeCandidates, now: int, goal: Goal, most_bytes: float 
     if len(forced):
         index = np.concatenate([forced, index[~np.isin(found.bucket[index], found.bucket[forced])]])
     is_forced = np.arange(len(index)) < len(forced)
-    order = np.lexsort((found.cost[index], np.where(is_forced, -np.inf, -score[index])))
+    order = np.lexsort(
+        (found.cost[index], np.where(is_forced, -found.runs[index], 0), np.where(is_forced, -np.inf, -score[index]))
+    )
     index = index[order]
     return ChosenMerges(index, score[index], is_forced[order])
 
@@ -321,14 +325,16 @@ def best_merges(found: MergeCandidates, now: int, goal: Goal, most_bytes: float 
 def _forced(found: MergeCandidates, most_runs: int, most_bytes: float) -> np.ndarray:
     """The merges of buckets with more than `most_runs` runs: the cheapest that helps; where none does, the deepest.
 
-    The next run goes with it while it is no larger than what is merged already. Without that the free levels fill with equal
-    runs, and then each merge rewrites a newest run that only grows.
+    The next run goes with it while it is small beside what is merged already. Without that the free levels fill with equal runs,
+    and then each merge rewrites a newest run that only grows; with larger ones, large runs are rewritten too often.
     """
     above = np.flatnonzero(found.runs > most_runs)
     after = found.runs[above] - found.run_count[above] + 1
     helping = above[_first_with_most(found.bucket[above], np.where(after <= most_runs, 1 / (1 + found.charged[above]), -1.0))]
     deepest = above[_first_with_most(found.bucket[above], found.run_count[above].astype(np.float64))]
-    goes_on = (found.bucket[1:] == found.bucket[:-1]) & (found.cost[1:] <= np.minimum(2 * found.cost[:-1], most_bytes))
+    goes_on = (found.bucket[1:] == found.bucket[:-1]) & (
+        found.cost[1:] <= np.minimum((1 + _SMALL_PART) * found.cost[:-1], most_bytes)
+    )
     ends = np.flatnonzero(np.append(~goes_on, True))
     helping = ends[np.searchsorted(ends, helping)]
     return np.concatenate([helping, deepest[~np.isin(found.bucket[deepest], found.bucket[helping])]])

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.shared_budgets import DividedBudget
+from paimon_cli.jobs.service.service_turn import WantedMerge
+from paimon_cli.jobs.service.shared_budgets import DividedBudget, SavedFor
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState
 from paimon_cli.lsm.compaction_simulation import KeySetRun, merged_keys
 from paimon_cli.lsm.rent_or_buy import (
@@ -136,6 +137,7 @@ class ByGoal:
     forces: bool = False
     clock: SimulatedClock = field(default_factory=SimulatedClock)
     left: Budget = field(init=False)
+    saving: SavedFor | None = None
 
     def __post_init__(self) -> None:
         allowance = None if self.budget is None else Allowance(size=self.budget, is_daily=True)
@@ -150,17 +152,18 @@ class ByGoal:
         chosen = best_merges(found, now, self.goal.at(self.left.part_of_rate), self.left.most_bytes)
         flat = [option for number in some for option in buckets[number].options(0).options]
         # a merge for which the budget was saved asks again in each round
-        divided = DividedBudget(self.left)
+        divided = DividedBudget(self.left, earlier=self.saving)
         scores = np.where(chosen.is_forced, math.inf, chosen.score).tolist()
         for index, score in zip(chosen.index.tolist(), scores, strict=True):
             number, option = some[int(found.bucket[index])], flat[index]
-            if divided.refuses(str(number), score, option.cost):
+            if divided.refuses(str(number), WantedMerge(score, option.cost, len(buckets[number].runs))):
                 continue
             spent = buckets[number].compact(option.run_count, option.output_level, now)
             assert spent == option.cost, "the choice knows what the step rule rewrites"
             self.left.settle(option.cost, spent)
             done.add(number)
             read += spent
+        self.saving = divided.saving
         if self.forces:
             only = UniversalCompaction(MAX_LEVEL, run_trigger=1 << 30)
             for number in changed:

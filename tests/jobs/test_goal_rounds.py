@@ -15,7 +15,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
 from paimon_cli.jobs.service import budget
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
-from paimon_cli.jobs.service.service_turn import Need, Turn
+from paimon_cli.jobs.service.service_turn import Need, Turn, WantedMerge
 from paimon_cli.jobs.service.shared_budgets import SavedFor, share_out
 from paimon_cli.jobs.service.table_round import RoundState, TableRound
 from paimon_cli.requests.upkeep import Allowance
@@ -156,8 +156,9 @@ def test_a_budget_by_day_is_for_the_service_and_one_without_for_a_run(tmp_path: 
         Catalog(str(tmp_path / "wh")).maintain(database="shop", budget="1GB/day")
 
 
-def turn(table: str, *wanted: tuple[float, int]) -> Turn:
-    need = Need(-max(score for score, _ in wanted), 0, 0, sum(size for _, size in wanted), table)
+def turn(table: str, *asked: tuple[float, int], runs: int = 0) -> Turn:
+    wanted = tuple(WantedMerge(score, size, runs) for score, size in asked)
+    need = Need(-max(each.score for each in wanted), 0, 0, sum(each.size for each in wanted), table)
     return Turn(
         table=table,
         open=lambda: pytest.fail("not opened"),
@@ -184,7 +185,7 @@ def test_a_merge_is_saved_for_across_rounds() -> None:
     first = [turn("hot", (math.inf, 990)), turn("next", (5.0, 38)), turn("small", (2.0, 5))]
     saving = share_out(first, budget, is_by_goal=True)
     assert [each.granted for each in first] == [990, 0, 0]
-    assert saving == SavedFor(5.0, 38, "next", budget.ready_millis(38))
+    assert saving == SavedFor(WantedMerge(5.0, 38), "next", NOW, budget.ready_millis(38))
     assert "saved for next" in first[2].budget_says and "are left" in first[1].budget_says
     budget.settle(990, 990)
     clock.millis = NOW + DAY_MILLIS + 120_000
@@ -200,15 +201,27 @@ def test_a_large_merge_holds_back_nothing() -> None:
     assert [each.granted for each in turns] == [60, 0, 10], "else more than a twentieth of the day would be left unused"
 
 
-def test_cheap_merges_for_the_cap_go_on_while_a_large_one_waits() -> None:
-    budget = Budget.of(Allowance(size=1000, is_daily=True), HandClock(NOW))
-    first = [turn("first", (math.inf, 900)), turn("large", (math.inf, 910)), turn("reads", (9.0, 10))]
+def test_the_bucket_with_the_most_runs_is_saved_for_and_others_take_the_rest() -> None:
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    first = [
+        turn("first", (math.inf, 900), runs=30),
+        turn("large", (math.inf, 300), runs=25),
+        turn("cheap", (math.inf, 50), runs=21),
+    ]
     saving = share_out(first, budget, is_by_goal=True)
-    assert [each.granted for each in first] == [900, 0, 0] and saving is not None and saving.table == "large"
-    budget.settle(900, 900)
-    later = [turn("cheap", (math.inf, 50)), turn("reads", (9.0, 10))]
-    share_out(later, budget, saving, is_by_goal=True)
-    assert [each.granted for each in later] == [50, 0], "what reads pay waits for the cap, the cap for nothing"
+    assert [each.granted for each in first] == [900, 0, 50], "beside the 40 that are saved at once, 50 are left"
+    assert saving is not None and saving.table == "large"
+    budget.settle(950, 950)
+    clock.millis += DAY_MILLIS // 4
+    later = [turn("large", (math.inf, 310), runs=40), turn("cheap", (math.inf, 11), runs=21), turn("reads", (9.0, 10))]
+    saving = share_out(later, budget, saving, is_by_goal=True)
+    assert [each.granted for each in later] == [0, 0, 0], "the cheapest do not take what is saved, again and again"
+    assert saving is not None and saving.since_millis == NOW and "are saved for large, 40 runs" in later[1].budget_says
+    clock.millis = NOW + DAY_MILLIS + 120_000
+    last = [turn("large", (math.inf, 320), runs=50), turn("cheap", (math.inf, 50), runs=21)]
+    assert share_out(last, budget, saving, is_by_goal=True) is None
+    assert [each.granted for each in last] == [320, 50]
 
 
 def test_what_reads_pay_leaves_a_part_of_the_day_to_the_cap() -> None:

@@ -149,11 +149,15 @@ def test_buckets_above_the_cap_come_first_whatever_reads_have_paid() -> None:
 def test_a_bucket_above_the_cap_takes_the_cheapest_merge_that_helps() -> None:
     read = BucketMerges((merge(500, 1.0, count=15), merge(5000, 1.0, gain=1e6, count=22)), 22, rate=1e6)
     assert chosen(candidates(read), FREE) == [0], "not the one for which reads have paid most"
-    equal = BucketMerges((merge(500, 1.0, count=20), merge(950, 1.0, count=21), merge(2000, 1.0, count=22)), 22, rate=0.0)
-    assert chosen(candidates(equal), FREE) == [1], "a run that is no larger than what is merged goes with it"
+    small = BucketMerges((merge(500, 1.0, count=20), merge(850, 1.0, count=21), merge(2000, 1.0, count=22)), 22, rate=0.0)
+    assert chosen(candidates(small), FREE) == [1], "a run that is small beside what is merged goes with it"
+    equal = BucketMerges((merge(500, 1.0, count=20), merge(950, 1.0, count=21)), 22, rate=0.0)
+    assert chosen(candidates(equal), FREE) == [0], "a larger one would be rewritten too often"
     cheap = BucketMerges((merge(50, 1.0, count=22),), 22, rate=0.0)
     made = best_merges(candidates(read, cheap), NOW, FREE)
-    assert made.index.tolist() == [2, 0], "the cheapest first"
+    assert made.index.tolist() == [2, 0], "of equal ones the cheapest first"
+    more = BucketMerges((merge(5000, 1.0, count=23),), 23, rate=0.0)
+    assert best_merges(candidates(cheap, more), NOW, FREE).index.tolist() == [1, 0], "an expensive one would wait for good"
 
 
 def test_goals_differ_only_in_the_rate() -> None:

@@ -19,6 +19,8 @@ _RESERVE = 0.04
 leaves unused."""
 _KEPT = 0.9
 """The part of an even spending that is kept for merges that must be made."""
+_SAVED_PART = 0.5
+"""The part of what a budget brings that is saved for a large merge; others take the rest meanwhile."""
 _MEASURED = (50_000.0, 1e9)
 """The millis and the bytes of the merges that are taken to have been measured before the first."""
 
@@ -145,6 +147,20 @@ class Budget:
     def saves_for(self, size: int) -> bool:
         """Whether less urgent merges wait for one of this size: not for a large one, since too much would stay unused."""
         return self.daily is not None and size <= _RESERVE * self.most_bytes
+
+    def saved(self, size: int, since_millis: int) -> int:
+        """How much is saved for a merge of this size since a moment: a small part of a day at once, and then a part of what
+        comes, so that a large merge does not hold back all others.
+        """
+        if self.daily is None:
+            return 0
+        elapsed = max(0, self.clock.now_millis() - since_millis)
+        return min(size, int((_RESERVE + _SAVED_PART * elapsed / DAY_MILLIS) * self.most_bytes))
+
+    def has(self, size: int) -> bool:
+        """Whether this many bytes may be read now."""
+        left = self.left_size
+        return left is None or left >= size
 
     def reserve_all(self, size: int) -> bool:
         """Take this much if it is left, and nothing otherwise."""

@@ -6,8 +6,10 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, TookTooLong
@@ -78,6 +80,32 @@ class Need:
         return cls(-score, trigger - runs, since, sum(task.read_size for task in tasks), table)
 
 
+class WantedMerge(NamedTuple):
+    """A compaction that asks for a part of a budget. `score`: infinite if it must be made. `runs`: sorted runs of its bucket."""
+
+    score: float
+    size: int
+    runs: int = 0
+
+    @property
+    def must_be(self) -> bool:
+        return self.score == math.inf
+
+    @property
+    def urgency(self) -> tuple[float, int]:
+        """By score; of those that must be made, by runs."""
+        return self.score, self.runs if self.must_be else 0
+
+    @property
+    def order(self) -> tuple[float, int, int]:
+        """The most urgent first, of these the cheapest."""
+        score, runs = self.urgency
+        return -score, -runs, self.size
+
+    def __str__(self) -> str:
+        return f"{self.runs} runs" if self.must_be else f"score {self.score:.2f}"
+
+
 @dataclass
 class Turn:
     """The planned work on a table. `snapshot_id`: the latest snapshot when it was planned.
@@ -87,7 +115,7 @@ class Turn:
     `budget_says`: why they are not more.
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
     `is_shared`: other services may have had the table since it was planned.
-    `wanted`: score and bytes of each compaction, split and merge of buckets; `is_by_goal`: whether a goal gave the scores.
+    `wanted`: by each compaction, split and merge of buckets; `is_by_goal`: whether a goal gave the scores.
     `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
@@ -106,7 +134,7 @@ class Turn:
     plan: CompactionPlan | None
     budget: Budget
     opened: TableContext | None = field(repr=False)
-    wanted: tuple[tuple[float, int], ...] = ()
+    wanted: tuple[WantedMerge, ...] = ()
     granted: int | None = None
     budget_says: str = ""
     used: int = 0
@@ -228,7 +256,9 @@ def look(
         idle_at=plan.idle_at,
         planned_files=sum(len(task.files) for task in plan.tasks),
         wanted=tuple(
-            (task.score or 0.0, task.read_size) for part in (plan.regrouped, plan.tasks, plan.postponed) for task in part
+            WantedMerge(task.score or 0.0, task.read_size, task.runs_before)
+            for part in (plan.regrouped, plan.tasks, plan.postponed)
+            for task in part
         ),
         plan=plan,
         budget=Budget(context.clock),

@@ -6,12 +6,11 @@ ask one by one, the most urgent first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.service_turn import Turn
+from paimon_cli.jobs.service.service_turn import Turn, WantedMerge
 from paimon_cli.maintain.policy import PolicyKey, TablePolicy
 from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.upkeep import Allowance
@@ -91,44 +90,58 @@ class SharedBudgets:
 
 @dataclass(frozen=True)
 class SavedFor:
-    """The budget is saved for a merge of this score until it suffices (epoch millis), so that less urgent ones do not take it."""
+    """The budget is saved for a merge of a table until it suffices, so that less urgent ones do not take it.
 
-    score: float
-    size: int
+    `since_millis`: when the saving began; `until_millis`: when the budget suffices, if nothing else is taken (epoch millis).
+    """
+
+    wanted: WantedMerge
     table: str
+    since_millis: int
     until_millis: int
 
 
 @dataclass
 class DividedBudget:
-    """A budget that is divided among merges, which ask one by one, the most urgent first. `saving`: what the budget is saved for.
+    """A budget that is divided among merges, which ask one by one, the most urgent first.
 
-    Merges that must be made, above all those of buckets above the cap on runs, take what fits, the cheapest first. If one of them
-    does not fit, or a small other one, less urgent ones wait, in later rounds, too, unless they must be made: otherwise it would
-    never be made. A single run does not come again, so that it takes what fits.
+    Merges that must be made come first, those of buckets with the most runs before: if the cheapest came first, an expensive one
+    would wait for good, and grow meanwhile. For the first of them that does not fit, or a small other one, the budget is saved,
+    in later rounds, too: less urgent ones take what is beyond that. A single run does not come again, so that it takes what fits.
+
+    `saving`: what the budget is saved for. `earlier`: the same in the last round, if that merge asks again.
     """
 
     budget: Budget
     saving: SavedFor | None = None
+    earlier: SavedFor | None = None
 
-    def refuses(self, table: str, score: float, size: int) -> str:
-        """Reserve the bytes of a merge; returns why not, or nothing. Its score is infinite if it must be made."""
-        budget, saving, must_be, left = self.budget, self.saving, score == math.inf, self.budget.left_text or "nothing"
+    def refuses(self, table: str, wanted: WantedMerge) -> str:
+        """Reserve the bytes of a merge; returns why not, or nothing."""
+        budget, size, left = self.budget, wanted.size, self.budget.left_text or "nothing"
+        first = self.saving if self.saving is not None and wanted.urgency <= self.saving.wanted.urgency else None
+        saved = 0 if first is None else budget.saved(first.wanted.size, first.since_millis)
         if size > budget.most_bytes:
             said = f"{size} bytes are more than the whole budget"
-        elif saving is not None and score <= saving.score and not must_be:
-            saved = f"{human_size(saving.size)} of the budget are saved for {saving.table}"
-            said = f"{saved}, score {saving.score:.2f}; {left} are left"
-        elif not must_be and budget.is_kept_from(size):
+        elif first is not None and not budget.has(saved + size):
+            said = f"{human_size(saved)} of the budget are saved for {first.table}, {first.wanted}; {left} are left"
+        elif not wanted.must_be and budget.is_kept_from(size):
             said = f"it reads {human_size(size)}, and {left} of the budget are left, kept for merges that must be made"
         elif budget.reserve_all(size):
+            if self.earlier is not None and self.earlier.table == table:
+                self.earlier = None
             return ""
         else:
             said = f"it reads {human_size(size)}, and {left} of the budget are left"
-        is_first = saving is None or score > saving.score
-        if budget.daily is not None and is_first and size <= budget.most_bytes and (must_be or budget.saves_for(size)):
-            self.saving = SavedFor(score, size, table, budget.ready_millis(size))
-        return f"{said}; the budget comes before the cap on runs" if must_be else said
+        if (
+            first is None
+            and budget.daily is not None
+            and size <= budget.most_bytes
+            and (wanted.must_be or budget.saves_for(size))
+        ):
+            since = budget.clock.now_millis() if self.earlier is None else self.earlier.since_millis
+            self.saving = SavedFor(wanted, table, since, budget.ready_millis(size))
+        return f"{said}; the budget comes before the cap on runs" if wanted.must_be else said
 
 
 def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = None, *, is_by_goal: bool) -> SavedFor | None:
@@ -137,17 +150,17 @@ def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = N
         for turn in turns:
             turn.reserve(budget)
         return None
-    if saving is not None and (
-        budget.clock.now_millis() >= saving.until_millis or any(turn.table == saving.table for turn in turns)
-    ):
-        saving = None
-    divided = DividedBudget(budget, saving)
+    if saving is not None and any(turn.table == saving.table for turn in turns):
+        divided = DividedBudget(budget, earlier=saving)
+    else:
+        is_over = saving is not None and budget.clock.now_millis() >= saving.until_millis
+        divided = DividedBudget(budget, None if is_over else saving)
     for turn in turns:
         turn.budget, turn.granted = budget, 0
-    wanted = [(-score, size, turn) for turn in turns for score, size in turn.wanted]
-    for minus_score, size, turn in sorted(wanted, key=lambda item: item[:2]):
-        refusal = divided.refuses(turn.table, -minus_score, size)
+    asking = [(wanted, turn) for turn in turns for wanted in turn.wanted]
+    for wanted, turn in sorted(asking, key=lambda each: each[0].order):
+        refusal = divided.refuses(turn.table, wanted)
         turn.budget_says = turn.budget_says or refusal
         if not refusal:
-            turn.granted = (turn.granted or 0) + size
+            turn.granted = (turn.granted or 0) + wanted.size
     return divided.saving
