@@ -72,7 +72,8 @@ class _KeyRange:
         self._fields = context.schema.fields_of(context.schema.trimmed_primary_keys)
         self._file = file
         is_orc = file_format(file.file_name) == "orc"
-        self.is_known = bucket_id.bucket != POSTPONE_BUCKET and not (is_orc and any(map(_is_changed, self._fields)))
+        is_sorted = bucket_id.bucket != POSTPONE_BUCKET and not context.mode.clusters_rows
+        self.is_known = is_sorted and not (is_orc and any(map(_is_changed, self._fields)))
 
     @cached_property
     def recorded(self) -> tuple[Key, Key]:

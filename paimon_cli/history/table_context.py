@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.file_cache import BranchFiles, FileCache
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
@@ -257,6 +257,10 @@ class TableContext:
             refuse(gate, self.options.raw, self.address, self.mode.has_keys)
         if work in LIMITED_WORK:
             self._check_external_places()
+        if work == Operation.SCAN and self.mode.clusters_rows and self.mode.merge_on_read:
+            why = "files that are sorted by clustering.columns cannot be merged with level 0"
+            hint = "add --option deletion-vectors.merge-on-read=false, and read without the rows that wait for a compaction"
+            raise NotSupported(f"cannot read {self.address} with deletion-vectors.merge-on-read=true", why, hint)
 
     def _check_external_places(self) -> None:
         """Raise `Refused` before any work is done, if new files would go to a place that the user does not allow."""
@@ -267,6 +271,9 @@ class TableContext:
         """The context in which reads show rows of level 0 that plain reads skip until they are compacted."""
         if not self.mode.hides_level_0:
             return self
+        if self.mode.clusters_rows:
+            why = "with pk-clustering-override they cannot be merged with the others, which are not sorted by key"
+            raise NotSupported(f"cannot show rows of level 0 of {self.address}", why, "compact the table with its own engine")
         return replace(self, shows_level_0=True)
 
     def with_buckets(self, buckets: int) -> TableContext:
@@ -329,13 +336,21 @@ class TableContext:
 
     def key_values(self, key: bytes) -> tuple[Any, ...]:
         """The internal values of a serialised primary key."""
+        self._expect_keys()
         return self._decoded(key, self.key_types, "key")
 
     def key_of(self, key: bytes) -> tuple[Any, ...]:
         """A serialised primary key as a value that compares in Paimon's order (`datatypes.key_order.Key`)."""
+        self._expect_keys()
         from paimon_cli.datatypes.key_order import comparable_key  # loads Arrow, which commands on metadata do not need
 
         return comparable_key(self.key_values(key))
+
+    def _expect_keys(self) -> None:
+        """Raise `NotSupported` if the bounds of files are no keys."""
+        if self.mode.clusters_rows:
+            what = f"the bounds of data files of {self.address} are not those of keys"
+            raise NotSupported(what, "with pk-clustering-override files are sorted by clustering.columns", "its rows can be read")
 
     def partition_path_of(self, partition: bytes) -> str:
         """The path of a partition, such as 'k=v/k2=v2/'; '' in an unpartitioned table."""

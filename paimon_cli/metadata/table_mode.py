@@ -64,6 +64,8 @@ class TableMode:
     """Whether each row keeps an id and the number of the snapshot that last changed it (FORMAT.md, section 7.5)."""
     combines_columns: bool = False
     """Whether columns of a row may be in several files, of which the newest with a column counts (FORMAT.md, section 7.6)."""
+    clusters_rows: bool = False
+    """Whether files above level 0 are sorted by `clustering.columns`, of which their bounds are, too, instead of by the key."""
     keeps_deleted_rows: bool = False
     """Whether the newest row of a key wins, but deletes are ignored."""
 
@@ -87,6 +89,7 @@ class TableMode:
             options.postpone_merge_on_read,
             options.row_tracking_enabled and not schema.primary_keys,
             options.data_evolution_enabled and not schema.primary_keys,
+            options.pk_clustering_override and bool(schema.primary_keys),
             options.merge_engine.newest_wins and options.ignore_delete,
         )
 
@@ -103,6 +106,8 @@ class TableMode:
     @property
     def reads_merge(self) -> bool:
         """Whether reads merge sorted runs; otherwise each row above level 0 that is not marked as deleted is current."""
+        if self.clusters_rows:
+            return False
         return self.has_keys and (self.merge_on_read or self.shows_level_0 or not self.deletion_vectors)
 
     @property
@@ -123,6 +128,8 @@ class TableMode:
         """Whether ordinary reads skip level 0 until it is compacted (FORMAT.md, section 11.1)."""
         if not self.has_keys or self.shows_level_0:
             return False
+        if self.clusters_rows:
+            return True
         return not self.merge_on_read if self.deletion_vectors else self.merge_engine.oldest_wins
 
     @property

@@ -162,6 +162,7 @@ class TableOptions(OwnOptions):
     parquet_page_rows = TypedOption("parquet.page.row.count.limit", None, read.integer(1))
     file_block_size = TypedOption("file.block-size", None, _positive_size)
     data_file_path_directory = TypedOption("data-file.path-directory", None, read.inner_directory)
+    pk_clustering_override = TypedOption("pk-clustering-override", False, read.boolean)
     data_file_external_paths = TypedOption("data-file.external-paths", (), read.locations)
     external_path_strategy = TypedOption(
         "data-file.external-paths.strategy", ExternalPathStrategy.NONE, read.one_of(*values_of(ExternalPathStrategy))

@@ -93,6 +93,8 @@ class TableBounds:
             return {}
         known = self._decoded(file.key_stats, file.row_count, self._key_fields, file.file_name)
         first = self._key_fields[0]
+        if self._context.mode.clusters_rows:
+            return known
         if is_sorted and first.name not in known and first.type.root not in FLOATING_ROOTS:
             # Rows are sorted by key, so the first key column has bounds even if statistics are switched off.
             types = [field.type for field in self._key_fields]

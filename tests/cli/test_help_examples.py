@@ -84,6 +84,9 @@ def prepare(name: str, home: Path) -> None:
     orders = Table.open(str(home / "wh/shop.db/orders"))
     if name == "create":
         orders.drop()
+    elif name == "adopt":
+        (home / "exports/orders/dt=2026-01-01").mkdir(parents=True)
+        pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), home / "exports/orders/dt=2026-01-01/part-0.parquet")
     elif name == "tags create":
         orders.tags.rm("year-end")
     elif name == "branches create":

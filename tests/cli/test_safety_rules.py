@@ -18,6 +18,7 @@ from tests.cli.test_documented_commands import COMMANDS
 SHOWN = {name: command for name, command in COMMANDS.items() if not command.hidden}
 
 ASKS = {
+    "adopt",
     "branches fast-forward",
     "branches rm",
     "consumers rm",

@@ -50,7 +50,6 @@ def test_dynamic_options_override_those_of_the_schema(tmp_path: Path) -> None:
     "option",
     [
         ("chain-table.enabled", "true"),
-        ("pk-clustering-override", "true"),
         ("query-auth.enabled", "true"),
         ("index-file-in-data-file-dir", "true"),
         ("pk-vector.index.columns", "v"),

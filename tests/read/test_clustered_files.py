@@ -1,0 +1,72 @@
+"""Tables with `pk-clustering-override`: files above level 0 are sorted by other columns than the key, and so are their bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli.api.runtime import Runtime
+from paimon_cli.api.table import Table
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.errors import NotSupported
+from tests.invariants.damaged_tables import Bench
+from tests.tables import make_table
+
+
+def rows(keys: list[int], value: str) -> pa.Table:
+    return pa.table({"k": pa.array(keys, pa.int32()), "c": [f"{value}{k % 3}" for k in keys], "v": [value] * len(keys)})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Two files above level 0 with a deletion vector, whose bounds are those of the column c, as Java's are; a row waits."""
+    columns = {"k": "INT NOT NULL", "c": "STRING", "v": "STRING"}
+    made = Table.open(make_table(tmp_path / "t", columns, ["k"], (), 1, {"deletion-vectors.enabled": "true"}).url)
+    made.write(rows([1, 2, 3, 4, 5], "a"))
+    made.write(rows([2, 9], "b"))
+    Table.open(made.url, {"write-only": "true"}).write(rows([7], "z"))
+    bench = Bench(tmp_path / "t")
+    for entry in bench.live():
+        if entry.file.level:
+            low, high = (serialize_row([text], [parse_type("STRING")]) for text in ("a0", "b2"))
+            bench.lie(entry, min_key=low, max_key=high)
+    schema = tmp_path / "t/schema/schema-0"
+    content = json.loads(schema.read_text())
+    content["options"] |= {"pk-clustering-override": "true", "clustering.columns": "c"}
+    schema.write_text(json.dumps(content))
+    return Table.open(made.url, runtime=Runtime(engine="local"))
+
+
+@pytest.mark.parametrize(
+    ("where", "keys"),
+    [(None, [1, 2, 3, 4, 5, 9]), ("k = 3", [3]), ("k > 4", [5, 9]), ("c = 'b2'", [2]), ("v = 'z'", [])],
+)
+def test_rows_are_read(table: Table, where: str | None, keys: list[int]) -> None:
+    found = table.scan(where=where).to_arrow().to_pydict()
+    assert sorted(found["k"]) == keys
+    assert dict(zip(found["k"], found["v"], strict=True)).get(2, "b") == "b"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table: table.write(rows([1], "x")),
+        lambda table: table.compact(strategy="full"),
+        lambda table: table.delete("k = 1"),
+        lambda table: table.verify(),
+    ],
+    ids=["write", "compact", "delete", "verify"],
+)
+def test_what_needs_the_order_of_keys_is_not_supported(table: Table, call: Callable[[Table], object]) -> None:
+    with pytest.raises(NotSupported, match="pk-clustering-override"):
+        call(table)
+
+
+def test_rows_that_wait_are_not_merged(table: Table) -> None:
+    with pytest.raises(NotSupported, match="merge-on-read"):
+        Table.open(table.url, {"deletion-vectors.merge-on-read": "true"}).scan().to_arrow()
