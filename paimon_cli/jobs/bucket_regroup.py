@@ -49,15 +49,22 @@ def regroup(
         for partition, buckets in sorted(held.items())
         for task in regroup_tasks(buckets, counts[partition], snapshot.id, new_files.stamp, merges)
     ]
-    engine.prepare(Work.of(file for task in tasks for file in task.files), progress)
     with new_files.deleted_on_failure():
-        with phase(progress, "Splitting and merging buckets", len(tasks)) as done:
-            results = run_traced(engine, context, _regroup, tasks, done, [task.size for task in tasks])
+        results = run_regroup_tasks(context, tasks, engine, progress)
         found: dict[bytes, list[CommitMessage]] = {}
         for task, messages in zip(tasks, results, strict=True):
             found.setdefault(task.partition, []).extend(messages)
         new_files.delete_repeated(engine, [message for messages in found.values() for message in messages])
     return found
+
+
+def run_regroup_tasks(
+    context: TableContext, tasks: Sequence[RegroupTask], engine: Engine, progress: Progress
+) -> list[tuple[CommitMessage, ...]]:
+    """Run one engine task for each; returns the messages of each."""
+    engine.prepare(Work.of(file for task in tasks for file in task.files), progress)
+    with phase(progress, "Splitting and merging buckets", len(tasks)) as done:
+        return run_traced(engine, context, _regroup, tasks, done, [task.size for task in tasks])
 
 
 def regroup_planned(new_files: NewFiles, plan: CompactionPlan, engine: Engine, progress: Progress) -> Outcome:

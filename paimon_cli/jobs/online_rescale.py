@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
-from paimon_cli.compact.bucket_regrouper import RegroupTask, regroup_buckets, regroup_tasks
+from paimon_cli.compact.bucket_regrouper import RegroupTask, regroup_tasks
 from paimon_cli.errors import FilesConflict, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.bucket_regroup import can_regroup
-from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
+from paimon_cli.jobs.bucket_regroup import can_regroup, run_regroup_tasks
+from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.moved_rows import why_not_moved
 from paimon_cli.jobs.table_change import NewFiles, expiry_noticed
 from paimon_cli.metadata.data_file import CommitMessage
@@ -133,9 +133,8 @@ class OnlineRescale:
             if (left := _without(buckets, read))
             for task in regroup_tasks(left, self.buckets, latest.id, self.new_files.stamp, merges=not read)
         ]
-        self.engine.prepare(Work.of(file for task in tasks for file in task.files), self.progress)
-        with expiry_noticed(self.context, latest.id), phase(self.progress, "Splitting and merging buckets", len(tasks)) as done:
-            results = run_traced(self.engine, self.context, _regroup_one, tasks, done, [task.size for task in tasks])
+        with expiry_noticed(self.context, latest.id):
+            results = run_regroup_tasks(self.context, tasks, self.engine, self.progress)
         self.done += zip(tasks, results, strict=True)
         self.new_files.delete_all_but([message for _, made in self.done for message in made])
         return bool(self.done)
@@ -145,7 +144,3 @@ def _without(buckets: Sequence[BucketFiles], read: set[str]) -> list[BucketFiles
     """The buckets with those files that were not read yet."""
     left = (replace(bucket, files=tuple(file for file in bucket.files if file.file_name not in read)) for bucket in buckets)
     return [bucket for bucket in left if bucket.files]
-
-
-def _regroup_one(context: TableContext, task: RegroupTask) -> tuple[CommitMessage, ...]:
-    return regroup_buckets(context, task)

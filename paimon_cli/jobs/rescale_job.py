@@ -18,7 +18,7 @@ from paimon_cli.commit.data_conflict import check_of_partitions
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-from paimon_cli.errors import Conflict, FilesConflict, PaimonError, Refused, SnapshotExpired, UsageError
+from paimon_cli.errors import Conflict, FilesConflict, NotSupported, PaimonError, Refused, SnapshotExpired, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, expect_partitions, partition_text
 from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
@@ -125,18 +125,20 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
 
     In a table with dynamic buckets only the whole table can be rescaled, because writers look keys up in an index. In a
     table with postponed buckets each partition has its own count: the option stays as it is, and waiting rows keep waiting.
-    Raises `NotSupported` if the table has no buckets to rescale, `UsageError` if the request does not fit its bucket mode,
-    `NotFound` for a partition that does not exist.
+    Raises `NotSupported` if the table has no buckets to rescale, or dynamic ones and only a part is to change, `UsageError` if
+    the request does not fit its bucket mode, `NotFound` for a partition that does not exist.
     """
     context.check(RESCALE)
     buckets, partitions = options.buckets, options.partition or ()
     present, postpones = context.options.bucket, context.mode.bucket_mode.postpones
-    if present < 0 and (buckets is None or (partitions and not postpones)):
-        raise UsageError(
-            f"{context.address} has no fixed bucket count",
-            f"with bucket={present} its writers choose the bucket of each key",
-            f"rescale the whole table: paimon-cli rescale {context.layout.argument} --buckets N",
-        )
+    whole = f"paimon-cli rescale {context.layout.argument} --buckets {buckets or 'N'}"
+    why = f"with bucket={present} its writers choose the bucket of each key"
+    if present < 0 and not postpones and (partitions or options.online):
+        part = f"{'--online' if options.online else '--partition'} of {context.address}"
+        why = f"{why}, and would go on with that until the option changes, which holds for all partitions"
+        raise NotSupported(f"rescale {part}", why, f"stop the writers, and rescale the whole table: {whole}")
+    if present < 0 and buckets is None:
+        raise UsageError(f"{context.address} has no fixed bucket count", why, f"say how many: {whole}")
     total = present if buckets is None else buckets
     check_writable_table(context.with_buckets(total))
     snapshot = context.snapshots.latest()

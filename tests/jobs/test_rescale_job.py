@@ -13,7 +13,7 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
-from paimon_cli.errors import Conflict, DataConflict, NotFound, UsageError
+from paimon_cli.errors import Conflict, DataConflict, NotFound, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import write_job
@@ -264,8 +264,10 @@ def latest(context: TableContext) -> Snapshot:
 
 def test_only_the_whole_of_a_dynamic_table_gets_a_number(tmp_path: Path) -> None:
     made = make_table(tmp_path / "t", COLUMNS, ["p", "k"], ["p"], bucket=-1)
-    with pytest.raises(UsageError, match="no fixed bucket count"):
-        plan_rescale(made, RescaleOptions(3, partition=[{"p": "a"}]))
+    for request in (RescaleOptions(3, partition=[{"p": "a"}]), RescaleOptions(3, online=True)):
+        with pytest.raises(NotSupported, match="with bucket=-1 its writers choose") as refused:
+            plan_rescale(made, request)
+        assert refused.value.exit_code == 8 and "--buckets 3" in str(refused.value.hint)
     with pytest.raises(UsageError, match="no fixed bucket count"):
         plan_rescale(made, RescaleOptions())
 
