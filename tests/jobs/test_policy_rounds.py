@@ -324,3 +324,22 @@ def test_plans_that_were_not_kept_are_made_again_with_the_same_decision(tmp_path
     monkeypatch.setattr(next_round, "look", lambda name, *rest: looks.append(name) or look(name, *rest))
     assert [*decisions_of(served, SystemClock(), 60)] == whole
     assert looks == ["shop.a", "shop.b", "shop.b"]
+
+
+def test_the_explanation_says_where_the_rate_of_reads_comes_from(tmp_path: Path) -> None:
+    orders(tmp_path)
+    catalog = Catalog(str(tmp_path / "wh"))
+    directory = tmp_path / "wh/.paimon-cli"
+    directory.mkdir(exist_ok=True)
+
+    def source() -> str:
+        (found,) = catalog.policy.explain("shop.orders")
+        return found.reads_from
+
+    assert source() == "", "the triggers do not ask for it"
+    (directory / "policy.yaml").write_text("catalog: {goal: cost}")
+    assert source() == "nothing known"
+    (directory / "reads.ndjson").write_text('{"table": "shop.orders", "reads": 4}')
+    assert source() == "reads.ndjson"
+    (directory / "policy.yaml").write_text("catalog:\n  goal: cost\n  reads: 5/h")
+    assert source() == "policy.yaml:3"

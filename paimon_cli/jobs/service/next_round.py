@@ -32,14 +32,18 @@ class NextStep:
     WAIT = "wait for a window"
 
 
+NO_SOURCE = "nothing known"
+"""The source of a rate of reads that all tables have alike."""
+
+
 @dataclass(frozen=True)
 class RoundDecision:
     """What the next round does with a table. `opens`: when its next window begins (epoch millis); None unless it waits for it.
 
     `buckets`, `bytes_read`: to be compacted within the caps; `left_buckets`, `left_bytes`: what a later round does.
     `score`, `budget_left` (bytes, after all that the round may take): None without a goal or a budget. `why`: the reasons with
-    their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None
-    unless the table cannot be planned.
+    their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None unless the
+    table cannot be planned. `reads_from`: under a goal, the source of the rate of reads in the arithmetic.
     """
 
     table: str
@@ -56,6 +60,7 @@ class RoundDecision:
     why_not: str = ""
     policy: tuple[str, ...] = ()
     error: str | None = None
+    reads_from: str = ""
 
 
 def decisions_of(
@@ -144,6 +149,7 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
         "; ".join(skipped_reasons(skipped)),
         _lines(table, options),
         None if turn.problem is None else turn.problem.message,
+        (table.source_of_reads or NO_SOURCE) if turn.is_by_goal else "",
     )
 
 
